@@ -1,0 +1,71 @@
+package analysis
+
+import (
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Observation is what one request (one root of one complete trace) contributes to the statistics. It carries the
+// definitions of the contexts and edges it names, so that whoever receives it needs no dictionary but that of operations.
+type Observation struct {
+	Trace    trace.ID
+	Root     trace.SpanID
+	Start    trace.Nanos
+	Duration time.Duration // in (0, trace.MaxDuration)
+	Entry    trace.Op      // operation of the root
+	Failed   bool          // the root's status is an error
+
+	Plan int64        // version of the plan that applied to the request; 0: none, -1: not said
+	Arm  trace.Symbol // arm of that plan
+
+	// Children holds the distinct operations of the root's baseline children, critical or not, in ascending order.
+	Children []trace.Op
+	// Contexts holds every calling context that the request executed, critical or not, ascending by Context. Switched-on
+	// spans are in it under their full context.
+	Contexts []ContextCount
+	// Edges holds the baseline edges with their times, ascending by Edge. The times are above 0 and add up to Duration.
+	Edges []EdgeTime
+	// Refined holds the parts of refined edges, ascending by (Within, Edge). Empty where nothing was switched on.
+	Refined []EdgeTime
+	// Variables holds the attributes that were asked for of the spans on the critical path, ascending by (Context, Key).
+	Variables []Variable
+	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
+	Skeleton Hash
+}
+
+// Hash is a 128-bit content hash, the identity of a skeleton or group.
+type Hash struct{ Hi, Lo uint64 }
+
+// ContextCount says how often a request executed a calling context, and how that went.
+type ContextCount struct {
+	Context, Parent trace.Context
+	Op              trace.Op
+	Tracepoint      trace.Symbol // 0: baseline
+	Count           int32        // spans
+	Errors          int32        // spans with status error
+	Exclusive       int64        // ns on the critical path
+	Self            int64        // ns not covered by children, on the critical path or not, summed over the spans
+	Total           int64        // ns from start to end, summed over the spans
+}
+
+// EdgeTime is the time that a request spent in one edge of its critical path.
+type EdgeTime struct {
+	Edge          trace.Edge
+	Context       trace.Context
+	Before, After trace.Op
+	// Callee is, for an edge of a CLIENT span whose SERVER child is known, the operation of that child: the edge is time on the
+	// wire or in the callee's queue, named caller → callee. Else 0.
+	Callee trace.Op
+	Within trace.Edge // for a refined edge the baseline edge that it is a part of
+	Nanos  int64
+}
+
+// Variable is the value of an attribute at a place: of the earliest span with that calling context on the critical path.
+type Variable struct {
+	Context trace.Context
+	Key     trace.Symbol
+	Text    trace.Symbol
+	Number  float64
+	Numeric bool
+}
