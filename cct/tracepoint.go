@@ -1,0 +1,50 @@
+package cct
+
+import (
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Layer is where in the stack a tracepoint sits.
+type Layer uint8
+
+// The layers, from the top.
+const (
+	App Layer = iota
+	Runtime
+	Kernel
+)
+
+var layerNames = [...]string{"app", "runtime", "kernel"}
+
+// String returns the lower-case name of l.
+func (l Layer) String() string { return layerNames[l] }
+
+// TracepointKind is what a tracepoint emits while it is on.
+type TracepointKind uint8
+
+// The kinds of tracepoint.
+const (
+	SpanPoint     TracepointKind = iota // a span around an operation
+	VariablePoint                       // an attribute on the enclosing span
+	ProbePoint                          // a kernel probe: spans around waits
+)
+
+var tracepointKindNames = [...]string{"span", "variable", "probe"}
+
+// String returns the lower-case name of k.
+func (k TracepointKind) String() string { return tracepointKindNames[k] }
+
+// Tracepoint is a place where instrumentation can be switched on, as an agent's catalogue names it.
+type Tracepoint struct {
+	ID       trace.Symbol  // stable across restarts and deployments
+	Op       trace.Op      // the operation of the spans that it emits; for a variable that of the span it annotates
+	Parent   trace.Symbol  // the tracepoint that it is called from, as far as the agent knows; 0: unknown
+	Owner    trace.Op      // the baseline operation in which it runs, as far as the agent knows; 0: unknown
+	Cost     time.Duration // CPU time per hit, measured or estimated
+	Bytes    int32         // extra trace data per hit
+	Layer    Layer
+	Kind     TracepointKind
+	Baseline bool // always on
+}
