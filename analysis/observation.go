@@ -34,9 +34,6 @@ type Observation struct {
 	Skeleton Hash
 }
 
-// Hash is a 128-bit content hash, the identity of a skeleton or group.
-type Hash struct{ Hi, Lo uint64 }
-
 // ContextCount says how often a request executed a calling context, and how that went.
 type ContextCount struct {
 	Context, Parent trace.Context

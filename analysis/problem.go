@@ -11,9 +11,9 @@ type ProblemKind uint8
 
 // The kinds of problem, in the order in which they are ranked within an onset.
 const (
-	Variable ProblemKind = iota // the CoV is high
-	Slow                        // the mean is high
-	Shifted                     // the mix of groups within a request type changed: structure, retries, errors
+	KindVariable ProblemKind = iota // the CoV is high
+	KindSlow                        // the mean is high
+	KindShifted                     // the mix of groups within a request type changed: structure, retries, errors
 )
 
 var problemKindNames = [...]string{"variable", "slow", "shifted"}

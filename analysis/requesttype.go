@@ -1,0 +1,209 @@
+package analysis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// RequestTypes learns which request types there are and then says of each request which it is.
+//
+// A request type is an entry operation. Where one entry operation serves many purposes (a gateway), it is refined by the
+// set of operations among the entry's children: the sets are clustered by Jaccard similarity, the most frequent first, and
+// each cluster is a type of its own. What was learned stays as it is after [RequestTypes.Freeze], so that a request's type
+// does not depend on when it arrived.
+//
+// The zero value is ready to learn. It is not safe for concurrent use.
+type RequestTypes struct {
+	entries map[trace.Op]*entryTypes
+}
+
+// Bounds on what is learned about one entry operation.
+const (
+	maxChildSets    = 4096 // distinct sets remembered; further ones are not learned
+	maxTypesOfEntry = 64   // clusters; sets beyond belong to the last type, "all the rest"
+)
+
+// joinSimilarity is the Jaccard similarity from which a set of children joins a cluster: more in common than not.
+const joinSimilarity = 0.5
+
+type entryTypes struct {
+	sets  map[Hash]*childSet
+	types []RequestType // by falling count; set by Freeze
+	rest  Hash          // the type of sets that resemble none
+	// known maps every set seen to its type: what was learned, and since then as a cache.
+	known map[Hash]Hash
+}
+
+type childSet struct {
+	ops   []trace.Op // ascending
+	count uint64
+}
+
+// RequestType is what kind of request a trace is.
+type RequestType struct {
+	ID       Hash
+	Entry    trace.Op
+	Children []trace.Op // the set that the cluster is built around; ascending
+	Count    uint64     // requests it was learned from
+}
+
+// Learn counts the request.
+func (r *RequestTypes) Learn(o *Observation) {
+	if r.entries == nil {
+		r.entries = make(map[trace.Op]*entryTypes)
+	}
+	e := r.entries[o.Entry]
+	if e == nil {
+		e = &entryTypes{sets: make(map[Hash]*childSet)}
+		r.entries[o.Entry] = e
+	}
+	id := hashOps(o.Children)
+	if s := e.sets[id]; s != nil {
+		s.count++
+	} else if len(e.sets) < maxChildSets {
+		e.sets[id] = &childSet{ops: slices.Clone(o.Children), count: 1}
+	}
+}
+
+// Merge adds what u learned; both must not be frozen.
+func (r *RequestTypes) Merge(u *RequestTypes) {
+	if r.entries == nil {
+		r.entries = make(map[trace.Op]*entryTypes)
+	}
+	for entry, from := range u.entries {
+		e := r.entries[entry]
+		if e == nil {
+			r.entries[entry] = from
+			continue
+		}
+		for id, s := range from.sets {
+			if mine := e.sets[id]; mine != nil {
+				mine.count += s.count
+			} else if len(e.sets) < maxChildSets {
+				e.sets[id] = s
+			}
+		}
+	}
+}
+
+// Freeze ends the learning: it clusters the sets of children of each entry operation.
+func (r *RequestTypes) Freeze() {
+	for entry, e := range r.entries {
+		e.freeze(entry)
+	}
+}
+
+func (e *entryTypes) freeze(entry trace.Op) {
+	ids := slices.SortedFunc(maps.Keys(e.sets), func(a, b Hash) int {
+		return cmp.Or(cmp.Compare(e.sets[b].count, e.sets[a].count), a.Compare(b))
+	})
+	e.known = make(map[Hash]Hash, len(ids))
+	e.rest = hashOf(uint64(entry), 1)
+	for _, id := range ids {
+		s := e.sets[id]
+		i := e.nearest(s.ops)
+		if i < 0 && len(e.types) < maxTypesOfEntry {
+			i = len(e.types)
+			e.types = append(e.types, RequestType{ID: hashOf(uint64(entry), id.Hi^id.Lo), Entry: entry, Children: s.ops})
+		}
+		if i < 0 {
+			e.known[id] = e.rest
+			continue
+		}
+		e.types[i].Count += s.count
+		e.known[id] = e.types[i].ID
+	}
+	if len(e.types) == 1 { // the entry operation says it all
+		whole := hashOf(uint64(entry), 0)
+		e.types[0].ID, e.rest = whole, whole
+		for id := range e.known {
+			e.known[id] = whole
+		}
+	}
+	e.sets = nil
+}
+
+// nearest returns the index of the type whose set is most similar to ops, the first of equals; -1 if none is similar enough.
+func (e *entryTypes) nearest(ops []trace.Op) int {
+	best, index := joinSimilarity, -1
+	for i := range e.types {
+		if s := jaccard(e.types[i].Children, ops); s > best || s == best && index < 0 {
+			best, index = s, i
+		}
+	}
+	return index
+}
+
+// Of returns the type of the request. Before [RequestTypes.Freeze], and for an entry operation that was never learned, that is
+// the type of the entry operation as a whole.
+func (r *RequestTypes) Of(o *Observation) Hash {
+	e := r.entries[o.Entry]
+	if e == nil || e.known == nil {
+		return hashOf(uint64(o.Entry), 0)
+	}
+	set := hashOps(o.Children)
+	if id, ok := e.known[set]; ok {
+		return id
+	}
+	id := e.rest
+	if i := e.nearest(o.Children); i >= 0 {
+		id = e.types[i].ID
+	}
+	if len(e.known) < maxChildSets {
+		e.known[set] = id
+	}
+	return id
+}
+
+// Siblings returns the request types of an entry operation, the most frequent first, as they were frozen.
+func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
+	if e := r.entries[entry]; e != nil {
+		return e.types
+	}
+	return nil
+}
+
+// Distinct returns the operations that tell the type id of entry apart from its siblings, those that fewest siblings have
+// first, at most n. It is empty where the entry has one type only.
+func (r *RequestTypes) Distinct(entry trace.Op, id Hash, n int) []trace.Op {
+	types := r.Siblings(entry)
+	i := slices.IndexFunc(types, func(t RequestType) bool { return t.ID == id })
+	if i < 0 || len(types) < 2 {
+		return nil
+	}
+	shared := make(map[trace.Op]int)
+	for _, t := range types {
+		for _, op := range t.Children {
+			shared[op]++
+		}
+	}
+	ops := slices.Clone(types[i].Children)
+	slices.SortFunc(ops, func(a, b trace.Op) int {
+		return cmp.Or(cmp.Compare(shared[a], shared[b]), cmp.Compare(a, b))
+	})
+	return ops[:min(n, len(ops))]
+}
+
+// jaccard returns |a∩b| / |a∪b| of two ascending lists; 1 for two empty ones.
+func jaccard(a, b []trace.Op) float64 {
+	if len(a)+len(b) == 0 {
+		return 1
+	}
+	common, i, j := 0, 0, 0
+	for i < len(a) && j < len(b) {
+		switch {
+		case a[i] < b[j]:
+			i++
+		case a[i] > b[j]:
+			j++
+		default:
+			common++
+			i++
+			j++
+		}
+	}
+	return float64(common) / float64(len(a)+len(b)-common)
+}
