@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"slices"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -43,11 +45,14 @@ func OpOf(service, name Symbol, kind Kind) Op {
 func (c Context) Child(op Op) Context { return Context(Mix(uint64(c), uint64(op))) }
 
 // EdgeOf returns the identity of the edge at ctx between the critical operations before and after, either of which is 0 at
-// the start or the end of its span. EdgeOf(ctx, 0, 0) is the edge of a span that waits for no critical child, and, by the
-// same name, the coarse edge of a context as a whole.
+// the start or the end of its span. EdgeOf(ctx, 0, 0) is the edge of a span that waits for no critical child.
 func EdgeOf(ctx Context, before, after Op) Edge {
 	return Edge(Mix(uint64(ctx), Mix(uint64(before), uint64(after))))
 }
+
+// WholeEdge returns the edge that stands for all of ctx's own time, wherever it lies between its children: what the statistics
+// of a request type as a whole are kept for. Whole edges are ordered as their contexts are.
+func WholeEdge(ctx Context) Edge { return Edge(ctx) }
 
 // Operation is what an [Op] stands for.
 type Operation struct {
@@ -59,14 +64,16 @@ type Operation struct {
 type ContextInfo struct {
 	Parent Context
 	Op     Op
-	Depth  int32 // 1 for a root's context
 }
 
 // EdgeInfo is what an [Edge] stands for: the time that the span at Context spent itself between its critical child Before
-// and its critical child After.
+// and its critical child After; both are 0 for a whole edge.
 type EdgeInfo struct {
 	Context       Context
 	Before, After Op
+	// Callee is the operation of the SERVER child where Context ends in a CLIENT span that has one. The time of the edge is then
+	// spent on the wire or in the callee's queue. Else 0.
+	Callee Op
 }
 
 // Table is the dictionary from identities to what they stand for. Because identities are hashes of their content, tables
@@ -127,17 +134,16 @@ func (t *Table) Op(service, name Symbol, kind Kind) Op {
 // Child stores the context of op when called from parent and returns its identity.
 func (t *Table) Child(parent Context, op Op) Context {
 	ctx := parent.Child(op)
-	if _, ok := t.contexts[ctx]; !ok {
-		add(t, &t.contexts, ctx, ContextInfo{Parent: parent, Op: op, Depth: t.contexts[parent].Depth + 1})
-	}
+	t.AddContext(ctx, parent, op)
 	return ctx
 }
 
-// Edge stores an edge and returns its identity.
-func (t *Table) Edge(ctx Context, before, after Op) Edge {
-	e := EdgeOf(ctx, before, after)
-	add(t, &t.edges, e, EdgeInfo{Context: ctx, Before: before, After: after})
-	return e
+// AddEdge stores what e stands for.
+func (t *Table) AddEdge(e Edge, info EdgeInfo) { add(t, &t.edges, e, info) }
+
+// AddContext stores what ctx stands for.
+func (t *Table) AddContext(ctx, parent Context, op Op) {
+	add(t, &t.contexts, ctx, ContextInfo{Parent: parent, Op: op})
 }
 
 // Text returns the string that sym stands for; [Overflow] if t does not know it.
@@ -172,20 +178,24 @@ func (t *Table) OpName(op Op) string {
 	return t.Text(o.Name)
 }
 
-// Path returns the operations from the root to ctx, root first. It is empty for the zero context, and begins after the
-// first ancestor that t does not know.
+// Path returns the operations from the root to ctx, root first. It is empty for the zero context, and begins below the
+// nearest ancestor that t does not know.
 func (t *Table) Path(ctx Context) []Op {
-	depth := int(t.contexts[ctx].Depth)
-	path := make([]Op, depth)
-	for i := depth - 1; i >= 0; i-- {
+	var path []Op
+	for ctx != 0 && len(path) < maxPath {
 		info, ok := t.contexts[ctx]
 		if !ok {
-			return path[i+1:]
+			break
 		}
-		path[i], ctx = info.Op, info.Parent
+		path = append(path, info.Op)
+		ctx = info.Parent
 	}
+	slices.Reverse(path)
 	return path
 }
+
+// maxPath ends a walk up a table whose contexts, by a collision of hashes, form a cycle.
+const maxPath = 1 << 20
 
 // Merge adds all entries of u to t.
 func (t *Table) Merge(u *Table) {
