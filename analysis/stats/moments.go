@@ -1,0 +1,321 @@
+package stats
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// MaxCount bounds the number of durations in one Moments: below it no sum overflows (2^34 · (2^47)² = 2^128). At 100 000
+// requests per second that is two days in one window of one group.
+const MaxCount = 1 << 34
+
+// Moments are the exact first moments of a set of durations in nanoseconds. The zero value is the empty set. Adding and
+// merging are associative and commutative to the byte; only the reported figures are floats, each rounded from an exact
+// numerator.
+type Moments struct {
+	N    uint64  // durations, below MaxCount
+	Sum  Uint128 // Σx, ns
+	Sum2 Uint128 // Σx², ns²
+}
+
+// Add adds a duration in [0, MaxNanos); anything else panics.
+func (m *Moments) Add(ns int64) {
+	x := checked(ns)
+	m.N++
+	m.Sum = m.Sum.Add64(x)
+	m.Sum2 = m.Sum2.AddProduct(x, x)
+}
+
+// checked returns x as an unsigned number and panics outside [0, MaxNanos), where sums could overflow unseen.
+func checked(ns int64) uint64 {
+	if uint64(ns) >= MaxNanos {
+		panic(fmt.Sprintf("stats: duration %d outside [0, 2^47)", ns))
+	}
+	return uint64(ns)
+}
+
+// Merge adds the durations of o.
+func (m *Moments) Merge(o Moments) {
+	m.N += o.N
+	m.Sum = m.Sum.Add(o.Sum)
+	m.Sum2 = m.Sum2.Add(o.Sum2)
+}
+
+// Mean returns the mean in ns; NaN for the empty set.
+func (m Moments) Mean() float64 { return m.Sum.Float64() / float64(m.N) }
+
+// Variance returns the sample variance (n−1) in ns², at least 0; NaN while fewer than two durations were added.
+func (m Moments) Variance() float64 {
+	return m.spread() / pairs(m.N)
+}
+
+// StdDev returns the sample standard deviation in ns; NaN while fewer than two durations were added.
+func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance()) }
+
+// CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1). It is
+// NaN while fewer than two durations were added or when the mean is 0.
+func (m Moments) CoV() float64 {
+	if m.Sum.IsZero() {
+		return math.NaN()
+	}
+	return m.StdDev() / m.Mean()
+}
+
+// spread returns n·Σx² − (Σx)², which is n(n−1) times the variance.
+func (m Moments) spread() float64 {
+	return mul128(m.Sum2, Uint128{Lo: m.N}).diff(mul128(m.Sum, m.Sum))
+}
+
+// valid reports whether some set of durations can have these moments.
+func (m Moments) valid() bool {
+	if m.N >= MaxCount || m.N == 0 && !m.Sum.Add(m.Sum2).IsZero() {
+		return false
+	}
+	return mul128(m.Sum2, Uint128{Lo: m.N}).cmp(mul128(m.Sum, m.Sum)) >= 0
+}
+
+// pairs returns n(n−1), or NaN where there is no sample variance.
+func pairs(n uint64) float64 {
+	if n < 2 {
+		return math.NaN()
+	}
+	return float64(n) * float64(n-1)
+}
+
+// AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes, the same for the same set.
+func (m Moments) AppendBinary(b []byte) []byte {
+	b = binary.AppendUvarint(b, m.N)
+	b = m.Sum.appendTo(b)
+	return m.Sum2.appendTo(b)
+}
+
+// DecodeMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+func DecodeMoments(b []byte) (Moments, []byte, error) {
+	d := decoder{rest: b}
+	m := d.moments()
+	if d.bad {
+		return Moments{}, nil, fmt.Errorf("%w: moments", ErrCorrupt)
+	}
+	return m, d.rest, nil
+}
+
+func (d *decoder) moments() Moments {
+	m := Moments{N: d.uint64(), Sum: d.uint128(), Sum2: d.uint128()}
+	if !m.valid() {
+		d.fail()
+		return Moments{}
+	}
+	return m
+}
+
+// BetweenShare returns the part, in [0, 1], of the variance of all durations together that lies between the groups' means (η²);
+// the rest lies within groups. NaN while the total has no variance.
+func BetweenShare(groups []Moments) float64 {
+	var all Moments
+	var within float64
+	for _, g := range groups {
+		all.Merge(g)
+		if g.N > 0 {
+			within += g.spread() / float64(g.N)
+		}
+	}
+	total := all.spread() / float64(all.N)
+	if !(total > 0) {
+		return math.NaN()
+	}
+	return min(1, max(0, 1-within/total))
+}
+
+// IntraClass returns the intra-class correlation of durations within blocks (one-way analysis of variance), at least 0 and
+// at most 1: how much alike requests of the same epoch are. NaN with fewer than two filled blocks or without any variance.
+// Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
+func IntraClass(blocks []Moments) float64 {
+	var all Moments
+	var within, squares, filled float64
+	for _, b := range blocks {
+		if b.N == 0 {
+			continue
+		}
+		all.Merge(b)
+		filled++
+		within += b.spread() / float64(b.N)
+		squares += float64(b.N) * float64(b.N)
+	}
+	n := float64(all.N)
+	if filled < 2 || n <= filled {
+		return math.NaN()
+	}
+	typical := (n - squares/n) / (filled - 1) // block size, corrected for unequal blocks
+	msb := (all.spread()/n - within) / (filled - 1)
+	msw := within / (n - filled)
+	return min(1, max(0, (msb-msw)/(msb+(typical-1)*msw)))
+}
+
+// CoMoments are the exact sums that one edge x contributes beside the total T of the same requests. Requests that did not
+// execute the edge count as x = 0 and need not be added. What is reported takes the moments of T over all requests that count.
+type CoMoments struct {
+	Sum  Uint128 // Σx, ns
+	Sum2 Uint128 // Σx², ns²
+	SumT Uint128 // Σx·T, ns²
+}
+
+// Add adds a request that spent x ns of its total ns in the edge. Both must be in [0, MaxNanos), or it panics.
+func (c *CoMoments) Add(x, total int64) {
+	ux, ut := checked(x), checked(total)
+	c.Sum = c.Sum.Add64(ux)
+	c.Sum2 = c.Sum2.AddProduct(ux, ux)
+	c.SumT = c.SumT.AddProduct(ux, ut)
+}
+
+// Merge adds the requests of o.
+func (c *CoMoments) Merge(o CoMoments) {
+	c.Sum = c.Sum.Add(o.Sum)
+	c.Sum2 = c.Sum2.Add(o.Sum2)
+	c.SumT = c.SumT.Add(o.SumT)
+}
+
+// Moments returns the moments of the edge alone over n requests.
+func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, Sum2: c.Sum2} }
+
+// Cov returns the sample covariance (n−1) of the edge with T, in ns²; NaN under two requests.
+func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
+
+// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single share may be
+// negative or above 1. NaN while T has no variance.
+func (c CoMoments) Share(t Moments) float64 {
+	total := t.spread()
+	if !(total > 0) {
+		return math.NaN()
+	}
+	return c.cross(t) / total
+}
+
+// MeanShare returns the edge's share of the mean, E(x)/E(T), in [0, 1] for a part of T; NaN while T is 0.
+func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
+
+// Correlation returns Pearson's correlation of the edge with T, in [−1, 1]; NaN while either has no variance.
+func (c CoMoments) Correlation(t Moments) float64 {
+	d := math.Sqrt(c.Moments(t.N).spread()) * math.Sqrt(t.spread())
+	if !(d > 0) {
+		return math.NaN()
+	}
+	return max(-1, min(1, c.cross(t)/d))
+}
+
+// cross returns n·Σx·T − Σx·ΣT.
+func (c CoMoments) cross(t Moments) float64 {
+	return mul128(c.SumT, Uint128{Lo: t.N}).diff(mul128(c.Sum, t.Sum))
+}
+
+// AppendBinary appends c to b: three variable-length integers, 3 to 57 bytes.
+func (c CoMoments) AppendBinary(b []byte) []byte {
+	b = c.Sum.appendTo(b)
+	b = c.Sum2.appendTo(b)
+	return c.SumT.appendTo(b)
+}
+
+// DecodeCoMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
+	d := decoder{rest: b}
+	c := CoMoments{Sum: d.uint128(), Sum2: d.uint128(), SumT: d.uint128()}
+	if d.bad {
+		return CoMoments{}, nil, fmt.Errorf("%w: co-moments", ErrCorrupt)
+	}
+	return c, d.rest, nil
+}
+
+// PairMoments are the exact sums of a fixed list of k variables and of all their products, from which every covariance
+// follows. The zero value has k = 0 and takes its k from the first Add or Merge.
+type PairMoments struct {
+	N        uint64
+	Sums     []Uint128 // Σx_i, k of them
+	Products []Uint128 // Σx_i·x_j for j <= i, at i(i+1)/2+j
+}
+
+// Add adds one request; xs must have the same length every time and values in [0, MaxNanos), or it panics.
+func (p *PairMoments) Add(xs []int64) {
+	p.size(len(xs))
+	p.N++
+	at := 0
+	for i, x := range xs {
+		u := checked(x)
+		p.Sums[i] = p.Sums[i].Add64(u)
+		for _, y := range xs[:i+1] {
+			p.Products[at] = p.Products[at].AddProduct(u, uint64(y))
+			at++
+		}
+	}
+}
+
+func (p *PairMoments) size(k int) {
+	if p.Sums == nil {
+		p.Sums, p.Products = make([]Uint128, k), make([]Uint128, k*(k+1)/2)
+	}
+	if len(p.Sums) != k {
+		panic(fmt.Sprintf("stats: %d variables added to pair moments of %d", k, len(p.Sums)))
+	}
+}
+
+// Merge adds the requests of o, which must have the same variables.
+func (p *PairMoments) Merge(o PairMoments) {
+	if o.Sums == nil {
+		return
+	}
+	p.size(len(o.Sums))
+	p.N += o.N
+	for i, s := range o.Sums {
+		p.Sums[i] = p.Sums[i].Add(s)
+	}
+	for i, s := range o.Products {
+		p.Products[i] = p.Products[i].Add(s)
+	}
+}
+
+// Cov returns the sample covariance (n−1) of variables i and j in ns²; for i = j the variance. NaN under two requests.
+func (p PairMoments) Cov(i, j int) float64 {
+	if j > i {
+		i, j = j, i
+	}
+	cross := mul128(p.Products[i*(i+1)/2+j], Uint128{Lo: p.N}).diff(mul128(p.Sums[i], p.Sums[j]))
+	return cross / pairs(p.N)
+}
+
+// maxPairs bounds k when decoding.
+const maxPairs = 1 << 10
+
+// AppendBinary appends p to b.
+func (p PairMoments) AppendBinary(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(p.Sums)))
+	b = binary.AppendUvarint(b, p.N)
+	for _, s := range p.Sums {
+		b = s.appendTo(b)
+	}
+	for _, s := range p.Products {
+		b = s.appendTo(b)
+	}
+	return b
+}
+
+// DecodePairMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
+	d := decoder{rest: b}
+	k := int(d.below(maxPairs))
+	p := PairMoments{N: d.below(MaxCount)}
+	if k*(k+3)/2 > len(d.rest) || k == 0 && p.N > 0 {
+		d.fail()
+	}
+	if !d.bad && k > 0 {
+		p.size(k)
+	}
+	for i := range p.Sums {
+		p.Sums[i] = d.uint128()
+	}
+	for i := range p.Products {
+		p.Products[i] = d.uint128()
+	}
+	if d.bad {
+		return PairMoments{}, nil, fmt.Errorf("%w: pair moments", ErrCorrupt)
+	}
+	return p, d.rest, nil
+}

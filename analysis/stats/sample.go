@@ -1,0 +1,295 @@
+package stats
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+)
+
+// Item is one member of a sample: a value under the hash that decided that it was taken.
+type Item[V any] struct {
+	Key   uint64
+	Value V
+}
+
+// Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys must be
+// good hashes of what identifies a request, and a key always come with the same value; then the sample depends on the set of what
+// was added only, whatever the order, the merges and the repetitions.
+//
+// Everything added with a key below the threshold is in the sample, nothing else is: that is what makes it uniform, after merging
+// samples of different sizes or rates too. The price is that [Sample.Resize] to a larger k takes effect on what is added later:
+// the threshold never rises.
+type Sample[V any] struct {
+	k         int
+	threshold uint64    // keys at or above it were not kept; 0 stands for 2^64, where everything is kept
+	items     []Item[V] // at most k, ascending by key, all below the threshold
+}
+
+// NewSample returns an empty sample of at most k > 0 values.
+func NewSample[V any](k int) Sample[V] {
+	if k <= 0 {
+		panic(fmt.Sprintf("stats: sample of %d", k))
+	}
+	return Sample[V]{k: k}
+}
+
+// Wants reports whether Add would keep a value under this key, so that the caller need not build it otherwise. The zero Sample wants
+// nothing.
+func (s *Sample[V]) Wants(key uint64) bool {
+	if !s.admits(key) || s.k == 0 {
+		return false
+	}
+	if len(s.items) == s.k && key > s.items[s.k-1].Key {
+		s.lower(key)
+		return false
+	}
+	_, found := s.search(key)
+	return !found
+}
+
+// Add adds a value and reports whether it was kept. A key that is there already changes nothing.
+func (s *Sample[V]) Add(key uint64, v V) bool {
+	if !s.Wants(key) {
+		return false
+	}
+	at, _ := s.search(key)
+	s.items = slices.Insert(s.items, at, Item[V]{key, v})
+	s.trim()
+	return true
+}
+
+func (s *Sample[V]) admits(key uint64) bool { return s.threshold == 0 || key < s.threshold }
+
+func (s *Sample[V]) search(key uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.items, key, func(i Item[V], k uint64) int { return cmp.Compare(i.Key, k) })
+}
+
+// lower lowers the threshold to a key that was not kept.
+func (s *Sample[V]) lower(key uint64) {
+	if s.admits(key) {
+		// Key 0 cannot be a threshold, as 0 stands for none; only with 2^64 values below it would that matter.
+		s.threshold = max(1, key)
+	}
+}
+
+// trim drops what is beyond k or not below the threshold.
+func (s *Sample[V]) trim() {
+	if len(s.items) > s.k {
+		s.lower(s.items[s.k].Key)
+	}
+	n := len(s.items)
+	for n > 0 && !s.admits(s.items[n-1].Key) {
+		n--
+	}
+	clear(s.items[n:])
+	s.items = s.items[:n]
+}
+
+// Merge adds the sample of o, which stays as it is; values are shared. The result is a uniform sample of both populations
+// together: of each, what is below the lower of both thresholds. Its size is the larger of the two.
+func (s *Sample[V]) Merge(o Sample[V]) {
+	s.k = max(s.k, o.k)
+	if o.threshold != 0 {
+		s.lower(o.threshold)
+	}
+	if len(o.items) == 0 {
+		s.trim()
+		return
+	}
+	merged := make([]Item[V], 0, min(2*s.k, len(s.items)+len(o.items)))
+	a, b := s.items, o.items
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].Key < b[0].Key:
+			merged, a = append(merged, a[0]), a[1:]
+		case len(a) == 0 || b[0].Key < a[0].Key:
+			merged, b = append(merged, b[0]), b[1:]
+		default:
+			merged, a, b = append(merged, a[0]), a[1:], b[1:]
+		}
+	}
+	s.items = merged
+	s.trim()
+}
+
+// Resize changes the bound k. A smaller one drops values at once; a larger one takes effect on what is added later.
+func (s *Sample[V]) Resize(k int) {
+	if k <= 0 {
+		panic(fmt.Sprintf("stats: sample of %d", k))
+	}
+	s.k = k
+	s.trim()
+}
+
+// Len returns the number of values kept.
+func (s *Sample[V]) Len() int { return len(s.items) }
+
+// Cap returns the bound k.
+func (s *Sample[V]) Cap() int { return s.k }
+
+// Rate returns the probability, in (0, 1], with which a request was taken.
+func (s *Sample[V]) Rate() float64 {
+	if s.threshold == 0 {
+		return 1
+	}
+	return math.Ldexp(float64(s.threshold), -64)
+}
+
+// All yields the values in ascending order of their keys, which is random with respect to everything else.
+func (s *Sample[V]) All() iter.Seq2[uint64, V] {
+	return func(yield func(uint64, V) bool) {
+		for _, i := range s.items {
+			if !yield(i.Key, i.Value) {
+				return
+			}
+		}
+	}
+}
+
+const (
+	sampleVersion = 1
+	maxSample     = 1 << 16 // largest k that is decoded
+)
+
+// AppendBinary appends s to b, each value by appendValue.
+func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) []byte {
+	b = append(b, sampleVersion)
+	b = binary.AppendUvarint(b, uint64(s.k))
+	b = binary.LittleEndian.AppendUint64(b, s.threshold)
+	b = binary.AppendUvarint(b, uint64(len(s.items)))
+	for _, i := range s.items {
+		b = binary.LittleEndian.AppendUint64(b, i.Key)
+		b = appendValue(b, i.Value)
+	}
+	return b
+}
+
+// DecodeSample reads what AppendBinary wrote, each value by decodeValue, which like it returns the bytes behind what it read. It
+// returns the bytes behind the sample. An error wraps ErrCorrupt.
+func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
+	d := decoder{rest: b}
+	d.version(sampleVersion)
+	s := Sample[V]{k: int(d.below(maxSample + 1)), threshold: d.fixed64()}
+	for range d.below(uint64(s.k) + 1) {
+		key := d.fixed64()
+		v, rest, err := decodeValue(d.rest)
+		if d.bad || err != nil || !s.admits(key) || len(s.items) > 0 && key <= s.items[len(s.items)-1].Key {
+			d.fail()
+			break
+		}
+		s.items, d.rest = append(s.items, Item[V]{key, v}), rest
+	}
+	if d.bad {
+		return Sample[V]{}, nil, fmt.Errorf("%w: sample", ErrCorrupt)
+	}
+	return s, d.rest, nil
+}
+
+// Stratified is a sample for people to look at: the slowest requests, the fastest, and some around the median. It is not uniform:
+// nothing may be inferred from it. Slowest and fastest are exact; the median is that of a uniform sample of ten times the size. It
+// depends on the set of what was added only, as [Sample] does. The zero value keeps nothing; use NewStratified.
+type Stratified[V any] struct {
+	m       int
+	slow    []ranked[V] // at most m, slowest first
+	fast    []ranked[V] // at most m, fastest first
+	uniform Sample[ranked[V]]
+}
+
+// ranked is a value with what it is ranked by. Equal durations are ranked by key, so that ties are not decided by order of arrival.
+type ranked[V any] struct {
+	nanos int64
+	key   uint64
+	value V
+}
+
+func bySlow[V any](a, b ranked[V]) int {
+	return cmp.Or(cmp.Compare(b.nanos, a.nanos), cmp.Compare(a.key, b.key))
+}
+
+func byFast[V any](a, b ranked[V]) int {
+	return cmp.Or(cmp.Compare(a.nanos, b.nanos), cmp.Compare(a.key, b.key))
+}
+
+// NewStratified returns an empty sample of m requests per stratum.
+func NewStratified[V any](m int) Stratified[V] {
+	return Stratified[V]{m: m, uniform: NewSample[ranked[V]](10 * m)}
+}
+
+// Add adds a request of the given duration and reports whether it is kept, for now, in any stratum.
+func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
+	r := ranked[V]{ns, key, v}
+	slow := keep(&s.slow, s.m, r, bySlow[V])
+	fast := keep(&s.fast, s.m, r, byFast[V])
+	return s.uniform.Add(key, r) || slow || fast
+}
+
+// keep inserts r into the first m of list and reports whether it is in them and was not before.
+func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V]) int) bool {
+	at, found := slices.BinarySearchFunc(*list, r, order)
+	if found || at >= m {
+		return false
+	}
+	*list = slices.Insert(*list, at, r)
+	if len(*list) > m {
+		(*list)[m] = ranked[V]{}
+		*list = (*list)[:m]
+	}
+	return true
+}
+
+// Merge adds the requests of o; values are shared.
+func (s *Stratified[V]) Merge(o Stratified[V]) {
+	s.m = max(s.m, o.m)
+	for _, r := range o.slow {
+		keep(&s.slow, s.m, r, bySlow[V])
+	}
+	for _, r := range o.fast {
+		keep(&s.fast, s.m, r, byFast[V])
+	}
+	s.uniform.Merge(o.uniform)
+}
+
+// Slowest returns the slowest requests, slowest first.
+func (s *Stratified[V]) Slowest() []Item[V] { return items(s.slow) }
+
+// Fastest returns the fastest requests, fastest first.
+func (s *Stratified[V]) Fastest() []Item[V] { return items(s.fast) }
+
+// Median returns requests around the median, fastest first.
+func (s *Stratified[V]) Median() []Item[V] {
+	all := make([]ranked[V], 0, s.uniform.Len())
+	for _, r := range s.uniform.All() {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, byFast)
+	if extra := len(all) - s.m; extra > 0 {
+		all = all[extra/2:][:s.m]
+	}
+	return items(all)
+}
+
+// Keys returns the keys of everything that is kept, ascending: what the caller may discard is everything else.
+func (s *Stratified[V]) Keys() []uint64 {
+	var keys []uint64
+	for _, list := range [][]ranked[V]{s.slow, s.fast} {
+		for _, r := range list {
+			keys = append(keys, r.key)
+		}
+	}
+	for key := range s.uniform.All() {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func items[V any](list []ranked[V]) []Item[V] {
+	out := make([]Item[V], len(list))
+	for i, r := range list {
+		out[i] = Item[V]{r.key, r.value}
+	}
+	return out
+}

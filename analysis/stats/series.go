@@ -1,0 +1,235 @@
+package stats
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math/bits"
+	"sort"
+	"time"
+)
+
+// Merger is a statistic with an associative, commutative Merge that leaves its argument as it is and keeps no memory of it that a later
+// Merge would change. The zero value of S is the empty statistic.
+type Merger[S any] interface {
+	*S
+	Merge(S)
+}
+
+// The shape of a Series, in ticks. A boundary between two buckets is kept for twice as long as the largest power of two that divides
+// its tick; so there is one for every power of two, buckets are about as wide as they are old, and which boundaries exist follows
+// from the present tick alone. Shards therefore agree on them without talking.
+const (
+	// fineBits: below 2^fineBits ticks only the boundary before the present tick is kept. It saves a bucket for the past.
+	fineBits = 2
+	// coarseBits: the widest buckets are 2^coarseBits ticks; of those boundaries the last two are kept. What is older is gone.
+	coarseBits = 9
+	// MaxBuckets is the largest number of buckets in a Series.
+	MaxBuckets = 1 + (coarseBits - fineBits) + 2
+	// Tick is the width of the finest bucket.
+	Tick = 10 * time.Second
+	// Retention is how far back a Series reaches at least; at most it is twice as much.
+	Retention = Tick << coarseBits
+)
+
+// boundary reports whether a boundary at tick t exists while end is the tick after the present one.
+func boundary(t, end int64) bool {
+	age, level := end-t, bits.TrailingZeros64(uint64(t)) // 64 for t = 0
+	switch {
+	case age <= 0:
+		return false
+	case level < fineBits:
+		return age == 1
+	default:
+		return age <= 2<<min(level, coarseBits)
+	}
+}
+
+// Bucket is a statistic over the time [From, To) in ns since the Unix epoch.
+type Bucket[S any] struct {
+	From, To int64
+	Value    S
+}
+
+// Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider ones (40 s, 80 s, …
+// 85 min), aligned to absolute time. Reports depend on what was added and the latest time seen only: not on order, nor on how it was
+// split over series that were merged. The zero value is empty.
+type Series[S any, P Merger[S]] struct {
+	end     int64       // tick after the present one; 0: nothing was seen
+	buckets []stored[S] // the filled ones, ascending; each reaches to the next boundary
+}
+
+type stored[S any] struct {
+	start int64 // tick, a boundary
+	value S
+}
+
+// tickOf returns the tick that a time after 1970 lies in.
+func tickOf(ns int64) int64 { return ns / int64(Tick) }
+
+// Advance moves the present to time ns if it is later. What is then too old is dropped; older buckets are merged.
+func (s *Series[S, P]) Advance(ns int64) {
+	if end := tickOf(ns) + 1; end > s.end {
+		s.advance(end)
+	}
+}
+
+// advance moves the end and merges every bucket whose start is no boundary any more into the one before it.
+func (s *Series[S, P]) advance(end int64) {
+	s.end = end
+	kept := s.buckets[:0]
+	for _, b := range s.buckets {
+		start, ok := bucketStart(b.start, end)
+		switch {
+		case !ok:
+		case len(kept) > 0 && kept[len(kept)-1].start == start:
+			P(&kept[len(kept)-1].value).Merge(b.value)
+		default:
+			b.start = start
+			kept = append(kept, b)
+		}
+	}
+	clear(s.buckets[len(kept):])
+	s.buckets = kept
+}
+
+// bucketStart returns the last boundary at or before tick t, and false if t is older than all of them.
+func bucketStart(t, end int64) (int64, bool) {
+	for !boundary(t, end) {
+		if t <= 0 {
+			return 0, false
+		}
+		// Too old for its level, so those of lower levels before it are too: only a tick divisible by more can be one.
+		t &= t - 1
+	}
+	return t, true
+}
+
+// At returns the statistic of the bucket that time ns (after 1970) falls into, to be added to at once: the next call may move it. It
+// advances the series to ns if that is later than the present, and returns nil if ns is too old.
+func (s *Series[S, P]) At(ns int64) *S {
+	if ns < 0 {
+		return nil
+	}
+	s.Advance(ns)
+	start, ok := bucketStart(tickOf(ns), s.end)
+	if !ok {
+		return nil
+	}
+	i := sort.Search(len(s.buckets), func(i int) bool { return s.buckets[i].start >= start })
+	if i == len(s.buckets) || s.buckets[i].start != start {
+		s.buckets = append(s.buckets, stored[S]{})
+		copy(s.buckets[i+1:], s.buckets[i:])
+		s.buckets[i] = stored[S]{start: start}
+	}
+	return &s.buckets[i].value
+}
+
+// Merge adds the buckets of o, which stays as it is; the present is the later of both.
+func (s *Series[S, P]) Merge(o Series[S, P]) {
+	if o.end == 0 {
+		return
+	}
+	if o.end > s.end {
+		s.advance(o.end)
+	}
+	for _, b := range o.buckets {
+		if into := s.At(b.start * int64(Tick)); into != nil {
+			P(into).Merge(b.value)
+		}
+	}
+}
+
+// Buckets yields the filled buckets, oldest first. The values belong to the series.
+func (s *Series[S, P]) Buckets() iter.Seq[Bucket[S]] {
+	return func(yield func(Bucket[S]) bool) {
+		for _, b := range s.buckets {
+			if !yield(Bucket[S]{b.start * int64(Tick), s.next(b.start) * int64(Tick), b.value}) {
+				return
+			}
+		}
+	}
+}
+
+// next returns the boundary after tick t.
+func (s *Series[S, P]) next(t int64) int64 {
+	for u := t + 1; u < s.end; {
+		if boundary(u, s.end) {
+			return u
+		}
+		if u&(1<<fineBits-1) != 0 {
+			u++
+		} else {
+			u += u & -u // to the next tick of a higher level: where u is too old, so are the lower levels behind it
+		}
+	}
+	return s.end
+}
+
+// Range returns the merged statistic of the buckets that lie wholly in [from, to), in ns.
+func (s *Series[S, P]) Range(from, to int64) (sum S) {
+	for b := range s.Buckets() {
+		if b.From >= from && b.To <= to {
+			P(&sum).Merge(b.Value)
+		}
+	}
+	return sum
+}
+
+// Last grows a window back in time from to (ns; whole buckets ending at or before it), until enough says so, all buckets are in, or
+// it would begin before from. It returns the merged statistic, where the window begins, and what enough said last. Calling it again with to =
+// the beginning gives the window before, which shares nothing with it.
+func (s *Series[S, P]) Last(from, to int64, enough func(*S) bool) (sum S, begin int64, ok bool) {
+	begin = to
+	for i := len(s.buckets) - 1; i >= 0; i-- {
+		b := &s.buckets[i]
+		start := b.start * int64(Tick)
+		if s.next(b.start)*int64(Tick) > to {
+			continue
+		}
+		if start < from {
+			break
+		}
+		P(&sum).Merge(b.value)
+		begin = start
+		if enough(&sum) {
+			return sum, begin, true
+		}
+	}
+	return sum, begin, false
+}
+
+const seriesVersion = 1
+
+// AppendBinary appends s to b, each statistic by appendValue.
+func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byte) []byte {
+	b = append(b, seriesVersion)
+	b = binary.AppendUvarint(b, uint64(s.end))
+	b = binary.AppendUvarint(b, uint64(len(s.buckets)))
+	for i := range s.buckets {
+		b = binary.AppendUvarint(b, uint64(s.end-s.buckets[i].start))
+		b = appendValue(b, &s.buckets[i].value)
+	}
+	return b
+}
+
+// DecodeSeries reads what AppendBinary wrote, each statistic by decodeValue, which like it returns the bytes behind what it read. It
+// returns the bytes behind the series. An error wraps ErrCorrupt.
+func DecodeSeries[S any, P Merger[S]](b []byte, decodeValue func([]byte) (S, []byte, error)) (Series[S, P], []byte, error) {
+	d := decoder{rest: b}
+	d.version(seriesVersion)
+	s := Series[S, P]{end: int64(d.below(1 << 40))}
+	for range d.below(MaxBuckets + 1) {
+		start := s.end - int64(d.below(uint64(s.end)+1))
+		v, rest, err := decodeValue(d.rest)
+		if d.bad || err != nil || !boundary(start, s.end) || len(s.buckets) > 0 && start <= s.buckets[len(s.buckets)-1].start {
+			d.fail()
+			break
+		}
+		s.buckets, d.rest = append(s.buckets, stored[S]{start, v}), rest
+	}
+	if d.bad {
+		return Series[S, P]{}, nil, fmt.Errorf("%w: series", ErrCorrupt)
+	}
+	return s, d.rest, nil
+}

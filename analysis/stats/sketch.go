@@ -1,0 +1,190 @@
+package stats
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/DataDog/sketches-go/ddsketch/mapping"
+	"github.com/DataDog/sketches-go/ddsketch/store"
+)
+
+// sketchAccuracy is the relative error of quantiles.
+const sketchAccuracy = 0.01
+
+// bins maps a duration to the number of its bin and back. It is immutable. Durations in [1, MaxNanos) fall into about 1 650
+// bins, which bounds the memory of a sketch without collapsing any.
+var bins = must(mapping.NewCubicallyInterpolatedMapping(sketchAccuracy))
+
+// lastBin is the highest bin that a duration below MaxNanos falls into.
+var lastBin = bins.Index(MaxNanos)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019) of
+// integer counts. The zero value is the empty set. It takes some 200 bytes for a few durations, up to 15 KiB for durations
+// spread over the whole range. What it reports and how it is encoded depends on the set only, not on the order of adding and
+// merging. Reading may sort a buffer inside: even readers must not share a Sketch.
+type Sketch struct {
+	zeros uint64
+	total uint64                        // durations, with those of 0
+	store *store.BufferedPaginatedStore // counts of durations above 0; nil: none
+}
+
+// Add adds a duration in [0, MaxNanos); anything else panics.
+func (s *Sketch) Add(ns int64) {
+	x := checked(ns)
+	s.total++
+	if x == 0 {
+		s.zeros++
+		return
+	}
+	s.filled().Add(bins.Index(float64(x)))
+}
+
+func (s *Sketch) filled() *store.BufferedPaginatedStore {
+	if s.store == nil {
+		s.store = store.NewBufferedPaginatedStore()
+	}
+	return s.store
+}
+
+// Merge adds the durations of o, which stays as it is.
+func (s *Sketch) Merge(o Sketch) {
+	s.total += o.total
+	s.zeros += o.zeros
+	if o.store != nil {
+		s.filled().MergeWith(o.store)
+	}
+}
+
+// Count returns the number of durations.
+func (s *Sketch) Count() uint64 { return s.total }
+
+// Quantile returns the duration in ns, within 1 %, at quantile q: that of rank ⌊q·(n−1)⌋ in ascending order. NaN for an empty
+// sketch and for q outside [0, 1].
+func (s *Sketch) Quantile(q float64) float64 {
+	if s.total == 0 || !(q >= 0 && q <= 1) {
+		return math.NaN()
+	}
+	rank := math.Floor(q * float64(s.total-1))
+	if rank < float64(s.zeros) {
+		return 0
+	}
+	return bins.Value(s.store.KeyAtRank(rank - float64(s.zeros)))
+}
+
+// Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how many do:
+// exactly those that were above limit. For an empty sketch it returns 0, 0.
+func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {
+	budget := uint64(max(0, p*float64(s.total)))
+	keys, counts := s.binsAscending()
+	for i := len(keys) - 1; i >= 0; i-- {
+		if above+counts[i] > budget {
+			return least(keys[i]+1) - 1, above
+		}
+		above += counts[i]
+	}
+	return 0, above
+}
+
+// Undercut returns the greatest limit, on the boundary of a bin, that at most a fraction p of the durations undercuts, and how many
+// do: exactly those that were below limit. For an empty sketch it returns MaxNanos, 0.
+func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
+	budget := uint64(max(0, p*float64(s.total)))
+	if s.zeros > budget {
+		return 0, 0
+	}
+	below = s.zeros
+	keys, counts := s.binsAscending()
+	for i, k := range keys {
+		if below+counts[i] > budget {
+			return least(k), below
+		}
+		below += counts[i]
+	}
+	return MaxNanos, below
+}
+
+// least returns the least duration, at least 1, in bin key or above. The bins' boundaries are computed with rounding errors, their
+// numbers decide.
+func least(key int) int64 {
+	x := max(1, int64(bins.LowerBound(key)))
+	for x > 1 && bins.Index(float64(x-1)) >= key {
+		x--
+	}
+	for bins.Index(float64(x)) < key {
+		x++
+	}
+	return x
+}
+
+// binsAscending returns the filled bins and their counts, without the zeros.
+func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
+	if s.store == nil {
+		return nil, nil
+	}
+	// The store keeps some bins in a buffer beside its pages, so that one bin can come up twice.
+	sum := map[int]uint64{}
+	s.store.ForEach(func(key int, count float64) bool {
+		if count > 0 {
+			if sum[key] == 0 {
+				keys = append(keys, key)
+			}
+			sum[key] += uint64(count)
+		}
+		return false
+	})
+	slices.Sort(keys)
+	for _, k := range keys {
+		counts = append(counts, sum[k])
+	}
+	return keys, counts
+}
+
+const sketchVersion = 1
+
+// AppendBinary appends s to b: one byte for the version, the zeros, then the filled bins as pairs of distance and count. About
+// two bytes per filled bin.
+func (s *Sketch) AppendBinary(b []byte) []byte {
+	b = append(b, sketchVersion)
+	b = binary.AppendUvarint(b, s.zeros)
+	keys, counts := s.binsAscending()
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	last := -1
+	for i, k := range keys {
+		b = binary.AppendUvarint(b, uint64(k-last-1))
+		b = binary.AppendUvarint(b, counts[i]-1)
+		last = k
+	}
+	return b
+}
+
+// DecodeSketch reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+func DecodeSketch(b []byte) (Sketch, []byte, error) {
+	d := decoder{rest: b}
+	d.version(sketchVersion)
+	zeros := d.below(MaxCount)
+	s := Sketch{zeros: zeros, total: zeros}
+	key := -1
+	for range d.below(uint64(lastBin) + 2) {
+		key += int(d.below(uint64(lastBin)+1)) + 1
+		count := d.below(MaxCount) + 1
+		if d.bad || key > lastBin {
+			d.fail()
+			break
+		}
+		s.filled().AddWithCount(key, float64(count))
+		s.total += count
+	}
+	if d.bad {
+		return Sketch{}, nil, fmt.Errorf("%w: sketch", ErrCorrupt)
+	}
+	return s, d.rest, nil
+}

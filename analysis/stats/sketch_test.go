@@ -1,0 +1,154 @@
+package stats_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+func TestSketchDependsOnTheSetOnly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(nanos(), 1, 300).Draw(t, "xs")
+		var whole stats.Sketch
+		parts := make([]stats.Sketch, 3)
+		for i := range xs {
+			whole.Add(xs[i])
+			parts[rapid.IntRange(0, 2).Draw(t, "part")].Add(xs[len(xs)-1-i])
+		}
+		var merged stats.Sketch
+		for _, p := range parts {
+			merged.Merge(p)
+		}
+		if !bytes.Equal(whole.AppendBinary(nil), merged.AppendBinary(nil)) {
+			t.Fatal("encodings differ")
+		}
+		decoded, rest, err := stats.DecodeSketch(whole.AppendBinary(nil))
+		if err != nil || len(rest) > 0 || decoded.Count() != uint64(len(xs)) {
+			t.Fatalf("decoded %d, rest %v, %v", decoded.Count(), rest, err)
+		}
+		slices.Sort(xs)
+		for _, q := range []float64{0, 0.1, 0.5, 0.9, 0.99, 1} {
+			want := float64(xs[int(q*float64(len(xs)-1))])
+			got := merged.Quantile(q)
+			if math.Abs(got-want) > 0.0101*want || got != whole.Quantile(q) || got != decoded.Quantile(q) {
+				t.Fatalf("quantile %v: merged %v, whole %v, decoded %v, want %v", q, got, whole.Quantile(q), decoded.Quantile(q), want)
+			}
+		}
+	})
+}
+
+func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(nanos(), 1, 200).Draw(t, "xs")
+		p := rapid.Float64Range(0, 1).Draw(t, "p")
+		var s stats.Sketch
+		for _, x := range xs {
+			s.Add(x)
+		}
+		limit, above := s.Exceed(p)
+		floor, below := s.Undercut(p)
+		var wantAbove, wantBelow uint64
+		for _, x := range xs {
+			if x > limit {
+				wantAbove++
+			}
+			if x < floor {
+				wantBelow++
+			}
+		}
+		if above != wantAbove || float64(above) > p*float64(len(xs)) {
+			t.Fatalf("%d above %d of %d, counted %d, p %v", above, limit, len(xs), wantAbove, p)
+		}
+		if below != wantBelow || float64(below) > p*float64(len(xs)) {
+			t.Fatalf("%d below %d of %d, counted %d, p %v", below, floor, len(xs), wantBelow, p)
+		}
+	})
+}
+
+func TestEmptySketch(t *testing.T) {
+	var s stats.Sketch
+	if !math.IsNaN(s.Quantile(0.5)) || s.Count() != 0 {
+		t.Errorf("quantile %v, count %d", s.Quantile(0.5), s.Count())
+	}
+	s.Merge(stats.Sketch{})
+	if limit, above := s.Exceed(0.1); limit != 0 || above != 0 {
+		t.Errorf("exceed %d, %d", limit, above)
+	}
+}
+
+func FuzzDecodeSketch(f *testing.F) {
+	var s stats.Sketch
+	f.Add(s.AppendBinary(nil))
+	for i := range int64(100) {
+		s.Add(i * i * 1000)
+	}
+	f.Add(s.AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, rest, err := stats.DecodeSketch(b)
+		checkDecoded(t, b, rest, err, s.Count() == 0, s.AppendBinary)
+		s.Quantile(0.5)
+		s.Exceed(0.1)
+		s.Undercut(0.1)
+	})
+}
+
+func BenchmarkSketchAdd(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	xs := make([]int64, 4096)
+	for i := range xs {
+		xs[i] = int64(1e7 * math.Exp(r.NormFloat64()))
+	}
+	b.ReportAllocs()
+	var s stats.Sketch
+	for i := 0; b.Loop(); i++ {
+		s.Add(xs[i&4095])
+	}
+}
+
+func BenchmarkSketchMerge(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var s, o stats.Sketch
+	for range 1000 {
+		o.Add(int64(1e7 * math.Exp(r.NormFloat64())))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Merge(o)
+	}
+}
+
+// BenchmarkSketchMemory prints the bytes per sketch of log-normal durations, for a few sizes.
+func BenchmarkSketchMemory(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 100000} {
+		b.Run(itoa(n), func(b *testing.B) {
+			r := rand.New(rand.NewPCG(1, 1))
+			sketches := make([]stats.Sketch, 100)
+			before := heap()
+			for i := range sketches {
+				for range n {
+					sketches[i].Add(int64(1e7 * math.Exp(r.NormFloat64())))
+				}
+			}
+			used := heap() - before
+			for b.Loop() {
+			}
+			b.ReportMetric(float64(used)/100, "heapB/sketch")
+			b.ReportMetric(float64(len(sketches[0].AppendBinary(nil))), "encodedB")
+			runtime.KeepAlive(sketches)
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
