@@ -1,0 +1,47 @@
+# Every target is a plain command: copy it from here when you need a variation.
+GOLANGCI := bin/golangci-lint
+PLAIN    := ./analysis/... ./cct/... ./search/... # packages whose tests are datadriven scripts
+FUZZTIME ?= 20s
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.PHONY: run test check format vet lint race fuzz golden bench generate build
+run: ## analyse the bundled traces and print the report
+	go run ./cmd/sibyl analyze testdata/shop.otlp.jsonl.gz
+
+build: ## bin/sibyl, static
+	CGO_ENABLED=0 go build -trimpath -o bin/sibyl ./cmd/sibyl
+
+test: ## all tests, quick
+	go test ./...
+
+check: format vet lint test race ## all that CI asks for, but the generated files
+
+format: $(GOLANGCI) ## fail if a file is not formatted (mend with: bin/golangci-lint fmt)
+	$(GOLANGCI) fmt --diff
+
+vet: ## go vet
+	go vet ./...
+
+lint: $(GOLANGCI) ## the linters of .golangci.yml
+	$(GOLANGCI) run
+
+race: ## all tests under the race detector
+	go test -race ./...
+
+fuzz: ## every fuzz test for FUZZTIME
+	.ci/fuzz $(FUZZTIME)
+
+golden: ## rewrite what tests compare with; read the diff
+	go test $(PLAIN) ./cmd/sibyl -rewrite
+
+bench: ## how fast each part is
+	for part in path decode group search size-model; do go run ./cmd/sibyl bench $$part; done
+
+generate: ## make again what is made by programs
+	go generate ./...
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

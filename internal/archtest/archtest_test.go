@@ -1,0 +1,258 @@
+package archtest
+
+import (
+	"bytes"
+	"go/ast"
+	"go/build"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryFolderHasARule(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if _, ok := ruleOf(f.folder); !ok {
+			t.Errorf("%s: no rule for %s in rules_test.go", f.at(f.syntax.Package), f.folder)
+		}
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, f := range goFiles(t) {
+		r, _ := ruleOf(f.folder)
+		for _, imp := range f.imports {
+			if why := violation(f, r, imp.path); why != "" {
+				t.Errorf("%s: imports %s: %s", f.at(imp.pos), imp.path, why)
+			}
+		}
+	}
+}
+
+// violation says why f, to which r applies, must not import importPath; "" if it may.
+func violation(f *file, r rule, importPath string) string {
+	if f.isTest() {
+		return ""
+	}
+	folder, ours := strings.CutPrefix(importPath, module+"/")
+	switch {
+	case ours && under(folder, "cmd"):
+		return "commands are not imported"
+	case ours && underAny(folder, forTestsAndCmd) && !underAny(f.folder, []string{"cmd", "internal"}):
+		return "it is for tests and cmd"
+	case ours && under(folder, "internal/invariants"), ours && sameTree(f.folder, folder):
+		return ""
+	case ours && !underAny(folder, r.ours):
+		return f.folder + " may not depend on it"
+	case !ours && r.pure && !slices.Contains(pureStd, importPath) && !underAny(importPath, r.other):
+		return "a pure package computes on its arguments only"
+	}
+	return ""
+}
+
+// sameTree reports whether two folders belong to the same line of the rules.
+func sameTree(a, b string) bool {
+	top := func(s string) string {
+		parts := strings.SplitN(s, "/", 3)
+		if parts[0] == "internal" && len(parts) > 1 {
+			return parts[0] + "/" + parts[1]
+		}
+		return parts[0]
+	}
+	return top(a) == top(b)
+}
+
+// TestPure looks for what a pure package could do without an import that gives it away.
+func TestPure(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if r, _ := ruleOf(f.folder); r.pure && !f.isTest() {
+			report(t, f, impurities(f))
+		}
+	}
+}
+
+// finding is something that must not be at a place.
+type finding struct {
+	pos  token.Pos
+	what string
+}
+
+func report(t *testing.T, f *file, found []finding) {
+	t.Helper()
+	for _, x := range found {
+		t.Errorf("%s: %s", f.at(x.pos), x.what)
+	}
+}
+
+// impurities returns what in f is no computation on arguments.
+func impurities(f *file) []finding {
+	var found []finding
+	add := func(n ast.Node, what string) { found = append(found, finding{n.Pos(), what}) }
+	random, globals := f.qualifier("math/rand/v2"), packageVariables(f)
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ChanType:
+			add(n, "a channel")
+		case *ast.SelectorExpr:
+			if name := selected(n, random); name != "" && !slices.Contains(seeded, name) {
+				add(n, "rand."+name+" draws from a source without a seed")
+			}
+		case *ast.AssignStmt:
+			for _, left := range n.Lhs {
+				if v := variable(left); v != nil && globals[v.Obj] {
+					add(n, "changes the package's variable "+v.Name)
+				}
+			}
+		case *ast.IncDecStmt:
+			if v := variable(n.X); v != nil && globals[v.Obj] {
+				add(n, "changes the package's variable "+v.Name)
+			}
+		case *ast.FuncDecl:
+			if n.Name.Name == "init" && n.Recv == nil {
+				add(n, "an init function")
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// clockUses returns where f looks at the clock or starts goroutines.
+func clockUses(f *file) []finding {
+	var found []finding
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, finding{n.Pos(), "starts a goroutine"})
+		case *ast.SelectorExpr:
+			if name := selected(n, f.qualifier("time")); slices.Contains(clock, name) {
+				found = append(found, finding{n.Pos(), "time." + name + ": take the time as an argument"})
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// selected returns the name that e selects of the package called qualifier; "" if it does not.
+func selected(e *ast.SelectorExpr, qualifier string) string {
+	if x, ok := e.X.(*ast.Ident); ok && qualifier != "" && x.Name == qualifier && x.Obj == nil {
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// variable returns the variable that the assignable expression e is, or lies within; nil if there is none to name.
+func variable(e ast.Expr) *ast.Ident {
+	for {
+		switch x := e.(type) {
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.Ident:
+			return x
+		default:
+			return nil
+		}
+	}
+}
+
+// packageVariables returns the variables that f declares outside functions.
+func packageVariables(f *file) map[*ast.Object]bool {
+	globals := make(map[*ast.Object]bool)
+	for _, d := range f.syntax.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.VAR {
+			continue
+		}
+		for _, s := range g.Specs {
+			if v, ok := s.(*ast.ValueSpec); ok {
+				for _, name := range v.Names {
+					globals[name.Obj] = true
+				}
+			}
+		}
+	}
+	return globals
+}
+
+// TestClock finds packages that look at the clock, or start goroutines, though time is to be handed to them.
+func TestClock(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if r, _ := ruleOf(f.folder); !r.timed && !f.isTest() {
+			report(t, f, clockUses(f))
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	std := standardNames(t)
+	for _, f := range goFiles(t) {
+		name := strings.TrimSuffix(f.syntax.Name.Name, "_test")
+		switch {
+		case name == "main" || stdNames[name] != "":
+		case slices.Contains(vagueNames, name):
+			t.Errorf("%s: package %s: the name says nothing about what it is for", f.at(f.syntax.Package), name)
+		case std[name] != "":
+			t.Errorf("%s: package %s: the standard library has %s", f.at(f.syntax.Package), name, std[name])
+		}
+	}
+}
+
+func TestFolders(t *testing.T) {
+	walk(t, func(name string) {
+		for _, part := range strings.Split(path.Dir(name), "/") {
+			if slices.Contains(vagueNames, part) {
+				t.Errorf("%s: a folder called %s", name, part)
+			}
+		}
+	})
+}
+
+// standardNames returns the path of a package of the standard library by its last element.
+func standardNames(t *testing.T) map[string]string {
+	t.Helper()
+	root := filepath.Join(build.Default.GOROOT, "src")
+	names := make(map[string]string)
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch base := path.Base(name); {
+		case err != nil || !d.IsDir() || name == ".":
+			return err
+		case base == "internal" || base == "vendor" || base == "cmd" || base == "testdata":
+			return fs.SkipDir
+		case names[base] == "":
+			names[base] = name
+		}
+		return nil
+	})
+	if err != nil {
+		t.Skipf("no standard library to compare with: %v", err)
+	}
+	return names
+}
+
+func TestText(t *testing.T) {
+	walk(t, func(name string) {
+		text, err := fs.ReadFile(repository, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.IndexByte(text, 0) >= 0 { // not a text
+			return
+		}
+		for _, word := range forbidden {
+			if i := bytes.Index(text, []byte(word)); i >= 0 {
+				t.Errorf("%s:%d: mentions %q", name, 1+bytes.Count(text[:i], []byte("\n")), word)
+			}
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// repository is where the module's root lies, as seen from this package's folder.
+var repository = os.DirFS(filepath.Join("..", ".."))
+
+// file is one Go file of the repository.
+type file struct {
+	folder  string // relative to the root, with slashes
+	name    string
+	fset    *token.FileSet
+	syntax  *ast.File
+	imports []imported
+}
+
+// imported is one import declaration.
+type imported struct {
+	path, name string // name is how the file calls the package
+	pos        token.Pos
+}
+
+// at says where pos is, for messages.
+func (f *file) at(pos token.Pos) string {
+	return path.Join(f.folder, f.name) + ":" + strconv.Itoa(f.fset.Position(pos).Line)
+}
+
+// isTest reports whether the file belongs to tests only.
+func (f *file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
+
+// qualifier returns how the file calls the package with the given path; "" if it does not import it.
+func (f *file) qualifier(importPath string) string {
+	for _, imp := range f.imports {
+		if imp.path == importPath {
+			return imp.name
+		}
+	}
+	return ""
+}
+
+// goFiles returns all Go files of the module, in the order of their paths.
+func goFiles(t *testing.T) []*file {
+	t.Helper()
+	var files []*file
+	walk(t, func(name string) {
+		if strings.HasSuffix(name, ".go") {
+			files = append(files, parse(t, name))
+		}
+	})
+	if len(files) == 0 {
+		t.Fatal("found no Go file")
+	}
+	return files
+}
+
+// walk calls visit with every file of the repository, but for what git or builds keep there.
+func walk(t *testing.T, visit func(name string)) {
+	t.Helper()
+	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", "bin", "node_modules"}, name):
+			return fs.SkipDir
+		case !d.IsDir():
+			visit(name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parse(t *testing.T, name string) *file {
+	t.Helper()
+	src, err := fs.ReadFile(repository, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseSource(t, name, src)
+}
+
+func parseSource(t *testing.T, name string, src []byte) *file {
+	t.Helper()
+	var err error
+	f := &file{folder: path.Dir(name), name: path.Base(name), fset: token.NewFileSet()}
+	if f.syntax, err = parser.ParseFile(f.fset, name, src, parser.ParseComments); err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range f.syntax.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		imp := imported{path: p, name: packageName(p), pos: spec.Pos()}
+		if spec.Name != nil {
+			imp.name = spec.Name.Name
+		}
+		f.imports = append(f.imports, imp)
+	}
+	return f
+}
+
+// packageName guesses a package's name from its path: the last element that is no version.
+func packageName(importPath string) string {
+	base := path.Base(importPath)
+	if len(base) > 1 && base[0] == 'v' && strings.Trim(base[1:], "0123456789") == "" {
+		return path.Base(path.Dir(importPath))
+	}
+	return base
+}
+
+// ruleOf returns the rule for the given folder and whether there is one.
+func ruleOf(folder string) (r rule, ok bool) {
+	for f := folder; f != "."; f = path.Dir(f) {
+		if r, ok = rules[f]; ok {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+// under reports whether folder is root or lies below it.
+func under(folder, root string) bool {
+	return folder == root || strings.HasPrefix(folder, root+"/") || root == all
+}
+
+// underAny reports whether folder is one of roots or lies below one.
+func underAny(folder string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return under(folder, root) })
+}
