@@ -40,7 +40,7 @@ func violation(f *file, r rule, importPath string) string {
 	}
 	folder, ours := strings.CutPrefix(importPath, module+"/")
 	switch {
-	case ours && under(folder, "cmd"):
+	case ours && under(folder, "cmd") && !under(f.folder, "cmd"):
 		return "commands are not imported"
 	case ours && underAny(folder, forTestsAndCmd) && !underAny(f.folder, []string{"cmd", "internal"}):
 		return "it is for tests and cmd"
@@ -210,7 +210,7 @@ func TestNames(t *testing.T) {
 
 func TestFolders(t *testing.T) {
 	walk(t, func(name string) {
-		for _, part := range strings.Split(path.Dir(name), "/") {
+		for part := range strings.SplitSeq(path.Dir(name), "/") {
 			if slices.Contains(vagueNames, part) {
 				t.Errorf("%s: a folder called %s", name, part)
 			}
@@ -250,8 +250,8 @@ func TestText(t *testing.T) {
 			return
 		}
 		for _, word := range forbidden {
-			if i := bytes.Index(text, []byte(word)); i >= 0 {
-				t.Errorf("%s:%d: mentions %q", name, 1+bytes.Count(text[:i], []byte("\n")), word)
+			if before, _, found := bytes.Cut(text, []byte(word)); found {
+				t.Errorf("%s:%d: mentions %q", name, 1+bytes.Count(before, []byte("\n")), word)
 			}
 		}
 	})
