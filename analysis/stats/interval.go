@@ -1,0 +1,210 @@
+package stats
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Confidence is the nominal coverage of every interval of this package.
+const Confidence = 0.95
+
+// Interval is an estimate with its 95 % confidence interval. All three are NaN where the estimate does not exist, Low and High
+// where the data say nothing about its error (fewer than three requests; a single request that carries all the variance).
+type Interval struct{ Value, Low, High float64 }
+
+// Valid reports whether the interval has bounds.
+func (i Interval) Valid() bool { return i.Low <= i.High }
+
+// Excludes reports whether i lies wholly above or below x; false without bounds.
+func (i Interval) Excludes(x float64) bool { return x < i.Low || x > i.High }
+
+// Estimate is what a sample says about one column of a Table, beside the totals T of the same requests.
+type Estimate struct {
+	Share     Interval // Cov(x,T)/Var(T); those of a partition of T add up to 1
+	MeanShare Interval // E(x)/E(T)
+	Mean      Interval // E(x), ns
+	CoV       Interval // σ(x)/E(x), with n−1; Low at least 0
+	TailLift  Interval // E(x | T in the slowest tenth) − E(x | the rest), ns
+}
+
+// Estimates returns the estimate for every column and for the total itself.
+//
+// The errors come from the jackknife: the statistic is computed with each request left out in turn (in closed form, O(1) each), and
+// the spread of these gives a standard error, used with Student's t on n−1 degrees of freedom; for the CoV on the logarithmic scale. On
+// heavy-tailed latencies of 50 requests it holds the true share in 91–93 % of cases where the bootstrap's percentile interval holds it in
+// 88–93 % (TestIntervalCoverage prints it; BCa is no better); it costs a hundredth and needs no seed. The CoV of very heavy tails
+// (log-normal, σ = 1) is held in 67 % only, by the bootstrap in 55 %: a rare slow request that is not in the sample leaves no trace in it.
+// Source: Efron and Stein 1981, "The jackknife estimate of variance".
+//
+// To compare two edges give their difference as a column: its share excludes 0 where theirs differ.
+func (t Table) Estimates() (edges []Estimate, total Estimate) {
+	j := newJackknife(t.Total)
+	column := make([]float64, len(t.Total))
+	edges = make([]Estimate, t.Edges)
+	for e := range edges {
+		for r := range column {
+			column[r] = t.Cells[r*t.Edges+e]
+		}
+		edges[e] = j.estimate(column)
+	}
+	copy(column, t.Total)
+	return edges, j.estimate(column)
+}
+
+// jackknife holds what all columns share.
+type jackknife struct {
+	n        float64
+	quantile float64   // of Student's t on n−1 degrees of freedom
+	tail     int       // requests in the slowest tenth
+	inTail   float64   // quantile on tail−1 degrees of freedom: the error of the tail lift is that of the tail's mean
+	mean     float64   // of T
+	dt       []float64 // T − mean
+	stt      float64   // Σdt²
+	order    []int32   // requests, slowest first
+	loo      []float64 // scratch: the statistic with each request left out
+	dx       []float64 // scratch: x − mean
+}
+
+func newJackknife(total []float64) *jackknife {
+	n := len(total)
+	j := &jackknife{
+		n: float64(n), quantile: math.NaN(), tail: (n + 9) / 10, inTail: math.NaN(), mean: stat.Mean(total, nil),
+		dt: slices.Clone(total), order: make([]int32, n), loo: make([]float64, n), dx: make([]float64, n),
+	}
+	if n >= 3 {
+		j.quantile = studentsT(n - 1)
+		j.inTail = studentsT(max(1, j.tail-1))
+	}
+	floats.AddConst(-j.mean, j.dt)
+	j.stt = floats.Dot(j.dt, j.dt)
+	for i := range j.order {
+		j.order[i] = int32(i)
+	}
+	// Equal totals are ordered by position, so that the result is at least deterministic.
+	slices.SortFunc(j.order, func(a, b int32) int { return cmp.Or(cmp.Compare(total[b], total[a]), cmp.Compare(a, b)) })
+	return j
+}
+
+func studentsT(freedom int) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile((1 + Confidence) / 2)
+}
+
+// estimate returns the estimate for column x. With request i left out, sums of squares about the new mean are those about the old one
+// less n/(n−1) times what i contributed.
+func (j *jackknife) estimate(x []float64) (e Estimate) {
+	mean := stat.Mean(x, nil)
+	copy(j.dx, x)
+	floats.AddConst(-mean, j.dx)
+	sxt, sxx := floats.Dot(j.dx, j.dt), floats.Dot(j.dx, j.dx)
+	c := j.n / (j.n - 1)
+
+	for i, d := range j.dx {
+		j.loo[i] = (sxt - c*d*j.dt[i]) / j.positive(j.stt-c*j.dt[i]*j.dt[i])
+	}
+	e.Share = j.interval(sxt/j.positive(j.stt), j.quantile)
+	for i, d := range j.dx {
+		j.loo[i] = (mean - d/(j.n-1)) / (j.mean - j.dt[i]/(j.n-1))
+	}
+	e.MeanShare = j.interval(mean/j.mean, j.quantile)
+	for i, d := range j.dx {
+		j.loo[i] = mean - d/(j.n-1)
+	}
+	e.Mean = j.interval(mean, j.quantile)
+	for i, d := range j.dx {
+		j.loo[i] = math.Sqrt(max(0, sxx-c*d*d)/(j.n-2)) / (mean - d/(j.n-1))
+	}
+	e.CoV = j.positiveInterval(math.Sqrt(sxx/(j.n-1)) / mean)
+	e.TailLift = j.tailLift(x)
+	return e
+}
+
+// positive returns a sum of squares, or NaN where it is nothing but rounding errors of what it was subtracted from.
+func (j *jackknife) positive(s float64) float64 {
+	if !(s > 1e-12*j.stt) {
+		return math.NaN()
+	}
+	return s
+}
+
+// interval returns value with its interval from the values with one request left out.
+func (j *jackknife) interval(value, quantile float64) Interval {
+	half := quantile * math.Sqrt(j.n-1) * stat.PopStdDev(j.loo, nil)
+	return Interval{value, value - half, value + half}
+}
+
+// positiveInterval is interval on the logarithmic scale, which suits statistics whose error grows with them. Where one of the values is 0 it
+// falls back on the linear scale.
+func (j *jackknife) positiveInterval(value float64) Interval {
+	linear := j.interval(value, j.quantile)
+	linear.Low = max(0, linear.Low)
+	if !(value > 0) || slices.Min(j.loo) <= 0 {
+		return linear
+	}
+	for i, v := range j.loo {
+		j.loo[i] = math.Log(v)
+	}
+	log := j.interval(math.Log(value), j.quantile)
+	return Interval{value, math.Exp(log.Low), math.Exp(log.High)}
+}
+
+// tailLift estimates E(x | slowest tenth) − E(x | rest).
+func (j *jackknife) tailLift(x []float64) Interval {
+	n, m := len(x), j.tail
+	if n < 2 {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	var tail, all float64
+	for i, r := range j.order {
+		all += x[r]
+		if i < m {
+			tail += x[r]
+		}
+	}
+	lift := func(tail, all float64, m, n int) float64 { return tail/float64(m) - (all-tail)/float64(n-m) }
+	left := (n - 1 + 9) / 10 // requests in the tail with one left out
+	if n == 2 {
+		left = 0 // no rest
+	}
+	for i, r := range j.order {
+		rest := tail
+		switch {
+		case i < m && left == m: // the next one moves up
+			rest += x[j.order[m]] - x[r]
+		case i < m:
+			rest -= x[r]
+		case left < m: // the last one of the tail moves down
+			rest -= x[j.order[m-1]]
+		}
+		j.loo[i] = lift(rest, all-x[r], left, n-1)
+	}
+	return j.interval(lift(tail, all, m, n), j.inTail)
+}
+
+// Bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n of them, of one
+// resample after another, and returns a number; NaNs are left out. Its Value is that of the requests themselves. The same seed gives
+// the same interval. For what [Table.Estimates] offers, that is better and faster.
+func Bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) Interval {
+	r := rand.New(rand.NewPCG(seed, uint64(n)))
+	requests := make([]int, n)
+	for i := range requests {
+		requests[i] = i
+	}
+	iv := Interval{Value: statistic(requests)}
+	values := make([]float64, 0, replicates)
+	for range replicates {
+		for i := range requests {
+			requests[i] = r.IntN(n)
+		}
+		if v := statistic(requests); !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	iv.Low, iv.High = Quantile(values, (1-Confidence)/2), Quantile(values, (1+Confidence)/2)
+	return iv
+}

@@ -1,0 +1,206 @@
+package stats_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+// latencies draws one request: its edges.
+type latencies func(r *rand.Rand) []float64
+
+func lognormal(r *rand.Rand, median, sigma float64) float64 {
+	return median * math.Exp(sigma*r.NormFloat64())
+}
+
+// populations are healthy and sick groups with heavy tails.
+var populations = []struct {
+	name    string
+	atLeast [2]float64 // coverage of share and CoV that must be reached at n = 50
+	draw    latencies
+}{
+	{"log-normal σ=0.5", [2]float64{0.88, 0.88}, func(r *rand.Rand) []float64 {
+		return []float64{lognormal(r, 2e6, 0.5), lognormal(r, 1e6, 0.5), lognormal(r, 1e6, 0.3)}
+	}},
+	{"slow path in 10 %", [2]float64{0.90, 0.90}, func(r *rand.Rand) []float64 {
+		x := lognormal(r, 1e6, 0.3)
+		if r.Float64() < 0.1 {
+			x *= 8
+		}
+		return []float64{x, lognormal(r, 1e6, 0.3), lognormal(r, 1e6, 0.3)}
+	}},
+	{"shared cause", [2]float64{0.88, 0.82}, func(r *rand.Rand) []float64 {
+		z := lognormal(r, 1e6, 0.5)
+		return []float64{z * lognormal(r, 1, 0.2), 2 * z * lognormal(r, 1, 0.2), lognormal(r, 1e6, 0.3)}
+	}},
+	{"log-normal σ=1", [2]float64{0.88, 0.60}, func(r *rand.Rand) []float64 {
+		return []float64{lognormal(r, 2e6, 1), lognormal(r, 1e6, 0.5), lognormal(r, 1e6, 0.3)}
+	}},
+}
+
+func drawTable(r *rand.Rand, n int, draw latencies) (t stats.Table) {
+	for range n {
+		row := draw(r)
+		t.Edges = len(row)
+		var sum float64
+		for _, x := range row {
+			sum += x
+		}
+		t.Total = append(t.Total, sum)
+		t.Cells = append(t.Cells, row...)
+	}
+	return t
+}
+
+func percentileShare(t stats.Table, seed uint64) stats.Interval {
+	return stats.Bootstrap(len(t.Total), 400, seed, func(requests []int) float64 {
+		var n, sx, st, sxt, stt float64
+		for _, r := range requests {
+			x, total := t.Cells[r*t.Edges], t.Total[r]
+			n, sx, st, sxt, stt = n+1, sx+x, st+total, sxt+x*total, stt+total*total
+		}
+		return (n*sxt - sx*st) / (n*stt - st*st)
+	})
+}
+
+// TestIntervalCoverage prints how often the intervals hold the truth, and what the bootstrap reaches.
+func TestIntervalCoverage(t *testing.T) {
+	const n, trials = 50, 400
+	for _, p := range populations {
+		r := rand.New(rand.NewPCG(7, 7))
+		edges, total := drawTable(r, 300000, p.draw).Estimates()
+		var share, mean, cov, lift, boot float64
+		for i := range trials {
+			table := drawTable(r, n, p.draw)
+			es, all := table.Estimates()
+			share += holds(es[0].Share, edges[0].Share.Value)
+			mean += holds(es[0].Mean, edges[0].Mean.Value)
+			cov += holds(all.CoV, total.CoV.Value)
+			lift += holds(es[0].TailLift, edges[0].TailLift.Value)
+			boot += holds(percentileShare(table, uint64(i)), edges[0].Share.Value)
+		}
+		t.Logf("%-18s n=%d: share %.3f (percentile bootstrap %.3f), mean %.3f, CoV %.3f, tail lift %.3f",
+			p.name, n, share/trials, boot/trials, mean/trials, cov/trials, lift/trials)
+		if share/trials < p.atLeast[0] || cov/trials < p.atLeast[1] || mean/trials < 0.85 || lift/trials < 0.8 {
+			t.Errorf("%s: coverage is below what was measured", p.name)
+		}
+	}
+}
+
+func holds(i stats.Interval, truth float64) float64 {
+	if i.Low <= truth && truth <= i.High {
+		return 1
+	}
+	return 0
+}
+
+// The closed forms agree with leaving each request out and computing everything anew.
+func TestEstimatesAgreeWithPlainJackknife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		n := rapid.IntRange(4, 45).Draw(t, "n")
+		table := drawTable(r, n, populations[rapid.IntRange(0, 3).Draw(t, "population")].draw)
+		edges, _ := table.Estimates()
+		for name, pick := range map[string]func(stats.Estimate) stats.Interval{
+			"share":      func(e stats.Estimate) stats.Interval { return e.Share },
+			"mean share": func(e stats.Estimate) stats.Interval { return e.MeanShare },
+			"mean":       func(e stats.Estimate) stats.Interval { return e.Mean },
+			"tail lift":  func(e stats.Estimate) stats.Interval { return e.TailLift },
+		} {
+			got := pick(edges[0])
+			var loo []float64
+			for i := range n {
+				without := stats.Table{Edges: table.Edges}
+				for k := range n {
+					if k != i {
+						without.Total = append(without.Total, table.Total[k])
+						without.Cells = append(without.Cells, table.Row(k)...)
+					}
+				}
+				es, _ := without.Estimates()
+				loo = append(loo, pick(es[0]).Value)
+			}
+			var mean, ss float64
+			for _, v := range loo {
+				mean += v / float64(n)
+			}
+			for _, v := range loo {
+				ss += (v - mean) * (v - mean)
+			}
+			se := math.Sqrt(ss * float64(n-1) / float64(n))
+			half := (got.High - got.Low) / 2
+			if ratio := half / se; !(ratio > 1.95 && ratio < 12.8) { // quantiles of t with 44 and 1 degrees of freedom
+				t.Fatalf("%s: half width %v, standard error %v", name, half, se)
+			}
+		}
+	})
+}
+
+func TestEstimatesAddUp(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	edges, total := drawTable(r, 60, populations[0].draw).Estimates()
+	var share, mean, lift float64
+	for _, e := range edges {
+		share, mean, lift = share+e.Share.Value, mean+e.MeanShare.Value, lift+e.TailLift.Value
+	}
+	if math.Abs(share-1) > 1e-9 || math.Abs(mean-1) > 1e-9 || math.Abs(lift/total.TailLift.Value-1) > 1e-9 {
+		t.Errorf("shares %v, mean shares %v, lift %v of %v", share, mean, lift, total.TailLift.Value)
+	}
+	if s := total.Share; math.Abs(s.Value-1) > 1e-12 || s.High-s.Low > 1e-9 {
+		t.Errorf("share of the total %+v", s)
+	}
+}
+
+func TestEstimatesOfLittle(t *testing.T) {
+	for _, totals := range [][]float64{nil, {5}, {5, 7}, {5, 5, 5}, {0, 0, 9}} {
+		edges, _ := stats.Table{Total: totals, Cells: totals, Edges: 1}.Estimates()
+		if edges[0].Share.Valid() {
+			t.Errorf("%v: share %+v has bounds", totals, edges[0].Share)
+		}
+		if v := edges[0].Share.Value; len(totals) == 3 && totals[2] == 5 && !math.IsNaN(v) {
+			t.Errorf("%v: share %v without variance", totals, v)
+		}
+	}
+}
+
+func TestQuantileAgreesWithSorting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 100).Draw(t, "xs")
+		q := rapid.Float64Range(0, 1).Draw(t, "q")
+		sorted := slices.Clone(xs)
+		slices.Sort(sorted)
+		rank := q * float64(len(xs)-1)
+		k := int(rank)
+		want := sorted[k]
+		if k+1 < len(xs) {
+			want += (rank - float64(k)) * (sorted[k+1] - sorted[k])
+		}
+		if got := stats.Quantile(xs, q); math.Abs(got-want) > 1e-12 {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		slices.Sort(xs)
+		if !slices.Equal(xs, sorted) {
+			t.Fatal("values were lost")
+		}
+	})
+}
+
+func BenchmarkEstimates256x20(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	table := drawTable(r, 256, func(r *rand.Rand) []float64 {
+		row := make([]float64, 20)
+		for i := range row {
+			row[i] = lognormal(r, 1e6, 0.5)
+		}
+		return row
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		table.Estimates()
+	}
+}
