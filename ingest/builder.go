@@ -1,0 +1,248 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Builder makes the spans of a [Batch] out of their fields, which may come in any order, by the rules that hold for every
+// format. It belongs to one decoder. The sequence of calls is
+//
+//	Begin (Resource (ResourceText | SharedAttr)* (Span (fields | Attr | Link)* EndSpan)*)*
+type Builder struct {
+	ID     []byte // of the current span, 8 bytes; owned by the caller until EndSpan, as are the next three
+	Parent []byte // 8 bytes; empty: none
+	Trace  []byte // 16 bytes
+	Name   []byte
+	Start  uint64 // nanoseconds since the Unix epoch
+	End    uint64
+	Kind   trace.Kind
+	Flags  trace.Flags
+	Join   bool   // the span carries sibyl.join=true
+	Cause  Defect // what the decoder itself found wrong with the span
+
+	keys  *Keys
+	names Names
+	into  *Batch
+
+	service     trace.Symbol
+	longService bool
+	host        trace.Symbol
+	hostRank    int          // place in hostKeys of the key that host came from
+	shared      []trace.Attr // of the resource and the scope
+
+	tracepoint trace.Symbol
+	attrs      int // len(into.Attrs) when the span began
+	links      []link
+}
+
+// Defect says that a field of a span could not be read, for decoders of text: the span is refused, its record is not.
+type Defect uint8
+
+// What a decoder may find wrong with a span.
+const (
+	NoDefect Defect = iota
+	TraceIDDefect
+	SpanIDDefect
+	TimeDefect
+)
+
+type link struct {
+	trace trace.ID
+	span  trace.SpanID
+	join  bool
+}
+
+// hostKeys are the resource attributes that tell hosts apart, best first.
+var hostKeys = [...]string{"host.id", "host.ip", "host.name", "k8s.pod.uid", "service.instance.id"}
+
+const serviceKey = "service.name"
+
+// NewBuilder returns a builder that keeps the attributes in keys and enters names in table.
+func NewBuilder(table *trace.Table, keys *Keys) *Builder {
+	keys.intern(table)
+	return &Builder{keys: keys, names: Names{Table: table}}
+}
+
+// Keys returns the attributes that the builder keeps.
+func (b *Builder) Keys() *Keys { return b.keys }
+
+// Begin starts a record whose spans go to the end of into.
+func (b *Builder) Begin(into *Batch) {
+	b.into = into
+	b.Resource()
+}
+
+// Resource starts a resource: nothing is known about it yet.
+func (b *Builder) Resource() {
+	b.service, b.longService = 0, false
+	b.host, b.hostRank = 0, len(hostKeys)
+	b.shared = b.shared[:0]
+}
+
+// Service sets the name of the resource's service.
+func (b *Builder) Service(name []byte) {
+	if b.longService = len(name) > MaxName; !b.longService {
+		b.service = b.names.Symbol(name)
+	}
+}
+
+// ResourceText takes a string attribute of the resource. Of several equal keys the first one with a text counts for the
+// service and the host.
+func (b *Builder) ResourceText(key, text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	if string(key) == serviceKey {
+		if b.service == 0 && !b.longService {
+			b.Service(text)
+		}
+		return
+	}
+	for rank := range b.hostRank {
+		if string(key) == hostKeys[rank] {
+			b.host, b.hostRank = b.names.Value(text), rank
+			return
+		}
+	}
+}
+
+// Value is the value of an attribute. Decoders leave out what is neither text nor a number nor true or false.
+type Value struct {
+	Text    []byte // "true" or "false" for a bool
+	Number  float64
+	Numeric bool
+}
+
+// True reports whether v is true, as a bool or as a text.
+func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
+
+// SharedAttr takes an attribute of the resource or the scope for which Keys.Find said found: it is given to each span that
+// follows, after the span's own attributes.
+func (b *Builder) SharedAttr(found int, key []byte, v Value) {
+	if found > keyJoin {
+		b.shared = append(b.shared, b.attr(found, key, v))
+	}
+}
+
+// Shared returns how many attributes are shared by now, for [Builder.Unshare].
+func (b *Builder) Shared() int { return len(b.shared) }
+
+// Unshare forgets the shared attributes but the first n.
+func (b *Builder) Unshare(n int) { b.shared = b.shared[:n] }
+
+// Span starts a span: all its fields are empty.
+func (b *Builder) Span() {
+	b.ID, b.Parent, b.Trace, b.Name = nil, nil, nil, nil
+	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, NoDefect
+	b.tracepoint, b.links = 0, b.links[:0]
+	b.attrs = len(b.into.Attrs)
+}
+
+// Attr takes an attribute of the current span for which Keys.Find said found. The marks of the tracepoint protocol that
+// have a field in trace.Span are no attributes of the span.
+func (b *Builder) Attr(found int, key []byte, v Value) {
+	switch found {
+	case keyTracepoint:
+		if b.tracepoint == 0 && !v.Numeric {
+			b.tracepoint = b.names.Value(v.Text)
+		}
+	case keyJoin:
+		b.Join = b.Join || v.True()
+	default:
+		b.into.Attrs = append(b.into.Attrs, b.attr(found, key, v))
+	}
+}
+
+func (b *Builder) attr(found int, key []byte, v Value) trace.Attr {
+	a := trace.Attr{Number: v.Number, Numeric: v.Numeric, Span: int32(len(b.into.Spans))}
+	if found == unnamed {
+		a.Key = b.names.Value(key)
+	} else {
+		a.Key = b.keys.symbols[found]
+	}
+	if !v.Numeric {
+		a.Text = b.names.Value(v.Text)
+	}
+	return a
+}
+
+// IsJoin reports whether found is the place of the key by which a span or a link says that the span waits.
+func IsJoin(found int) bool { return found == keyJoin }
+
+// Link takes a link of the current span. It is a join if the link or the span says so and both spans are of one trace.
+// Links with unusable identifiers are ignored.
+func (b *Builder) Link(traceID, spanID []byte, join bool) {
+	if len(traceID) == 16 && len(spanID) == 8 {
+		b.links = append(b.links, link{trace.ID(traceID), trace.SpanID(binary.BigEndian.Uint64(spanID)), join})
+	}
+}
+
+// EndSpan adds the current span to the batch, or counts why it cannot be.
+func (b *Builder) EndSpan() {
+	if !b.valid() {
+		b.into.Attrs = b.into.Attrs[:b.attrs]
+		return
+	}
+	into, index := b.into, int32(len(b.into.Spans))
+	id := trace.ID(b.Trace)
+	into.Traces = append(into.Traces, id)
+	into.Spans = append(into.Spans, trace.Span{
+		ID:         trace.SpanID(binary.BigEndian.Uint64(b.ID)),
+		Start:      trace.Nanos(b.Start),
+		End:        trace.Nanos(b.End),
+		Op:         b.names.Op(b.service, b.Name, b.Kind),
+		Service:    b.service,
+		Host:       b.host,
+		Tracepoint: b.tracepoint,
+		Kind:       b.Kind,
+		Flags:      b.Flags,
+	})
+	if len(b.Parent) != 0 {
+		into.Spans[index].Parent = trace.SpanID(binary.BigEndian.Uint64(b.Parent))
+	}
+	for _, a := range b.shared {
+		a.Span = index
+		into.Attrs = append(into.Attrs, a)
+	}
+	for _, l := range b.links {
+		if l.trace == id && l.span != 0 && (l.join || b.Join) {
+			into.Joins = append(into.Joins, trace.Join{Span: index, Linked: l.span})
+		}
+	}
+}
+
+// valid reports whether the current span may enter the batch. If not, it has counted the reason.
+func (b *Builder) valid() bool {
+	switch {
+	case b.Cause == TraceIDDefect || len(b.Trace) != 16 || trace.ID(b.Trace).IsZero():
+		b.reject(trace.BadTraceID, "trace id", b.Trace)
+	case b.Cause == SpanIDDefect || len(b.ID) != 8 || binary.BigEndian.Uint64(b.ID) == 0:
+		b.reject(trace.BadSpanID, "span id", b.ID)
+	case len(b.Parent) != 0 && len(b.Parent) != 8:
+		b.reject(trace.BadSpanID, "parent span id", b.Parent)
+	case b.Cause == TimeDefect || max(b.Start, b.End) > uint64(trace.MaxNanos):
+		b.into.Reject(trace.BadTime, fmt.Sprintf("times %d to %d ns after 1970 of span %x: not within [0, %d]",
+			b.Start, b.End, b.ID, trace.MaxNanos), 1)
+	case len(b.Name) > MaxName:
+		b.into.Reject(trace.TooLarge, fmt.Sprintf("name of %d bytes of span %x, at most %d", len(b.Name), b.ID, MaxName), 1)
+	case b.longService:
+		b.into.Reject(trace.TooLarge, fmt.Sprintf("service name of span %x longer than %d bytes", b.ID, MaxName), 1)
+	default:
+		return true
+	}
+	return false
+}
+
+func (b *Builder) reject(reason trace.Reason, what string, id []byte) {
+	switch {
+	case b.Cause == TraceIDDefect && reason == trace.BadTraceID, b.Cause == SpanIDDefect && reason == trace.BadSpanID:
+		b.into.Reject(reason, fmt.Sprintf("%s %q: not that many hexadecimal digits", what, id[:min(len(id), 40)]), 1)
+	case len(id) == 0:
+		b.into.Reject(reason, what+" is missing", 1)
+	default:
+		b.into.Reject(reason, fmt.Sprintf("%s of %d bytes %x", what, len(id), id[:min(len(id), 20)]), 1)
+	}
+}

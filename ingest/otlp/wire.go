@@ -1,0 +1,809 @@
+package otlp
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// What can be wrong with a message on the wire.
+var (
+	errTruncated = errors.New("the message ends inside a field")
+	errWireType  = errors.New("wire type does not fit the field")
+	errField     = errors.New("not a protobuf field")
+	errTwice     = errors.New("a field is given twice")
+)
+
+// Tags of the fields that are read: field number and wire type.
+const (
+	varint  = uint64(protowire.VarintType)
+	fixed32 = uint64(protowire.Fixed32Type)
+	fixed64 = uint64(protowire.Fixed64Type)
+	length  = uint64(protowire.BytesType)
+
+	requestResourceSpans = 1<<3 | length
+
+	resourceSpansResource = 1<<3 | length
+	resourceSpansScope    = 2<<3 | length
+	resourceSpansURL      = 3<<3 | length
+
+	resourceAttributes = 1<<3 | length
+	resourceDropped    = 2<<3 | varint
+	resourceEntities   = 3<<3 | length
+
+	scopeSpansScope = 1<<3 | length
+	scopeSpansSpans = 2<<3 | length
+	scopeSpansURL   = 3<<3 | length
+
+	scopeName       = 1<<3 | length
+	scopeVersion    = 2<<3 | length
+	scopeAttributes = 3<<3 | length
+	scopeDropped    = 4<<3 | varint
+
+	spanTraceID    = 1<<3 | length
+	spanID         = 2<<3 | length
+	spanState      = 3<<3 | length
+	spanParent     = 4<<3 | length
+	spanName       = 5<<3 | length
+	spanKind       = 6<<3 | varint
+	spanStart      = 7<<3 | fixed64
+	spanEnd        = 8<<3 | fixed64
+	spanAttributes = 9<<3 | length
+	spanDropped    = 10<<3 | varint
+	spanEvents     = 11<<3 | length
+	spanDroppedEv  = 12<<3 | varint
+	spanLinks      = 13<<3 | length
+	spanDroppedLi  = 14<<3 | varint
+	spanStatus     = 15<<3 | length
+	spanFlags      = 16<<3 | fixed32
+
+	statusMessage = 2<<3 | length
+	statusCode    = 3<<3 | varint
+
+	linkTraceID    = 1<<3 | length
+	linkSpanID     = 2<<3 | length
+	linkState      = 3<<3 | length
+	linkAttributes = 4<<3 | length
+	linkDropped    = 5<<3 | varint
+	linkFlags      = 6<<3 | fixed32
+
+	pairKey   = 1<<3 | length
+	pairValue = 2<<3 | length
+	pairIndex = 3<<3 | varint
+
+	valueString = 1<<3 | length
+	valueBool   = 2<<3 | varint
+	valueInt    = 3<<3 | varint
+	valueDouble = 4<<3 | fixed64
+	valueArray  = 5<<3 | length
+	valueList   = 6<<3 | length
+	valueBytes  = 7<<3 | length
+	valueIndex  = 8<<3 | varint
+
+	arrayValues = 1<<3 | length
+)
+
+// Bits of Span.flags.
+const (
+	flagHasRemote = 1 << 8
+	flagRemote    = 1 << 9
+)
+
+// statusError is the status code ERROR.
+const statusError = 2
+
+// Protobuf decodes one request and appends its spans to into. Spans that are unusable on their own are counted there. It
+// returns an *[ingest.RecordError] if data is not a request; into is then as before. The batch keeps no reference to data.
+// Time is linear in len(data); memory beyond the batch is bounded.
+func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
+	mark := into.Mark()
+	d.data = data[:len(data):len(data)]
+	d.build.Begin(into)
+	err := d.request(d.data)
+	d.data = nil
+	if err != nil {
+		into.Rollback(mark)
+		return err
+	}
+	return nil
+}
+
+// failure returns err as happening at the first byte of rest, which is a part of d.data.
+func (d *Decoder) failure(rest []byte, err error) error {
+	// All sub-slices share the end of their capacity, so the difference of capacities is the position.
+	return &ingest.RecordError{Reason: trace.Malformed, Offset: int64(cap(d.data) - cap(rest)), Err: err}
+}
+
+func (d *Decoder) request(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		if tag != requestResourceSpans {
+			if b, err = d.skip(b, rest, tag, 1); err != nil {
+				return err
+			}
+			continue
+		}
+		message, rest, ok := bytesField(rest)
+		if !ok {
+			return d.failure(b, errTruncated)
+		}
+		if err := d.resourceSpans(message); err != nil {
+			return err
+		}
+		b = rest
+	}
+	return nil
+}
+
+// resourceSpans reads all that concerns the resource first: it may stand behind the spans that it belongs to.
+func (d *Decoder) resourceSpans(message []byte) error {
+	d.build.Resource()
+	scopes := 0
+	for b := message; len(b) > 0; {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case resourceSpansResource, resourceSpansScope, resourceSpansURL:
+			field, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if tag == resourceSpansResource {
+				if err := d.resource(field); err != nil {
+					return err
+				}
+			} else if tag == resourceSpansScope {
+				scopes++
+			}
+			b = rest
+		default:
+			if b, err = d.skip(b, rest, tag, 3); err != nil {
+				return err
+			}
+		}
+	}
+	for b := message; scopes > 0; {
+		tag, rest, _ := d.tag(b) // the first pass saw that all fields are whole
+		if tag == resourceSpansScope {
+			var field []byte
+			field, b, _ = bytesField(rest)
+			if err := d.scopeSpans(field); err != nil {
+				return err
+			}
+			scopes--
+			continue
+		}
+		b, _ = d.skip(b, rest, tag, 0)
+	}
+	return nil
+}
+
+func (d *Decoder) resource(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		if tag == resourceAttributes {
+			pair, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if err := d.resourceAttr(pair); err != nil {
+				return err
+			}
+			b = rest
+			continue
+		}
+		if tag == resourceDropped || tag == resourceEntities {
+			b, err = d.pass(b, rest, tag)
+		} else {
+			b, err = d.skip(b, rest, tag, 3)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) resourceAttr(pair []byte) error {
+	key, raw, err := d.pair(pair)
+	if err != nil {
+		return err
+	}
+	v, kind, err := d.value(raw)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case isString:
+		d.build.ResourceText(key, v.Text)
+	case isArray: // host.ip is a list
+		text, err := d.firstText(v.Text)
+		if err != nil {
+			return err
+		}
+		d.build.ResourceText(key, text)
+	}
+	if found := d.keys.Find(key); found != ingest.Unwanted && kind >= isScalar {
+		d.build.SharedAttr(found, key, v)
+	}
+	return nil
+}
+
+// scopeSpans reads the scope first, if its name or attributes are wanted, then the spans.
+func (d *Decoder) scopeSpans(message []byte) error {
+	shared := d.build.Shared()
+	defer d.build.Unshare(shared)
+	spans := 0
+	for b := message; len(b) > 0; {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case scopeSpansScope, scopeSpansSpans, scopeSpansURL:
+			field, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if tag == scopeSpansScope {
+				if err := d.scope(field); err != nil {
+					return err
+				}
+			} else if tag == scopeSpansSpans {
+				spans++
+			}
+			b = rest
+		default:
+			if b, err = d.skip(b, rest, tag, 3); err != nil {
+				return err
+			}
+		}
+	}
+	for b := message; spans > 0; {
+		tag, rest, _ := d.tag(b) // the first pass saw that all fields are whole
+		if tag == scopeSpansSpans {
+			var field []byte
+			field, b, _ = bytesField(rest)
+			if err := d.span(field); err != nil {
+				return err
+			}
+			spans--
+			continue
+		}
+		b, _ = d.skip(b, rest, tag, 0)
+	}
+	return nil
+}
+
+func (d *Decoder) scope(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		switch tag {
+		case scopeName, scopeAttributes:
+			field, rest, ok := bytesField(rest)
+			if !ok {
+				return d.failure(b, errTruncated)
+			}
+			if tag == scopeName {
+				d.scopeName(field)
+			} else if err := d.scopeAttr(field); err != nil {
+				return err
+			}
+			b = rest
+		case scopeVersion, scopeDropped:
+			b, err = d.pass(b, rest, tag)
+		default:
+			b, err = d.skip(b, rest, tag, 4)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) scopeName(name []byte) {
+	if found := d.keys.Find(scopeKey); found != ingest.Unwanted && len(name) != 0 {
+		d.build.SharedAttr(found, scopeKey, ingest.Value{Text: name})
+	}
+}
+
+func (d *Decoder) scopeAttr(pair []byte) error {
+	key, raw, err := d.pair(pair)
+	if err != nil {
+		return err
+	}
+	found := d.keys.Find(key)
+	if found == ingest.Unwanted {
+		return nil
+	}
+	v, kind, err := d.value(raw)
+	if err == nil && kind >= isScalar {
+		d.build.SharedAttr(found, key, v)
+	}
+	return err
+}
+
+// span reads the fields of one span. This is the hot loop: one pass, in whatever order they come.
+func (d *Decoder) span(b []byte) error {
+	s := d.build
+	s.Span()
+	for i := 0; i < len(b); {
+		at := i
+		tag := uint64(b[i])
+		i++
+		if tag >= 0x80 {
+			var rest []byte
+			var err error
+			if tag, rest, err = d.tag(b[at:]); err != nil {
+				return err
+			}
+			i = len(b) - len(rest)
+		}
+		if tag&7 == length {
+			n, next := size(b, i)
+			if n > len(b)-next {
+				return d.failure(b[at:], errTruncated)
+			}
+			i = next + n
+			if err := d.spanMessage(tag, b[next:i]); err != nil {
+				return err
+			}
+			continue
+		}
+		rest := b[i:]
+		switch tag {
+		case spanKind:
+			v, n := protowire.ConsumeVarint(rest)
+			s.Kind = kindOf(int32(v))
+			i += n
+			if n < 0 {
+				return d.failure(b[at:], errTruncated)
+			}
+		case spanStart, spanEnd:
+			if len(rest) < 8 {
+				return d.failure(b[at:], errTruncated)
+			}
+			if v := binary.LittleEndian.Uint64(rest); tag == spanStart {
+				s.Start = v
+			} else {
+				s.End = v
+			}
+			i += 8
+		case spanFlags:
+			if len(rest) < 4 {
+				return d.failure(b[at:], errTruncated)
+			}
+			d.flags(binary.LittleEndian.Uint32(rest))
+			i += 4
+		default:
+			rest, err := d.spanOther(b[at:], rest, tag)
+			if err != nil {
+				return err
+			}
+			i = len(b) - len(rest)
+		}
+	}
+	s.EndSpan()
+	return nil
+}
+
+// spanMessage takes a length-delimited field of the current span.
+func (d *Decoder) spanMessage(tag uint64, field []byte) error {
+	s := d.build
+	switch tag {
+	case spanAttributes:
+		return d.attr(field)
+	case spanTraceID:
+		s.Trace = field
+	case spanID:
+		s.ID = field
+	case spanParent:
+		s.Parent = field
+	case spanName:
+		s.Name = field
+	case spanLinks:
+		return d.link(field)
+	case spanStatus:
+		return d.status(field)
+	case spanState, spanEvents:
+	default:
+		if tag>>3 <= spanFlags>>3 {
+			return d.failure(field, errWireType)
+		}
+	}
+	return nil
+}
+
+// spanOther skips a field of the current span that is neither length-delimited nor read.
+func (d *Decoder) spanOther(b, rest []byte, tag uint64) ([]byte, error) {
+	if tag>>3 == 0 {
+		return nil, d.failure(b, errField)
+	}
+	if tag == spanDropped || tag == spanDroppedEv || tag == spanDroppedLi {
+		return d.pass(b, rest, tag)
+	}
+	return d.skip(b, rest, tag, spanFlags>>3)
+}
+
+func kindOf(v int32) trace.Kind {
+	if v < int32(trace.Unspecified) || v > int32(trace.Consumer) {
+		return trace.Unspecified
+	}
+	return trace.Kind(v)
+}
+
+// flags takes the flags of the current span.
+func (d *Decoder) flags(v uint32) {
+	d.build.Flags &^= trace.RemoteParent
+	if v&flagHasRemote != 0 && v&flagRemote != 0 {
+		d.build.Flags |= trace.RemoteParent
+	}
+}
+
+// attr reads an attribute of the current span, if its key is wanted.
+func (d *Decoder) attr(pair []byte) error {
+	key, value := plainPair(pair)
+	if len(key) == 0 {
+		var err error
+		if key, value, err = d.pair(pair); err != nil {
+			return err
+		}
+	}
+	found := d.keys.Find(key)
+	if found == ingest.Unwanted {
+		return nil
+	}
+	v, kind, err := d.value(value)
+	if err == nil && kind >= isScalar {
+		d.build.Attr(found, key, v)
+	}
+	return err
+}
+
+// plainPair takes a KeyValue apart if it is of the usual form: a key of 1 to 127 bytes and a value, in either order (pdata
+// writes the fields of a message backwards). Otherwise the key is empty.
+func plainPair(b []byte) (key, value []byte) {
+	if len(b) < 5 {
+		return nil, nil
+	}
+	if uint64(b[0]) == pairKey {
+		k := 2 + int(b[1])
+		if b[1] >= 0x80 || k >= len(b) || uint64(b[k]) != pairValue {
+			return nil, nil
+		}
+		n, v := size(b, k+1)
+		if n != len(b)-v {
+			return nil, nil
+		}
+		return b[2:k], b[v:]
+	}
+	n, v := size(b, 1)
+	k := v + n
+	if uint64(b[0]) != pairValue || n > len(b)-v-2 || uint64(b[k]) != pairKey || int(b[k+1]) != len(b)-k-2 || b[k+1] >= 0x80 {
+		return nil, nil
+	}
+	return b[k+2:], b[v:k]
+}
+
+// pair takes any KeyValue apart. A value in several pieces is refused: protobuf would merge them, but no encoder writes that.
+func (d *Decoder) pair(b []byte) (key, value []byte, err error) {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return nil, nil, err
+		}
+		var ok bool
+		switch tag {
+		case pairKey:
+			key, rest, ok = bytesField(rest)
+		case pairValue:
+			var v []byte
+			if v, rest, ok = bytesField(rest); len(v) != 0 {
+				if len(value) != 0 {
+					return nil, nil, d.failure(b, errTwice)
+				}
+				value = v
+			}
+		case pairIndex:
+			_, rest, ok = varintField(rest)
+		default:
+			if rest, err = d.skip(b, rest, tag, 3); err != nil {
+				return nil, nil, err
+			}
+			ok = true
+		}
+		if !ok {
+			return nil, nil, d.failure(b, errTruncated)
+		}
+		b = rest
+	}
+	return key, value, nil
+}
+
+// valueKind says what a value is. Only scalars become attributes.
+type valueKind uint8
+
+const (
+	isNothing valueKind = iota // empty, or a sort that is not used: bytes, lists of pairs
+	isArray                    // Value.Text is the encoded ArrayValue
+	isScalar                   // this and what follows
+	isString  = isScalar + 1
+)
+
+// value reads an AnyValue, not looking into nested ones.
+func (d *Decoder) value(b []byte) (v ingest.Value, kind valueKind, err error) {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return v, isNothing, err
+		}
+		ok := true
+		switch tag {
+		case valueString:
+			v, kind = ingest.Value{}, isString
+			v.Text, rest, ok = bytesField(rest)
+		case valueBool:
+			var n uint64
+			n, rest, ok = varintField(rest)
+			v, kind = boolValue(n != 0), isScalar
+		case valueInt:
+			var n uint64
+			n, rest, ok = varintField(rest)
+			v, kind = ingest.Value{Number: float64(int64(n)), Numeric: true}, isScalar
+		case valueDouble:
+			if ok = len(rest) >= 8; ok {
+				v, kind = ingest.Value{Number: math.Float64frombits(binary.LittleEndian.Uint64(rest)), Numeric: true}, isScalar
+				rest = rest[8:]
+			}
+		case valueArray:
+			v, kind = ingest.Value{}, isArray
+			v.Text, rest, ok = bytesField(rest)
+		case valueList, valueBytes:
+			v, kind = ingest.Value{}, isNothing
+			_, rest, ok = bytesField(rest)
+		case valueIndex:
+			v, kind = ingest.Value{}, isNothing
+			_, rest, ok = varintField(rest)
+		default:
+			if rest, err = d.skip(b, rest, tag, 8); err != nil {
+				return v, isNothing, err
+			}
+		}
+		if !ok {
+			return v, isNothing, d.failure(b, errTruncated)
+		}
+		b = rest
+	}
+	return v, kind, nil
+}
+
+var (
+	trueText  = []byte("true")
+	falseText = []byte("false")
+)
+
+func boolValue(v bool) ingest.Value {
+	if v {
+		return ingest.Value{Text: trueText}
+	}
+	return ingest.Value{Text: falseText}
+}
+
+// firstText returns the first element of an encoded ArrayValue if that is a string.
+func (d *Decoder) firstText(b []byte) ([]byte, error) {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return nil, err
+		}
+		if tag != arrayValues {
+			if b, err = d.skip(b, rest, tag, 1); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		element, _, ok := bytesField(rest)
+		if !ok {
+			return nil, d.failure(b, errTruncated)
+		}
+		v, kind, err := d.value(element)
+		if kind != isString {
+			return nil, err
+		}
+		return v.Text, err
+	}
+	return nil, nil
+}
+
+func (d *Decoder) status(b []byte) error {
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		switch tag {
+		case statusCode:
+			var code uint64
+			code, rest, ok = varintField(rest)
+			d.statusCode(int32(code))
+		case statusMessage:
+			_, rest, ok = bytesField(rest)
+		default:
+			if tag>>3 == 1 { // once a deprecated code
+				rest, err = d.skip(b, rest, tag, 0)
+			} else {
+				rest, err = d.skip(b, rest, tag, 3)
+			}
+			if err != nil {
+				return err
+			}
+			ok = true
+		}
+		if !ok {
+			return d.failure(b, errTruncated)
+		}
+		b = rest
+	}
+	return nil
+}
+
+// statusCode takes the status code of the current span.
+func (d *Decoder) statusCode(code int32) {
+	d.build.Flags &^= trace.Error
+	if code == statusError {
+		d.build.Flags |= trace.Error
+	}
+}
+
+func (d *Decoder) link(b []byte) error {
+	var traceID, spanID []byte
+	join := false
+	for len(b) > 0 {
+		tag, rest, err := d.tag(b)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		switch tag {
+		case linkTraceID:
+			traceID, rest, ok = bytesField(rest)
+		case linkSpanID:
+			spanID, rest, ok = bytesField(rest)
+		case linkAttributes:
+			var pair []byte
+			if pair, rest, ok = bytesField(rest); ok {
+				joins, err := d.joins(pair)
+				if err != nil {
+					return err
+				}
+				join = join || joins
+			}
+		case linkState, linkDropped, linkFlags:
+			rest, err = d.pass(b, rest, tag)
+			ok = true
+		default:
+			rest, err = d.skip(b, rest, tag, 6)
+			ok = true
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return d.failure(b, errTruncated)
+		}
+		b = rest
+	}
+	d.build.Link(traceID, spanID, join)
+	return nil
+}
+
+// joins reports whether pair is sibyl.join=true.
+func (d *Decoder) joins(pair []byte) (bool, error) {
+	key, value, err := d.pair(pair)
+	if err != nil || string(key) != trace.KeyJoin {
+		return false, err
+	}
+	v, kind, err := d.value(value)
+	return kind >= isScalar && v.True(), err
+}
+
+// tag reads the tag at the start of b, which is not empty.
+func (d *Decoder) tag(b []byte) (tag uint64, rest []byte, err error) {
+	if b[0] >= 0x08 && b[0] < 0x80 {
+		return uint64(b[0]), b[1:], nil
+	}
+	tag, n := protowire.ConsumeVarint(b)
+	if n < 0 {
+		return 0, nil, d.failure(b, errTruncated)
+	}
+	if num, _ := protowire.DecodeTag(tag); !num.IsValid() {
+		return 0, nil, d.failure(b, errField)
+	}
+	return tag, b[n:], nil
+}
+
+// pass skips the value of a known field that is not read; its wire type is right. rest begins after the tag at b.
+func (d *Decoder) pass(b, rest []byte, tag uint64) ([]byte, error) {
+	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
+	if n < 0 {
+		return nil, d.failure(b, protowire.ParseError(n))
+	}
+	return rest[n:], nil
+}
+
+// skip skips a field that is not known, or, if its number is at most known, complains of its wire type.
+func (d *Decoder) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
+	if tag>>3 <= known {
+		return nil, d.failure(b, errWireType)
+	}
+	return d.pass(b, rest, tag)
+}
+
+// size reads a length at b[i:] and returns it with the place after it. A length that is no number is too great for any
+// slice.
+func size(b []byte, i int) (n, next int) {
+	if i < len(b) && b[i] < 0x80 {
+		return int(b[i]), i + 1
+	}
+	return longSize(b, i)
+}
+
+// longSize is size for lengths of 128 and more.
+func longSize(b []byte, i int) (n, next int) {
+	if i+1 < len(b) && b[i+1] < 0x80 {
+		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2
+	}
+	v, size := protowire.ConsumeVarint(b[min(i, len(b)):])
+	if size < 0 || v > math.MaxInt32 {
+		return math.MaxInt, i
+	}
+	return int(v), i + size
+}
+
+// bytesField splits b after a length-delimited value.
+func bytesField(b []byte) (value, rest []byte, ok bool) {
+	if len(b) > 0 && int(b[0]) < min(len(b), 0x80) {
+		n := 1 + int(b[0])
+		return b[1:n], b[n:], true
+	}
+	return longBytesField(b)
+}
+
+// longBytesField is bytesField for values of 128 bytes and more.
+func longBytesField(b []byte) (value, rest []byte, ok bool) {
+	n, size := protowire.ConsumeVarint(b)
+	if size < 0 || n > uint64(len(b)-size) {
+		return nil, nil, false
+	}
+	return b[size : size+int(n)], b[size+int(n):], true
+}
+
+// varintField splits b after a varint.
+func varintField(b []byte) (v uint64, rest []byte, ok bool) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), b[1:], true
+	}
+	v, n := protowire.ConsumeVarint(b)
+	if n < 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
+}
