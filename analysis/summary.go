@@ -1,8 +1,13 @@
 package analysis
 
 import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -17,6 +22,7 @@ type Summary struct {
 	Distinct []trace.Op
 
 	Count    uint64
+	Failed   uint64 // whose root ended in an error
 	Mean     time.Duration
 	P50, P99 time.Duration // within 1 % of the exact quantile
 	CoV      float64       // NaN under two requests
@@ -30,4 +36,117 @@ type Summary struct {
 type Bin struct {
 	Low, High time.Duration
 	Count     uint64
+}
+
+// distinctOps is how many operations tell a request type apart in its name: more would not be read.
+const distinctOps = 3
+
+// Summarize returns what the open window of group says.
+func (g *Grouper) Summarize(group *Group) Summary {
+	w := &group.Current
+	cov, low, high := group.cov(w)
+	s := Summary{
+		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry,
+		Distinct: g.Types.Distinct(group.Entry, group.RequestType, distinctOps),
+		Count:    w.Total.N, Failed: w.Failed,
+		Mean: time.Duration(w.Total.Mean()),
+		P50:  time.Duration(w.Latency.Quantile(0.5)), P99: time.Duration(w.Latency.Quantile(0.99)),
+		CoV: cov, CoVLow: low, CoVHigh: high,
+		Edges:   g.Shares(group),
+		Latency: bins(&w.Latency),
+	}
+	slices.SortStableFunc(s.Edges, func(a, b EdgeShare) int {
+		return cmp.Or(otherLast(a, b), cmp.Compare(b.ShareMean, a.ShareMean), cmp.Compare(a.Edge, b.Edge))
+	})
+	return s
+}
+
+func otherLast(a, b EdgeShare) int {
+	switch {
+	case a.Edge == 0 && b.Edge != 0:
+		return 1
+	case a.Edge != 0 && b.Edge == 0:
+		return -1
+	}
+	return 0
+}
+
+func bins(s *stats.Sketch) []Bin {
+	var all []Bin
+	for limit, count := range s.Bins() {
+		high := time.Duration(limit)
+		all = append(all, Bin{Low: time.Duration(float64(high) / binRatio), High: high, Count: count})
+	}
+	return all
+}
+
+// binRatio is the ratio of the limits of a bin of a sketch with 1 % relative accuracy.
+const binRatio = 1.01 / 0.99
+
+// cov returns the exact CoV of a window with an interval whose relative width comes from the sample.
+func (group *Group) cov(w *Window) (value, low, high float64) {
+	value = w.Total.CoV()
+	_, total := group.table(&w.Sample).Estimates()
+	e := total.CoV
+	if !(e.Value > 0) {
+		return value, math.NaN(), math.NaN()
+	}
+	return value, value * e.Low / e.Value, value * e.High / e.Value
+}
+
+// table unpacks a sample, a column for each of the group's edges.
+func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
+	columns := make([]int32, len(group.Edges))
+	for i := range columns {
+		columns[i] = int32(i)
+	}
+	var rows iter.Seq2[uint64, stats.Row] = sample.All()
+	return stats.NewTable(rows, columns)
+}
+
+// Shares returns the part of every edge of group in the mean and in the variance of its open window, and the excess above its
+// reference, ascending by edge. Values are exact, the widths of intervals come from the uniform sample.
+func (g *Grouper) Shares(group *Group) []EdgeShare {
+	w, ref := &group.Current, &group.Reference
+	estimates, _ := group.table(&w.Sample).Estimates()
+	shares := make([]EdgeShare, 0, len(w.Tally.Edges))
+	for i := range w.Tally.Edges {
+		e := &w.Tally.Edges[i]
+		s := g.share(e, w.Total)
+		s.ShareLow, s.ShareHigh, s.TailLift = math.NaN(), math.NaN(), math.NaN()
+		if n, ok := group.numbers[e.Edge]; ok {
+			est := &estimates[n]
+			s.ShareLow = s.ShareVariance - (est.Share.Value - est.Share.Low)
+			s.ShareHigh = s.ShareVariance + (est.Share.High - est.Share.Value)
+			s.TailLift = est.TailLift.Value
+		}
+		s.Excess, s.ExcessLow, s.ExcessHigh = excess(e.CoMoments.Moments(w.Total.N), ref.Tally.Edge(e.Edge).CoMoments.Moments(ref.Total.N))
+		shares = append(shares, s)
+	}
+	return shares
+}
+
+// share returns what the exact sums of an edge say.
+func (g *Grouper) share(e *EdgeTally, total stats.Moments) EdgeShare {
+	info := g.Table.EdgeInfo(e.Edge)
+	return EdgeShare{
+		Edge: e.Edge, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee,
+		Mean:          e.CoMoments.Moments(total.N).Mean(),
+		ShareMean:     e.MeanShare(total),
+		ShareVariance: e.Share(total),
+	}
+}
+
+// normal95 is the two-sided 95 % quantile of the normal distribution.
+const normal95 = 1.96
+
+// excess returns by how much the mean of a lies above that of b, in ns, with its 95 % interval (Welch); NaN where either has fewer
+// than two requests.
+func excess(a, b stats.Moments) (value, low, high float64) {
+	if a.N < 2 || b.N < 2 {
+		return math.NaN(), math.NaN(), math.NaN()
+	}
+	value = a.Mean() - b.Mean()
+	half := normal95 * math.Sqrt(a.Variance()/float64(a.N)+b.Variance()/float64(b.N))
+	return value, value - half, value + half
 }

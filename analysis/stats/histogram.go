@@ -1,0 +1,22 @@
+package stats
+
+import (
+	"iter"
+	"math"
+)
+
+// Bins yields the filled bins, ascending, as (limit, count): count durations lie above the limit of the bin before and at or below
+// limit, in ns. A bin is 2 % wide.
+func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
+	return func(yield func(int64, uint64) bool) {
+		if s.zeros > 0 && !yield(0, s.zeros) {
+			return
+		}
+		keys, counts := s.binsAscending()
+		for i, k := range keys {
+			if !yield(int64(math.Ceil(bins.LowerBound(k+1))), counts[i]) {
+				return
+			}
+		}
+	}
+}

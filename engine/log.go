@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+)
+
+// log keeps observations in packed form, to go through them several times: in memory up to a bound, the rest in a temporary
+// file without a name. It is not safe for concurrent use.
+type log struct {
+	packer  analysis.Packer
+	dir     string // of the temporary file; empty: the system's
+	limit   int    // bytes kept in memory
+	kept    int    // bytes kept in memory
+	chunks  [][]byte
+	file    *os.File // nil until the memory is used up
+	spilled *bufio.Writer
+	count   int
+}
+
+// chunkBytes is the size of a piece of memory: large enough that pieces are few, small enough that the last, half-empty one is no
+// waste.
+const chunkBytes = 1 << 20
+
+func newLog(dir string, limit int) *log { return &log{dir: dir, limit: limit} }
+
+// add appends an observation. An error is one of the temporary file.
+func (l *log) add(o *analysis.Observation) error {
+	n := len(l.chunks)
+	if n == 0 || len(l.chunks[n-1]) >= chunkBytes {
+		if err := l.grow(); err != nil {
+			return err
+		}
+		n = len(l.chunks)
+	}
+	before := len(l.chunks[n-1])
+	l.chunks[n-1] = l.packer.Append(l.chunks[n-1], o)
+	l.kept += len(l.chunks[n-1]) - before
+	l.count++
+	return nil
+}
+
+// grow adds an empty chunk; above the limit it first writes the full ones to the file and takes their memory.
+func (l *log) grow() error {
+	if l.kept < l.limit || len(l.chunks) == 0 {
+		l.chunks = append(l.chunks, make([]byte, 0, chunkBytes+chunkBytes/8))
+		return nil
+	}
+	if err := l.spill(); err != nil {
+		return fmt.Errorf("keep observations beyond the memory limit in a temporary file: %w", err)
+	}
+	l.chunks, l.kept = l.chunks[:1], 0
+	l.chunks[0] = l.chunks[0][:0]
+	return nil
+}
+
+func (l *log) spill() error {
+	if l.file == nil {
+		f, err := os.CreateTemp(l.dir, "sibyl-observations-*")
+		if err != nil {
+			return err
+		}
+		l.file, l.spilled = f, bufio.NewWriterSize(f, chunkBytes)
+		if err := os.Remove(f.Name()); err != nil { // the file lives as long as it is open, whatever happens to us
+			return err
+		}
+	}
+	for _, c := range l.chunks {
+		var size [binary.MaxVarintLen64]byte
+		n := binary.PutUvarint(size[:], uint64(len(c)))
+		if _, err := l.spilled.Write(size[:n]); err != nil {
+			return err
+		}
+		if _, err := l.spilled.Write(c); err != nil {
+			return err
+		}
+	}
+	return l.spilled.Flush()
+}
+
+// all yields the observations in the order in which they were added. An observation is valid until the next. An error of the
+// file is the last thing that is yielded.
+func (l *log) all() iter.Seq2[*analysis.Observation, error] {
+	return func(yield func(*analysis.Observation, error) bool) {
+		var o analysis.Observation
+		each := func(chunk []byte) bool {
+			for len(chunk) > 0 {
+				chunk = l.packer.Unpack(chunk, &o)
+				if !yield(&o, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		if stopped, err := l.eachSpilled(each); err != nil {
+			yield(nil, fmt.Errorf("read back observations: %w", err))
+			return
+		} else if stopped {
+			return
+		}
+		for _, c := range l.chunks {
+			if !each(c) {
+				return
+			}
+		}
+	}
+}
+
+// eachSpilled calls each with every chunk in the file until one returns false, and reports whether one did.
+func (l *log) eachSpilled(each func([]byte) bool) (stopped bool, err error) {
+	if l.file == nil {
+		return false, nil
+	}
+	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
+		return false, err
+	}
+	r := bufio.NewReaderSize(l.file, chunkBytes)
+	var chunk []byte
+	for {
+		size, err := binary.ReadUvarint(r)
+		if err == io.EOF {
+			_, err = l.file.Seek(0, io.SeekEnd)
+			return false, err
+		}
+		if err != nil {
+			return false, err
+		}
+		if uint64(cap(chunk)) < size {
+			chunk = make([]byte, size)
+		}
+		chunk = chunk[:size]
+		if _, err := io.ReadFull(r, chunk); err != nil {
+			return false, err
+		}
+		if !each(chunk) {
+			_, err = l.file.Seek(0, io.SeekEnd)
+			return true, err
+		}
+	}
+}
+
+// close gives the memory and the file back.
+func (l *log) close() error {
+	l.chunks = nil
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
