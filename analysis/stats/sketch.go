@@ -112,6 +112,21 @@ func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
 	return MaxNanos, below
 }
 
+// Beyond returns how many durations may be below low or above high: those in bins that reach beyond. It is exact for limits on the
+// boundaries of bins, as those of Exceed and Undercut are.
+func (s *Sketch) Beyond(low, high int64) (n uint64) {
+	if low > 0 {
+		n = s.zeros
+	}
+	keys, counts := s.binsAscending()
+	for i, k := range keys {
+		if least(k) < low || least(k+1)-1 > high {
+			n += counts[i]
+		}
+	}
+	return n
+}
+
 // least returns the least duration, at least 1, in bin key or above. The bins' boundaries are computed with rounding errors, their
 // numbers decide.
 func least(key int) int64 {

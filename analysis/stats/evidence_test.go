@@ -1,0 +1,369 @@
+package stats_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+// group simulates the requests of a group: heavy-tailed, alike within an epoch, drifting.
+type group struct {
+	r        *rand.Rand
+	rate     float64 // requests per epoch, on average
+	latency  func(r *rand.Rand) float64
+	block    float64 // common factor of an epoch, log scale, AR(1)
+	phase    float64
+	slowness float64 // factor on every latency
+	pauses   float64 // probability that an epoch is one in which 40 % of requests take twice as long
+}
+
+func newGroup(seed uint64) *group {
+	r := rand.New(rand.NewPCG(seed, 99))
+	shapes := []func(r *rand.Rand) float64{
+		func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) },
+		func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.5) },
+		func(r *rand.Rand) float64 { return lognormal(r, 20e6, 1) },
+		func(r *rand.Rand) float64 { return 10e6 * math.Pow(1-r.Float64(), -1/2.5) },
+		func(r *rand.Rand) float64 {
+			if r.Float64() < 0.1 {
+				return lognormal(r, 200e6, 0.3)
+			}
+			return lognormal(r, 20e6, 0.3)
+		},
+	}
+	return &group{
+		pauses: []float64{0, 0, 0.05}[r.IntN(3)],
+		r:      r, rate: []float64{0.5, 5, 50}[r.IntN(3)], latency: shapes[r.IntN(len(shapes))],
+		phase: 2 * math.Pi * r.Float64(), slowness: 1,
+	}
+}
+
+// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a daily curve (in fast
+// motion) of 5 % each.
+func (g *group) epoch(i int) []int64 {
+	g.block = 0.7*g.block + 0.02*g.r.NormFloat64()
+	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) * (1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
+	paused := g.r.Float64() < g.pauses
+	xs := make([]int64, poisson(g.r, g.rate))
+	for i := range xs {
+		xs[i] = int64(f * g.latency(g.r))
+		if paused && g.r.Float64() < 0.4 {
+			xs[i] *= 2
+		}
+	}
+	return xs
+}
+
+func poisson(r *rand.Rand, mean float64) (n int) {
+	for left := mean - r.ExpFloat64(); left > 0; left -= r.ExpFloat64() {
+		n++
+	}
+	return n
+}
+
+// learn returns the reference of the first epochs, with at least min durations, and the next epoch.
+func (g *group) learn(atLeast uint64) (stats.Reference, int) {
+	var s stats.Sketch
+	var blocks []stats.Moments
+	for len(blocks) < 30 || s.Count() < atLeast {
+		var block stats.Moments
+		for _, x := range g.epoch(len(blocks)) {
+			s.Add(x)
+			block.Add(x)
+		}
+		blocks = append(blocks, block)
+	}
+	return stats.NewReference(&s, blocks, stats.DefaultTestOptions()), len(blocks)
+}
+
+func count(r *stats.Reference, xs []int64) (c stats.Counts) {
+	for _, x := range xs {
+		c.Add(r, x)
+	}
+	return c
+}
+
+// alarm is the e-value that a single group must reach: at most one false alarm in a thousand group-hours.
+const alarm = 2000
+
+// TestFalseAlarms prints how many healthy group-hours raise an alarm, alone and by e-BH over all groups.
+func TestFalseAlarms(t *testing.T) {
+	const groups, epochs = 1500, stats.Horizon
+	slower, variable := make([]float64, groups), make([]float64, groups)
+	highest := make([]stats.Change, groups)
+	var alone, together int
+	all := make([]*group, groups)
+	refs := make([]stats.Reference, groups)
+	begin := make([]int, groups)
+	for i := range all {
+		all[i] = newGroup(uint64(i))
+		refs[i], begin[i] = all[i].learn(100)
+	}
+	alarmed := make([]bool, groups)
+	for e := range epochs {
+		for i, g := range all {
+			highest[i].Step(&refs[i], count(&refs[i], g.epoch(begin[i]+e)))
+			slower[i], variable[i] = highest[i].Slower(), highest[i].Variable()
+			if !alarmed[i] && max(slower[i], variable[i]) >= alarm {
+				alarmed[i] = true
+				alone++
+				t.Logf("group %d (rate %v): slower %.0f, variable %.0f in epoch %d", i, g.rate, slower[i], variable[i], e)
+			}
+		}
+		together = max(together, len(stats.EBH(slower, 0.05))+len(stats.EBH(variable, 0.05)))
+	}
+	t.Logf("%d group-hours: %d alarms alone, %d at once by e-BH", groups, alone, together)
+	if alone > 1 || together > 0 {
+		t.Errorf("%d and %d false alarms in %d group-hours", alone, together, groups)
+	}
+}
+
+// TestDelay prints how many epochs of 50 requests it takes to notice a change.
+func TestDelay(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		shape  func(r *rand.Rand) float64
+		change func(r *rand.Rand, x float64) float64
+		within float64 // median epochs that must be reached
+	}{
+		{"log-normal σ=0.3, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) }, double, 3},
+		{"log-normal σ=0.5, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.5) }, double, 4},
+		{"log-normal σ=1, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 1) }, double, 20},
+		{"log-normal σ=0.3, one in five takes four times", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) }, sometimes, 8},
+	} {
+		var delays []float64
+		for seed := range uint64(60) {
+			g := newGroup(seed)
+			g.rate, g.latency, g.pauses = 50, c.shape, 0
+			ref, begin := g.learn(100)
+			var change stats.Change
+			for i := range 60 { // ten healthy minutes
+				change.Step(&ref, count(&ref, g.epoch(begin+i)))
+			}
+			delay := 1.0
+			for ; delay < 100; delay++ {
+				xs := g.epoch(begin + 60 + int(delay))
+				for i := range xs {
+					xs[i] = int64(c.change(g.r, float64(xs[i])))
+				}
+				change.Step(&ref, count(&ref, xs))
+				if max(change.Slower(), change.Variable()) >= alarm {
+					break
+				}
+			}
+			delays = append(delays, delay)
+		}
+		median, p90 := stats.Median(slices.Clone(delays)), stats.Quantile(delays, 0.9)
+		t.Logf("%s: noticed after %v epochs of 50 requests (90 %%: %.0f)", c.name, median, p90)
+		if median > c.within {
+			t.Errorf("%s: %v epochs, want at most %v", c.name, median, c.within)
+		}
+	}
+}
+
+func double(_ *rand.Rand, x float64) float64 { return 2 * x }
+
+func sometimes(r *rand.Rand, x float64) float64 {
+	if r.Float64() < 0.2 {
+		return 4 * x
+	}
+	return x
+}
+
+// A group whose spread grows but whose median stays is more variable, not slower.
+func TestVariableIsNotSlower(t *testing.T) {
+	g := newGroup(1)
+	g.rate, g.latency = 50, func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.2) }
+	ref, begin := g.learn(1000)
+	g.latency = func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.6) }
+	var c stats.Change
+	for i := range 30 {
+		c.Step(&ref, count(&ref, g.epoch(begin+i)))
+	}
+	if c.Variable() < alarm || c.Slower() > c.Variable() {
+		t.Errorf("variable %v, slower %v", c.Variable(), c.Slower())
+	}
+}
+
+// A group that is uniformly slower is, once its new median is known, not more variable.
+func TestRescaledSeesShapeOnly(t *testing.T) {
+	g := newGroup(1)
+	g.rate, g.latency = 50, func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.4) }
+	ref, begin := g.learn(1000)
+	rescaled := ref.Rescaled(2)
+	g.slowness = 2
+	var c stats.Change
+	for i := range 30 {
+		c.Step(&rescaled, count(&rescaled, g.epoch(begin+i)))
+	}
+	if c.Slower() < alarm || c.Variable() > 20 {
+		t.Errorf("slower %v, variable %v", c.Slower(), c.Variable())
+	}
+}
+
+func mixEpoch(r *rand.Rand, proportions []float64, n int) []uint64 {
+	counts := make([]uint64, len(proportions))
+	for range n {
+		u := r.Float64()
+		i := 0
+		for ; i < len(proportions)-1 && u >= proportions[i]; i++ {
+			u -= proportions[i]
+		}
+		counts[i]++
+	}
+	return counts
+}
+
+// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 % of requests.
+func TestMix(t *testing.T) {
+	o := stats.DefaultTestOptions()
+	healthy, false1 := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
+	var delays []float64
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		learned := make([]uint64, len(healthy))
+		rate := []int{2, 20}[seed%2]
+		for range 30 {
+			for i, k := range mixEpoch(r, healthy, rate) {
+				learned[i] += k
+			}
+		}
+		ref := stats.NewMixReference(learned, 30, o)
+		var m stats.Mix
+		alarmed := false
+		for e := range stats.Horizon {
+			breathing := slices.Clone(healthy)
+			shift := 0.05 * math.Sin(float64(e)/40)
+			breathing[0], breathing[1] = breathing[0]-shift, breathing[1]+shift
+			m.Step(&ref, mixEpoch(r, breathing, rate))
+			alarmed = alarmed || m.Shifted() >= alarm
+		}
+		if alarmed {
+			false1++
+		}
+		if rate == 2 {
+			continue
+		}
+		delay := 1.0
+		for ; delay < 100 && m.Shifted() < alarm; delay++ {
+			m.Step(&ref, mixEpoch(r, []float64{0.54, 0.27, 0.08, 0.01, 0.1}, rate))
+		}
+		if group, _, more := m.Leading(); group != 4 || !more {
+			t.Errorf("seed %d: leading is %d, more %v", seed, group, more)
+		}
+		delays = append(delays, delay-1)
+	}
+	median := stats.Median(delays)
+	t.Logf("300 hours: %d false alarms; a new group of 10 %% noticed after %v epochs of 20 requests", false1, median)
+	if false1 > 0 || median > 15 {
+		t.Errorf("%d false alarms, delay %v", false1, median)
+	}
+	var empty stats.Mix
+	if g, _, _ := empty.Leading(); g != -1 || empty.Shifted() != 0 {
+		t.Errorf("empty mix leads with %d", g)
+	}
+}
+
+// While the claim holds exactly, the e-value is at most 1 on average at every time.
+func TestEvidenceIsFair(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const runs = 20000
+	for _, bound := range []float64{0.02, 0.5} {
+		var sum float64
+		for range runs {
+			var e stats.Evidence
+			for range 5 {
+				var k uint64
+				for range 3 {
+					if r.Float64() < bound {
+						k++
+					}
+				}
+				e.Step(bound, k, 3, 0.05)
+			}
+			sum += e.Value() / runs
+		}
+		if sum > 1 {
+			t.Errorf("bound %v: mean e-value %v", bound, sum)
+		}
+	}
+}
+
+func TestEBH(t *testing.T) {
+	for _, c := range []struct {
+		e    []float64
+		want []int
+	}{
+		{nil, []int{}},
+		{[]float64{19, 1}, []int{}},
+		{[]float64{1, 40, math.NaN()}, []int{}},
+		{[]float64{1, 60, math.NaN()}, []int{1}},
+		{[]float64{35, 1, 35}, []int{0, 2}}, // 35 >= 3/(0.05·2): together what neither is alone
+		{[]float64{math.Inf(1), 0}, []int{0}},
+	} {
+		if diff := cmp.Diff(c.want, stats.EBH(c.e, 0.05)); diff != "" {
+			t.Errorf("%v: %s", c.e, diff)
+		}
+	}
+}
+
+func TestEvidenceIsDecodedAsEncoded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := newGroup(rapid.Uint64().Draw(t, "seed"))
+		ref, begin := g.learn(10)
+		var c stats.Change
+		c.Step(&ref, count(&ref, g.epoch(begin)))
+		gotRef, _, err := stats.DecodeReference(ref.AppendBinary(nil))
+		if err != nil || gotRef != ref {
+			t.Fatalf("%+v, %v", gotRef, err)
+		}
+		got, _, err := stats.DecodeChange(c.AppendBinary(nil))
+		if err != nil || got != c {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	})
+}
+
+func FuzzDecodeEvidence(f *testing.F) {
+	g := newGroup(1)
+	ref, begin := g.learn(10)
+	var c stats.Change
+	c.Step(&ref, count(&ref, g.epoch(begin)))
+	var m stats.Mix
+	mixRef := stats.NewMixReference([]uint64{5, 0}, 3, stats.DefaultTestOptions())
+	m.Step(&mixRef, []uint64{3, 1})
+	f.Add(ref.AppendBinary(nil))
+	f.Add(c.AppendBinary(nil))
+	f.Add(m.AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, rest, err := stats.DecodeReference(b)
+		checkDecoded(t, b, rest, err, r == stats.Reference{}, r.AppendBinary)
+		c, rest, err := stats.DecodeChange(b)
+		checkDecoded(t, b, rest, err, c == stats.Change{}, c.AppendBinary)
+		c.Step(&r, count(&r, []int64{1, 1e6, 1e9}))
+		if v := c.Slower() + c.Variable(); !(v >= 0) {
+			t.Errorf("e-value %v", v)
+		}
+		m, rest, err := stats.DecodeMix(b)
+		checkDecoded(t, b, rest, err, bytes.Equal(m.AppendBinary(nil), stats.Mix{}.AppendBinary(nil)), m.AppendBinary)
+		m.Shifted()
+	})
+}
+
+func BenchmarkChangeStep(b *testing.B) {
+	g := newGroup(1)
+	ref, begin := g.learn(100)
+	n := count(&ref, g.epoch(begin))
+	var c stats.Change
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Step(&ref, n)
+	}
+}

@@ -1,0 +1,109 @@
+package stats
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by the caller,
+// an upper confidence limit of its proportion and one of the proportion of all others. Keep a last number for "any other group": new ones
+// show there. It is immutable.
+type MixReference struct {
+	rho        float64
+	more, less []float64 // limits of P(group) and of P(not group)
+}
+
+// NewMixReference learns from how many requests each group had over a number of epochs. A group without any has a limit too: it may
+// have been missed by chance.
+func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
+	var n uint64
+	for _, k := range requests {
+		n += k
+	}
+	r := MixReference{rho: o.Rho, more: make([]float64, len(requests)), less: make([]float64, len(requests))}
+	for i, k := range requests {
+		r.more[i] = raiseOdds(o.upper(k, n, epochs), o.MixMargin)
+		r.less[i] = raiseOdds(o.upper(n-k, n, epochs), o.MixMargin)
+	}
+	return r
+}
+
+// raiseOdds returns the probability whose odds are ratio times those of p.
+func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
+
+// Mix is the evidence that the mix of groups within a request type has shifted: that some group became more, or less, frequent. The
+// zero value is the state before the first epoch; it takes the number of groups from the first reference.
+type Mix struct{ more, less []Evidence }
+
+// Step takes in one epoch: how many requests each group had, numbered as in r. A reference with another number of groups starts the
+// evidence anew.
+func (m *Mix) Step(r *MixReference, requests []uint64) {
+	if len(requests) != len(r.more) {
+		panic(fmt.Sprintf("stats: %d groups, reference of %d", len(requests), len(r.more)))
+	}
+	if len(m.more) != len(requests) {
+		m.more, m.less = make([]Evidence, len(requests)), make([]Evidence, len(requests))
+	}
+	var n uint64
+	for _, k := range requests {
+		n += k
+	}
+	for i, k := range requests {
+		m.more[i].Step(r.more[i], k, n, r.rho)
+		m.less[i].Step(r.less[i], n-k, n, r.rho)
+	}
+}
+
+// Shifted returns the e-value against "the mix did not shift by more than the margin": the average over groups and directions, so that
+// it takes more to convince among many groups. It is 0 before the first epoch.
+func (m Mix) Shifted() float64 {
+	if len(m.more) == 0 {
+		return 0
+	}
+	return (average(m.more) + average(m.less)) / 2
+}
+
+// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before the first epoch.
+func (m Mix) Leading() (group int, evalue float64, more bool) {
+	group = -1
+	for i := range m.more {
+		if v := m.more[i].Value(); group < 0 || v > evalue {
+			group, evalue, more = i, v, true
+		}
+		if v := m.less[i].Value(); v > evalue {
+			group, evalue, more = i, v, false
+		}
+	}
+	return group, evalue, more
+}
+
+// maxGroups bounds the groups of a Mix when decoding.
+const maxGroups = 1 << 12
+
+// AppendBinary appends m to b: 48 bytes per group.
+func (m Mix) AppendBinary(b []byte) []byte {
+	b = append(b, mixVersion)
+	b = binary.AppendUvarint(b, uint64(len(m.more)))
+	for i := range m.more {
+		b = m.more[i].appendTo(b)
+		b = m.less[i].appendTo(b)
+	}
+	return b
+}
+
+// DecodeMix reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+func DecodeMix(b []byte) (Mix, []byte, error) {
+	d := decoder{rest: b}
+	d.version(mixVersion)
+	var m Mix
+	for range d.below(maxGroups) {
+		m.more, m.less = append(m.more, d.evidence()), append(m.less, d.evidence())
+		if d.bad {
+			break
+		}
+	}
+	if d.bad {
+		return Mix{}, nil, fmt.Errorf("%w: mix", ErrCorrupt)
+	}
+	return m, d.rest, nil
+}
