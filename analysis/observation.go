@@ -22,13 +22,16 @@ type Observation struct {
 	// Children holds the distinct operations of the root's baseline children, critical or not, in ascending order.
 	Children []trace.Op
 	// Contexts holds every calling context that the request executed, critical or not, ascending by Context. Switched-on
-	// spans are in it under their full context.
+	// spans are in it under their full context. The Parent of each is in it too, except above the root and above a span of
+	// another root that was joined (it is in that root's observation).
 	Contexts []ContextCount
 	// Edges holds the baseline edges with their times, ascending by Edge. The times are above 0 and add up to Duration.
 	Edges []EdgeTime
-	// Refined holds the parts of refined edges, ascending by (Within, Edge). Empty where nothing was switched on.
+	// Refined holds the parts of the edges that switched-on spans refine, ascending by (Within, Edge). The parts of an edge
+	// add up to its time. Empty where nothing was switched on.
 	Refined []EdgeTime
-	// Variables holds the attributes that were asked for of the spans on the critical path, ascending by (Context, Key).
+	// Variables holds the attributes that were asked for of the spans on the critical path (switched-on ones under their
+	// full context), ascending by (Context, Key).
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton Hash
@@ -41,9 +44,13 @@ type ContextCount struct {
 	Tracepoint      trace.Symbol // 0: baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
-	Exclusive       int64        // ns on the critical path
-	Self            int64        // ns not covered by children, on the critical path or not, summed over the spans
-	Total           int64        // ns from start to end, summed over the spans
+	// Exclusive is ns on the critical path: for baseline spans on that over baseline spans only, so that those of all
+	// baseline contexts add up to the request's duration; for switched-on spans on the refined one.
+	Exclusive int64
+	// Self is ns not covered by children, on the critical path or not, summed over the spans. Only baseline children count
+	// for a baseline span.
+	Self  int64
+	Total int64 // ns from start to end, summed over the spans
 }
 
 // EdgeTime is the time that a request spent in one edge of its critical path.
