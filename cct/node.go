@@ -1,0 +1,125 @@
+package cct
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Node is one calling context: the operations from the root of a request to a place in it, with every tracepoint between
+// them, whether on or off. The same tracepoint may sit at several nodes.
+type Node struct {
+	Context    trace.Context // the full calling context
+	Op         trace.Op      // for a variable the symbol of its tracepoint: a variable is no operation
+	Tracepoint trace.Symbol  // 0: baseline
+	Parent     int32         // -1 for a root
+	End        int32         // the subtree of node i is Nodes[i:Nodes[i].End]
+	Depth      int32         // 0 for a root
+	Layer      Layer
+	Kind       TracepointKind
+	Catalogued bool        // an agent announces it
+	Seen       trace.Nanos // when a request last executed it; 0: never
+	Requests   uint64      // requests with it on, whether they executed it or not
+	Hits       uint64      // spans seen in them
+	Errors     uint64      // of these with status error
+	Bytes      int32       // trace data per hit; 0: unknown
+	Cost       time.Duration
+	History    History
+	Reference  Reference
+}
+
+// HitRate returns how many spans a request emits here while it is on; NaN before the first request with it on.
+func (n *Node) HitRate() float64 {
+	if n.Requests == 0 {
+		return math.NaN()
+	}
+	return float64(n.Hits) / float64(n.Requests)
+}
+
+// Baseline reports whether n is always on.
+func (n *Node) Baseline() bool { return n.Tracepoint == 0 }
+
+// History is how much of what was wrong a place carried in the investigations that had it on. Sums are integers, so that
+// histories merge in any order to the same bytes. The zero History is empty.
+type History struct {
+	N        uint64 // investigations
+	Share    int64  // Σ share of the variance of the edge it lies in, in millionths
+	Square   uint64 // Σ share², in millionths
+	MeanTime int64  // Σ share of the mean, in millionths
+}
+
+const million = 1e6
+
+// HistoryOf returns the history of one investigation that found the given shares of variance and mean. Shares are cut to
+// [−1, 2], NaN counts as 0.
+func HistoryOf(variance, mean float64) History {
+	v, m := clip(variance), clip(mean)
+	return History{N: 1, Share: int64(v * million), Square: uint64(v * v * million), MeanTime: int64(m * million)}
+}
+
+func clip(share float64) float64 {
+	if math.IsNaN(share) {
+		return 0
+	}
+	return min(max(share, -1), 2)
+}
+
+// Merge adds the investigations of g.
+func (h *History) Merge(g History) {
+	h.N += g.N
+	h.Share += g.Share
+	h.Square += g.Square
+	h.MeanTime += g.MeanTime
+}
+
+// Mean returns the mean share of variance; NaN for an empty history.
+func (h History) Mean() float64 {
+	if h.N == 0 {
+		return math.NaN()
+	}
+	return float64(h.Share) / float64(h.N) / million
+}
+
+// Reference is the exact sums of the time that fully instrumented, healthy requests spent in a place. References merge in any
+// order to the same bytes. The zero Reference is empty.
+type Reference struct {
+	N          uint64 // requests that executed it
+	Sum        uint64 // Σ ns
+	SumSquares [2]uint64
+}
+
+// Add adds a request that spent nanos (≥ 0) in the place.
+func (r *Reference) Add(nanos int64) {
+	x := uint64(max(nanos, 0))
+	hi, lo := bits.Mul64(x, x)
+	r.Merge(Reference{N: 1, Sum: x, SumSquares: [2]uint64{hi, lo}})
+}
+
+// Merge adds the requests of s.
+func (r *Reference) Merge(s Reference) {
+	var carry uint64
+	r.N += s.N
+	r.Sum += s.Sum
+	r.SumSquares[1], carry = bits.Add64(r.SumSquares[1], s.SumSquares[1], 0)
+	r.SumSquares[0], _ = bits.Add64(r.SumSquares[0], s.SumSquares[0], carry)
+}
+
+// Mean returns the mean time of a request that got there, in ns; NaN for an empty reference.
+func (r Reference) Mean() float64 {
+	if r.N == 0 {
+		return math.NaN()
+	}
+	return float64(r.Sum) / float64(r.N)
+}
+
+// Variance returns the sample variance in ns²; NaN for fewer than two requests.
+func (r Reference) Variance() float64 {
+	if r.N < 2 {
+		return math.NaN()
+	}
+	n, mean := float64(r.N), r.Mean()
+	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])
+	return max(0, (squares-n*mean*mean)/(n-1))
+}

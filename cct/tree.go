@@ -1,0 +1,137 @@
+package cct
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Tree is the calling-context tree of a request type, in pre-order: the subtree of node i is Nodes[i:Nodes[i].End], and the
+// children of a node stand in a fixed order (by operation). A Tree is immutable once built and safe to share.
+type Tree struct {
+	Nodes       []Node
+	Version     uint64 // hash of the tree's shape: equal for equal sets of contexts and tracepoints
+	Requests    uint64 // requests that the tree was learned from
+	Tracepoints int    // distinct tracepoints that can be switched on
+	Dropped     uint64 // contexts that the bound on the tree's size left out
+
+	byContext    []int32         // nodes ascending by Context
+	byTracepoint []int32         // nodes that are not baseline, ascending by (Tracepoint, index)
+	baseline     []trace.Context // of each node: its context with everything off
+}
+
+// newTree completes a tree whose nodes are in pre-order and have Parent, Op and Tracepoint set: End, Depth, Context, indexes.
+func newTree(nodes []Node) *Tree {
+	t := &Tree{
+		Nodes: nodes, byContext: make([]int32, len(nodes)), baseline: make([]trace.Context, len(nodes)),
+	}
+	for i := range nodes {
+		t.complete(int32(i))
+	}
+	for i := len(nodes) - 1; i >= 0; i-- {
+		if p := nodes[i].Parent; p >= 0 {
+			nodes[p].End = max(nodes[p].End, nodes[i].End)
+		}
+	}
+	slices.SortFunc(t.byContext, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(nodes[a].Context, nodes[b].Context), cmp.Compare(a, b))
+	})
+	slices.SortFunc(t.byTracepoint, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(nodes[a].Tracepoint, nodes[b].Tracepoint), cmp.Compare(a, b))
+	})
+	t.Tracepoints = t.countTracepoints()
+	return t
+}
+
+func (t *Tree) complete(i int32) {
+	n := &t.Nodes[i]
+	var above, base trace.Context
+	n.Depth, n.End = 0, i+1
+	if n.Parent >= 0 {
+		p := &t.Nodes[n.Parent]
+		above, base, n.Depth = p.Context, t.baseline[n.Parent], p.Depth+1
+	}
+	n.Context = above.Child(n.Op)
+	if n.Baseline() {
+		base = base.Child(n.Op)
+	} else {
+		t.byTracepoint = append(t.byTracepoint, i)
+	}
+	t.baseline[i] = base
+	t.byContext[i] = i
+	t.Version = trace.Mix(t.Version, trace.Mix(uint64(n.Context), uint64(n.Tracepoint)))
+}
+
+func (t *Tree) countTracepoints() int {
+	count := 0
+	for k, i := range t.byTracepoint {
+		if k == 0 || t.Nodes[i].Tracepoint != t.Nodes[t.byTracepoint[k-1]].Tracepoint {
+			count++
+		}
+	}
+	return count
+}
+
+// Children yields the children of node i, in order.
+func (t *Tree) Children(i int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for c := i + 1; c < t.Nodes[i].End; c = t.Nodes[c].End {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Roots yields the roots, in order: one for a request type with one entry operation.
+func (t *Tree) Roots() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for c := int32(0); int(c) < len(t.Nodes); c = t.Nodes[c].End {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Leaf reports whether node i has no children.
+func (t *Tree) Leaf(i int32) bool { return t.Nodes[i].End == i+1 }
+
+// Find returns the node with the given full context, or -1.
+func (t *Tree) Find(ctx trace.Context) int32 {
+	at, found := slices.BinarySearchFunc(t.byContext, ctx, func(i int32, ctx trace.Context) int {
+		return cmp.Compare(t.Nodes[i].Context, ctx)
+	})
+	if !found {
+		return -1
+	}
+	return t.byContext[at]
+}
+
+// At returns the nodes at which tp sits, ascending. The slice is the tree's own.
+func (t *Tree) At(tp trace.Symbol) []int32 {
+	compare := func(i int32, tp trace.Symbol) int { return cmp.Compare(t.Nodes[i].Tracepoint, tp) }
+	from, found := slices.BinarySearchFunc(t.byTracepoint, tp, compare)
+	if !found {
+		return nil
+	}
+	to := from
+	for to < len(t.byTracepoint) && t.Nodes[t.byTracepoint[to]].Tracepoint == tp {
+		to++
+	}
+	return t.byTracepoint[from:to]
+}
+
+// Baseline returns the context of node i with everything switched off: that of the nearest baseline node at or above it.
+func (t *Tree) Baseline(i int32) trace.Context { return t.baseline[i] }
+
+// Path returns the operations from the root to node i, root first.
+func (t *Tree) Path(i int32) []trace.Op {
+	path := make([]trace.Op, t.Nodes[i].Depth+1)
+	for ; i >= 0; i = t.Nodes[i].Parent {
+		path[t.Nodes[i].Depth] = t.Nodes[i].Op
+	}
+	return path
+}
