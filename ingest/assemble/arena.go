@@ -1,0 +1,184 @@
+package assemble
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// ref is a place in an arena: chunk<<32 | offset.
+type ref uint64
+
+// arena holds the fragments of open traces in large chunks without pointers, so that the garbage collector has nothing to
+// follow however many spans are open.
+type arena struct {
+	chunkSize int
+	chunks    [][]byte
+	bytes     int64 // of all chunks
+}
+
+// Sizes of what a fragment is made of.
+const (
+	linkSize   = 8  // place of the trace's next fragment; in memory only
+	headerSize = 12 // numbers of spans, attributes, joins
+	spanSize   = 8*8 + 2
+	attrSize   = 3*8 + 4 + 1
+	joinSize   = 4 + 8
+)
+
+// fragment is a part of a trace, as it came in one batch. The Span of attributes and joins counts from base.
+type fragment struct {
+	base  int32
+	spans []trace.Span
+	attrs []trace.Attr
+	joins []trace.Join
+}
+
+func (f *fragment) size() int {
+	return headerSize + len(f.spans)*spanSize + len(f.attrs)*attrSize + len(f.joins)*joinSize
+}
+
+// put encodes f at the end of the arena and returns its place.
+func (a *arena) put(f *fragment) ref {
+	need := linkSize + f.size()
+	last := len(a.chunks) - 1
+	if last < 0 || cap(a.chunks[last])-len(a.chunks[last]) < need {
+		chunk := make([]byte, 0, max(a.chunkSize, need))
+		a.chunks = append(a.chunks, chunk)
+		a.bytes += int64(cap(chunk))
+		last++
+	}
+	at := ref(last)<<32 | ref(len(a.chunks[last]))
+	a.chunks[last] = f.append(append(a.chunks[last], make([]byte, linkSize)...))
+	return at
+}
+
+// link makes next the fragment after the one at r.
+func (a *arena) link(r, next ref) {
+	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 stands for none
+}
+
+// at returns the encoded fragment at r, and the place of the next one.
+func (a *arena) at(r ref) (data []byte, next ref, more bool) {
+	data = a.chunks[r>>32][uint32(r):]
+	n := binary.LittleEndian.Uint64(data)
+	data = data[linkSize:]
+	return data[:encodedSize(data)], ref(n - 1), n != 0
+}
+
+// reset empties the arena. It keeps the chunks of the usual size.
+func (a *arena) reset() {
+	kept := a.chunks[:0]
+	a.bytes = 0
+	for _, c := range a.chunks {
+		if cap(c) == a.chunkSize && len(kept) == 0 {
+			kept = append(kept, c[:0])
+			a.bytes += int64(cap(c))
+		}
+	}
+	clear(a.chunks[len(kept):])
+	a.chunks = kept
+}
+
+func (f *fragment) append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, uint32(len(f.spans)))
+	b = le.AppendUint32(b, uint32(len(f.attrs)))
+	b = le.AppendUint32(b, uint32(len(f.joins)))
+	for i := range f.spans {
+		s := &f.spans[i]
+		b = le.AppendUint64(b, uint64(s.ID))
+		b = le.AppendUint64(b, uint64(s.Parent))
+		b = le.AppendUint64(b, uint64(s.Start))
+		b = le.AppendUint64(b, uint64(s.End))
+		b = le.AppendUint64(b, uint64(s.Op))
+		b = le.AppendUint64(b, uint64(s.Service))
+		b = le.AppendUint64(b, uint64(s.Host))
+		b = le.AppendUint64(b, uint64(s.Tracepoint))
+		b = append(b, byte(s.Kind), byte(s.Flags))
+	}
+	for i := range f.attrs {
+		a := &f.attrs[i]
+		b = le.AppendUint64(b, uint64(a.Key))
+		b = le.AppendUint64(b, uint64(a.Text))
+		b = le.AppendUint64(b, math.Float64bits(a.Number))
+		b = le.AppendUint32(b, uint32(a.Span-f.base))
+		if a.Numeric {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
+	}
+	for i := range f.joins {
+		b = le.AppendUint32(b, uint32(f.joins[i].Span-f.base))
+		b = le.AppendUint64(b, uint64(f.joins[i].Linked))
+	}
+	return b
+}
+
+// encodedSize returns the size of the fragment at the start of b.
+func encodedSize(b []byte) int {
+	le := binary.LittleEndian
+	return headerSize + int(le.Uint32(b))*spanSize + int(le.Uint32(b[4:]))*attrSize + int(le.Uint32(b[8:]))*joinSize
+}
+
+// errCorrupt is returned for bytes on disk that are not what was written there.
+var errCorrupt = errors.New("the temporary file was changed by somebody else")
+
+// errTraceSize is returned for a trace whose spans cannot be numbered.
+var errTraceSize = errors.New("more than 2147483647 spans or attributes in one trace")
+
+// decodeAll appends the fragments in b to t.
+func decodeAll(b []byte, t *trace.Trace) error {
+	for len(b) > 0 {
+		if len(b) < headerSize || len(b) < encodedSize(b) {
+			return errCorrupt
+		}
+		n := encodedSize(b)
+		decode(b[:n], t)
+		b = b[n:]
+	}
+	if max(len(t.Spans), len(t.Attrs), len(t.Joins)) > math.MaxInt32 {
+		return errTraceSize
+	}
+	return nil
+}
+
+// decode appends one fragment to t.
+func decode(b []byte, t *trace.Trace) {
+	le := binary.LittleEndian
+	base := int32(len(t.Spans))
+	spans, attrs, joins := le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])
+	b = b[headerSize:]
+	for ; spans > 0; spans-- {
+		t.Spans = append(t.Spans, trace.Span{
+			ID:         trace.SpanID(le.Uint64(b)),
+			Parent:     trace.SpanID(le.Uint64(b[8:])),
+			Start:      trace.Nanos(le.Uint64(b[16:])),
+			End:        trace.Nanos(le.Uint64(b[24:])),
+			Op:         trace.Op(le.Uint64(b[32:])),
+			Service:    trace.Symbol(le.Uint64(b[40:])),
+			Host:       trace.Symbol(le.Uint64(b[48:])),
+			Tracepoint: trace.Symbol(le.Uint64(b[56:])),
+			Kind:       trace.Kind(b[64]),
+			Flags:      trace.Flags(b[65]),
+		})
+		b = b[spanSize:]
+	}
+	for ; attrs > 0; attrs-- {
+		t.Attrs = append(t.Attrs, trace.Attr{
+			Key:     trace.Symbol(le.Uint64(b)),
+			Text:    trace.Symbol(le.Uint64(b[8:])),
+			Number:  math.Float64frombits(le.Uint64(b[16:])),
+			Span:    base + int32(le.Uint32(b[24:])),
+			Numeric: b[28] != 0,
+		})
+		b = b[attrSize:]
+	}
+	for ; joins > 0; joins-- {
+		t.Joins = append(t.Joins, trace.Join{Span: base + int32(le.Uint32(b)), Linked: trace.SpanID(le.Uint64(b[4:]))})
+		b = b[joinSize:]
+	}
+}

@@ -1,0 +1,247 @@
+// Package assemble turns batches of spans into closed traces.
+//
+// [Offline] is for input that ends, such as files: a trace closes at the end of the input. Batches go in, traces come out
+// complete, in the order of their IDs, and the same whatever the order of the batches and however little memory there is.
+// Beyond a bound on memory the open traces go to disk, sorted, and are merged at the end (an external merge sort, so it does not
+// matter how trace IDs are distributed: many sources use only half of their bits).
+//
+// Nothing here looks at what spans mean: duplicates, missing parents and the like are the analysis's business. Records on
+// disk need no dictionary, because symbols are hashes of what they stand for. An assembler has one owner; it starts no
+// goroutines and reads no clock.
+package assemble
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// DefaultMemory is the bound on the memory of open traces where none is given.
+const DefaultMemory = 2 << 30
+
+// traceCost is what an open trace takes beside its spans: its entry in the map, at the worst filling, and in the list of
+// IDs that is sorted.
+const traceCost = 96
+
+// Options say how much an assembler may use, and where.
+type Options struct {
+	Memory  int64  // bytes of open traces kept in memory; 0: DefaultMemory
+	TempDir string // where traces go beyond that; "": the system's directory for temporary files
+}
+
+// Offline assembles the traces of an input that ends. Its methods are called in this order: Add any number of times, Next
+// until io.EOF, Close.
+type Offline struct {
+	options Options
+	arena   arena
+	open    map[trace.ID]chain
+	spill   spill
+
+	spans, traces int64
+	merge         *merger // nil until the first Next
+	order         order
+}
+
+// chain is the list of an open trace's fragments in the arena.
+type chain struct{ first, last ref }
+
+// NewOffline returns an empty assembler.
+func NewOffline(options Options) *Offline {
+	if options.Memory <= 0 {
+		options.Memory = DefaultMemory
+	}
+	chunk := min(max(options.Memory/64, 1<<12), 1<<20)
+	return &Offline{
+		options: options,
+		arena:   arena{chunkSize: int(chunk)},
+		open:    make(map[trace.ID]chain),
+		spill:   spill{dir: options.TempDir},
+	}
+}
+
+// Add copies the spans of b into the open traces. It fails only if traces have to go to disk and cannot; the assembler is of
+// no use then.
+func (o *Offline) Add(b *ingest.Batch) error {
+	attrs, joins := b.Attrs, b.Joins
+	for i := 0; i < len(b.Spans); {
+		j := i + 1
+		for j < len(b.Spans) && b.Traces[j] == b.Traces[i] {
+			j++
+		}
+		f := fragment{base: int32(i), spans: b.Spans[i:j]}
+		f.attrs, attrs = upTo(attrs, int32(j), func(a *trace.Attr) int32 { return a.Span })
+		f.joins, joins = upTo(joins, int32(j), func(a *trace.Join) int32 { return a.Span })
+		o.add(b.Traces[i], &f)
+		i = j
+	}
+	o.spans += int64(len(b.Spans))
+	if o.memory() > o.options.Memory {
+		return o.spillAll()
+	}
+	return nil
+}
+
+// upTo splits s, which ascends by span, before the first element of span end or later.
+func upTo[T any](s []T, end int32, span func(*T) int32) (before, rest []T) {
+	n := 0
+	for n < len(s) && span(&s[n]) < end {
+		n++
+	}
+	return s[:n], s[n:]
+}
+
+func (o *Offline) add(id trace.ID, f *fragment) {
+	at := o.arena.put(f)
+	c, ok := o.open[id]
+	if ok {
+		o.arena.link(c.last, at)
+	} else {
+		c.first = at
+	}
+	c.last = at
+	o.open[id] = c
+}
+
+// memory returns the bytes that the open traces take in memory.
+func (o *Offline) memory() int64 { return o.arena.bytes + int64(len(o.open))*traceCost }
+
+// Spans returns how many spans were added.
+func (o *Offline) Spans() int64 { return o.spans }
+
+// Traces returns how many traces Next returned.
+func (o *Offline) Traces() int64 { return o.traces }
+
+// Spilled returns how many bytes were written to disk.
+func (o *Offline) Spilled() int64 { return o.spill.written }
+
+// spillAll moves all open traces to disk, as one sorted run.
+func (o *Offline) spillAll() error {
+	if err := o.spill.run(newMemorySource(o)); err != nil {
+		return fmt.Errorf("spill open traces beyond %d bytes to disk (set another bound on memory or another directory): %w",
+			o.options.Memory, err)
+	}
+	o.arena.reset()
+	clear(o.open)
+	return nil
+}
+
+// Next puts the next trace into t, in the order of IDs, and replaces what t held. Its spans are ordered by start, then ID, its
+// attributes and joins by span. It returns io.EOF after the last trace.
+func (o *Offline) Next(t *trace.Trace) error {
+	if o.merge == nil {
+		merge, err := o.spill.merger(newMemorySource(o))
+		if err != nil {
+			return err
+		}
+		o.merge = merge
+	}
+	id, err := o.merge.next()
+	if err != nil {
+		return err
+	}
+	t.Reset()
+	t.ID = id
+	if err := o.merge.take(func(fragments []byte) error { return decodeAll(fragments, t) }); err != nil {
+		return fmt.Errorf("read trace %s back from disk: %w", id, err)
+	}
+	o.order.apply(t)
+	o.traces++
+	return nil
+}
+
+// All returns the traces that [Offline.Next] returns. Each is valid until the next one; to keep one, copy it. After an error
+// there are no more.
+func (o *Offline) All() iter.Seq2[*trace.Trace, error] {
+	return func(yield func(*trace.Trace, error) bool) {
+		var t trace.Trace
+		for {
+			err := o.Next(&t)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(&t, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Close gives back memory and disk. It may be called at any time and more than once.
+func (o *Offline) Close() error {
+	o.arena, o.open, o.merge = arena{chunkSize: o.arena.chunkSize}, nil, nil
+	return o.spill.close()
+}
+
+// order brings traces into an order that does not depend on that of their arrival. It only keeps buffers.
+type order struct {
+	perm   []int32 // place in the old order
+	attrAt []int32 // attributes of span i: attrs[attrAt[i]:attrAt[i+1]]
+	joinAt []int32
+	out    trace.Trace
+}
+
+// apply sorts the spans of t, whose attributes and joins ascend by span.
+func (o *order) apply(t *trace.Trace) {
+	o.perm = o.perm[:0]
+	for i := range t.Spans {
+		o.perm = append(o.perm, int32(i))
+	}
+	o.attrAt = offsets(o.attrAt[:0], len(t.Spans), t.Attrs, func(a *trace.Attr) int32 { return a.Span })
+	o.joinAt = offsets(o.joinAt[:0], len(t.Spans), t.Joins, func(j *trace.Join) int32 { return j.Span })
+	slices.SortStableFunc(o.perm, func(i, j int32) int { return o.compare(t, i, j) })
+	o.out.Reset()
+	for k, i := range o.perm {
+		o.out.Spans = append(o.out.Spans, t.Spans[i])
+		for _, a := range t.Attrs[o.attrAt[i]:o.attrAt[i+1]] {
+			a.Span = int32(k)
+			o.out.Attrs = append(o.out.Attrs, a)
+		}
+		for _, j := range t.Joins[o.joinAt[i]:o.joinAt[i+1]] {
+			j.Span = int32(k)
+			o.out.Joins = append(o.out.Joins, j)
+		}
+	}
+	o.out.ID = t.ID
+	*t, o.out = o.out, *t
+}
+
+// offsets returns for each of n spans where its elements begin in s, and at last len(s).
+func offsets[T any](at []int32, n int, s []T, span func(*T) int32) []int32 {
+	k := int32(0)
+	for i := range int32(n) {
+		for int(k) < len(s) && span(&s[k]) < i {
+			k++
+		}
+		at = append(at, k)
+	}
+	return append(at, int32(len(s)))
+}
+
+func (o *order) compare(t *trace.Trace, i, j int32) int {
+	a, b := &t.Spans[i], &t.Spans[j]
+	if c := cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID)); c != 0 {
+		return c
+	}
+	return cmp.Or( // duplicates and conflicts: rare
+		cmp.Compare(a.End, b.End), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Service, b.Service),
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Flags, b.Flags),
+		slices.CompareFunc(t.Attrs[o.attrAt[i]:o.attrAt[i+1]], t.Attrs[o.attrAt[j]:o.attrAt[j+1]], compareAttrs),
+		slices.CompareFunc(t.Joins[o.joinAt[i]:o.joinAt[i+1]], t.Joins[o.joinAt[j]:o.joinAt[j+1]], func(x, y trace.Join) int {
+			return cmp.Compare(x.Linked, y.Linked)
+		}),
+	)
+}
+
+func compareAttrs(x, y trace.Attr) int {
+	return cmp.Or(cmp.Compare(x.Key, y.Key), cmp.Compare(x.Text, y.Text), cmp.Compare(x.Number, y.Number))
+}
