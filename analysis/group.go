@@ -19,8 +19,7 @@ type Window struct {
 	Last    trace.Nanos             // start of the latest request
 }
 
-// Group is a set of requests that are expected to perform alike, or all requests of one type: the identity, and the
-// statistics of the window now open and of the healthy reference.
+// Group is a set of requests that are expected to perform alike, or all requests of one type.
 type Group struct {
 	ID          Hash
 	RequestType Hash
@@ -32,8 +31,31 @@ type Group struct {
 	columns     []int32 // scratch for rows
 	nanos       []int64
 
-	Current   Window
-	Reference Window
+	Open      Window      // requests since the last epoch ended
+	Current   Window      // requests that are judged: since the last time that all was well
+	Reference Window      // requests from when all was well
+	Seen      trace.Nanos // end of the last epoch that had a request
+	watch     watch
+}
+
+// Merge adds the requests of u, keeping at most limit edges apart; u stays as it is.
+func (w *Window) Merge(u *Window, limit int) {
+	if u.Total.N == 0 {
+		return
+	}
+	w.Tally.Merge(&u.Tally, limit)
+	w.Latency.Merge(u.Latency)
+	w.Sample.Merge(u.Sample)
+	w.Failed += u.Failed
+	if w.First == 0 || u.First < w.First {
+		w.First = u.First
+	}
+	w.Last = max(w.Last, u.Last)
+}
+
+// Reset empties w.
+func (w *Window) Reset() {
+	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](w.Sample.Cap())}
 }
 
 // GroupOptions bound what a [Grouper] keeps. A zero field takes the default.
@@ -77,6 +99,7 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 		requestType = g.open(Group{ID: id, RequestType: id, Level: RequestTypeLevel, Entry: o.Entry})
 	}
 	g.add(requestType, o, g.coarse(o))
+	defer func() { g.count(requestType, group, o.Duration) }()
 	key := GroupID(id, o.Skeleton)
 	if group = g.groups[key]; group == nil {
 		if len(g.groups) >= g.options.Groups {
@@ -96,20 +119,29 @@ func GroupID(requestType, skeleton Hash) Hash {
 
 func (g *Grouper) open(group Group) *Group {
 	group.numbers = make(map[trace.Edge]int32)
-	group.Current.Sample = stats.NewSample[stats.Row](g.options.Sample)
+	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference} {
+		w.Sample = stats.NewSample[stats.Row](g.options.Sample)
+	}
 	g.groups[group.ID] = &group
 	return &group
 }
 
-// coarse returns the times of o by context.
+// coarse returns the times of o by baseline context.
 func (g *Grouper) coarse(o *Observation) []EdgeNanos {
 	g.times = g.times[:0]
-	for i := range o.Contexts {
-		if c := &o.Contexts[i]; c.Exclusive > 0 {
-			g.times = append(g.times, EdgeNanos{trace.WholeEdge(c.Context), c.Exclusive})
+	for i := range o.Edges {
+		g.times = append(g.times, EdgeNanos{trace.WholeEdge(o.Edges[i].Context), o.Edges[i].Nanos})
+	}
+	slices.SortFunc(g.times, func(a, b EdgeNanos) int { return cmp.Compare(a.Edge, b.Edge) })
+	sums := g.times[:0]
+	for _, x := range g.times {
+		if n := len(sums); n > 0 && sums[n-1].Edge == x.Edge {
+			sums[n-1].Nanos += x.Nanos
+		} else {
+			sums = append(sums, x)
 		}
 	}
-	return g.times
+	return sums
 }
 
 // fine returns the times of o by edge.
@@ -123,7 +155,7 @@ func (g *Grouper) fine(o *Observation) []EdgeNanos {
 
 // add adds a request to the open window of a group.
 func (g *Grouper) add(group *Group, o *Observation, times []EdgeNanos) {
-	w := &group.Current
+	w := &group.Open
 	duration := o.Duration.Nanoseconds()
 	if w.Tally.Add(duration, times, g.options.Edges) > 0 {
 		g.register(group, o, times)
@@ -185,13 +217,27 @@ func sort2(keys []int32, values []int64) {
 	}
 }
 
+// Close ends an epoch for all groups: what was open becomes part of what is judged.
+func (g *Grouper) Close(now trace.Nanos) {
+	for _, group := range g.groups {
+		if group.Open.Total.N > 0 {
+			group.Seen = now
+			if !group.watch.learned {
+				group.watch.blocks = append(group.watch.blocks, group.Open.Total)
+			}
+			group.Current.Merge(&group.Open, g.options.Edges)
+			group.Open.Reset()
+		}
+	}
+}
+
 // Group returns the group, or request type, with the given identity; nil if there is none.
 func (g *Grouper) Group(id Hash) *Group { return g.groups[id] }
 
 // Len returns the number of groups and request types.
 func (g *Grouper) Len() int { return len(g.groups) }
 
-// Groups returns all groups and request types: request types by falling number of requests in the open window, each followed
+// Groups returns all groups and request types: request types by falling number of requests judged, each followed
 // by its groups likewise.
 func (g *Grouper) Groups() []*Group {
 	all := slices.Collect(maps.Values(g.groups))

@@ -41,7 +41,7 @@ type Bin struct {
 // distinctOps is how many operations tell a request type apart in its name: more would not be read.
 const distinctOps = 3
 
-// Summarize returns what the open window of group says.
+// Summarize returns what the requests judged say.
 func (g *Grouper) Summarize(group *Group) Summary {
 	w := &group.Current
 	cov, low, high := group.cov(w)
@@ -104,7 +104,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	return stats.NewTable(rows, columns)
 }
 
-// Shares returns the part of every edge of group in the mean and in the variance of its open window, and the excess above its
+// Shares returns the part of every edge of group in the mean and in the variance of the window that is judged, and the excess above its
 // reference, ascending by edge. Values are exact, the widths of intervals come from the uniform sample.
 func (g *Grouper) Shares(group *Group) []EdgeShare {
 	w, ref := &group.Current, &group.Reference

@@ -20,3 +20,13 @@ func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 		}
 	}
 }
+
+// Holds reports whether no event was more frequent among the requests of n than r allows: they may well be healthy.
+func (r *Reference) Holds(n Counts) bool {
+	for i, b := range r.bands {
+		if float64(n.Events[i]) > b.bound*float64(n.N) {
+			return false
+		}
+	}
+	return true
+}

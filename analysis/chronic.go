@@ -1,0 +1,188 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Thresholds say what is a problem where nothing is known of the past.
+type Thresholds struct {
+	// CoV is the coefficient of variation above which, with its interval's lower end, requests count as variable.
+	CoV float64
+	// MinSamples is the number of requests under which nothing is said about a group.
+	MinSamples uint64
+	// Objectives are latency objectives by entry operation: a request type with a mean above its objective is slow.
+	Objectives map[trace.Op]time.Duration
+}
+
+// DefaultThresholds returns the thresholds of design: requests queueing for a lock measured a CoV of 0.19 in a real application,
+// and 0.09 without it.
+func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, MinSamples: 50} }
+
+// outlying is how many robust standard deviations the logarithm of a group's mean must lie above those of the other groups of its
+// request type to count as slow (Iglewicz and Hoaglin's 3.5 for modified z-scores), and minSiblings the number of groups that such
+// a judgement takes.
+const (
+	outlying    = 3.5
+	minSiblings = 5
+)
+
+// structural is the part of a request type's variance that must lie between its groups for the type, not the groups, to be the
+// problem: the larger part.
+const structural = 0.5
+
+// Chronic returns the problems that the windows judged show without any history: variable and slow groups, each at the level
+// that explains it best, ranked. Edges of a problem are ordered by what leads.
+func (g *Grouper) Chronic(t Thresholds) []Problem {
+	var problems []Problem
+	all := g.Groups()
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].RequestType == all[0].RequestType {
+			n++
+		}
+		problems = append(problems, g.chronicOf(all[0], all[1:n], t)...)
+		all = all[n:]
+	}
+	Rank(problems)
+	return problems
+}
+
+// chronicOf judges one request type and its groups.
+func (g *Grouper) chronicOf(requestType *Group, groups []*Group, t Thresholds) []Problem {
+	groups = slices.DeleteFunc(slices.Clone(groups), func(x *Group) bool { return x.Current.Total.N < t.MinSamples })
+	problems := g.slowOf(requestType, groups, t)
+	if requestType.Current.Total.N < t.MinSamples {
+		return problems
+	}
+	var within []Problem
+	if !structuralVariance(requestType, groups) {
+		for _, group := range groups {
+			if p, ok := g.variable(group, t); ok {
+				within = append(within, p)
+			}
+		}
+	}
+	if len(within) > 0 {
+		return append(problems, within...)
+	}
+	if p, ok := g.variable(requestType, t); ok {
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// structuralVariance reports whether most of the variance of a request type lies between its groups: then the structure
+// explains it, and each group by itself may be steady.
+func structuralVariance(requestType *Group, groups []*Group) bool {
+	totals := make([]stats.Moments, 0, len(groups))
+	for _, group := range groups {
+		totals = append(totals, group.Current.Total)
+	}
+	return len(groups) > 1 && stats.BetweenShare(totals) > structural
+}
+
+// variable returns the problem of a group whose CoV is certainly above the threshold.
+func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
+	cov, low, high := group.cov(&group.Current)
+	if !(low > t.CoV) {
+		return Problem{}, false
+	}
+	p := g.problem(group, KindVariable)
+	p.CoV, p.CoVLow, p.CoVHigh = cov, low, high
+	typical := group.Current.Latency.Quantile(0.5)
+	p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
+	lead(p.Edges, func(e *EdgeShare) float64 { return e.ShareVariance })
+	return p, true
+}
+
+// slowOf returns the request type if it misses its objective, else those groups that are much slower than the type's others.
+func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Problem {
+	if objective, ok := t.Objectives[requestType.Entry]; ok {
+		if n := requestType.Current.Total.N; n >= t.MinSamples && requestType.Current.Total.Mean() > float64(objective) {
+			return []Problem{g.slow(requestType, objective)}
+		}
+		return nil
+	}
+	if len(groups) < minSiblings {
+		return nil
+	}
+	logs := make([]float64, len(groups))
+	for i, group := range groups {
+		logs[i] = math.Log(group.Current.Total.Mean())
+	}
+	center := stats.Median(slices.Clone(logs))
+	scale := stats.MAD(logs, center, nil)
+	var problems []Problem
+	for i, group := range groups {
+		if logs[i]-center > outlying*scale && scale > 0 {
+			problems = append(problems, g.slow(group, time.Duration(math.Exp(center))))
+		}
+	}
+	return problems
+}
+
+func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
+	p := g.problem(group, KindSlow)
+	p.CoV, p.CoVLow, p.CoVHigh = group.cov(&group.Current)
+	p.Expected = expected
+	p.Impact = p.Rate * float64(p.Mean-expected)
+	lead(p.Edges, func(e *EdgeShare) float64 { return e.ShareMean })
+	return p
+}
+
+// problem returns what every kind of problem says about the window of group that is judged.
+func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
+	w := &group.Current
+	p := Problem{
+		ID:   hashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo),
+		Kind: kind, Onset: Chronic, Level: group.Level,
+		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
+		Requests: w.Total.N, Mean: time.Duration(w.Total.Mean()),
+		Edges: g.Shares(group),
+	}
+	if span := w.Last.Sub(w.First); span > 0 {
+		p.Rate = float64(w.Total.N) / span.Seconds()
+	}
+	return p
+}
+
+// lead scores edges and orders them by falling score.
+func lead(edges []EdgeShare, score func(*EdgeShare) float64) {
+	for i := range edges {
+		edges[i].Score = score(&edges[i])
+	}
+	slices.SortFunc(edges, func(a, b EdgeShare) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
+	})
+}
+
+// Rank orders problems: changed before chronic; variable by CoV, slow by excess, shifted by evidence; then by identity. Kinds are
+// ordered by impact among each other where neither figure compares.
+func Rank(problems []Problem) {
+	slices.SortFunc(problems, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.Onset, b.Onset),
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(severity(&b), severity(&a)),
+			a.ID.Compare(b.ID))
+	})
+}
+
+// severity is what problems of a kind are ranked by.
+func severity(p *Problem) float64 {
+	switch p.Kind {
+	case KindVariable:
+		return p.CoV
+	case KindSlow:
+		return float64(p.Mean - p.Expected)
+	case KindShifted:
+		return p.EValue
+	}
+	return 0
+}

@@ -1,0 +1,328 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// WatchOptions say when a change is a problem. Use [DefaultWatchOptions] and change what you need.
+type WatchOptions struct {
+	Tests stats.TestOptions
+	// FalseDiscovery is the part of all alarms that may be false (e-BH over all groups and tests).
+	FalseDiscovery float64
+	// MinImpact is the time lost per second of operation, in ns, under which a change is left alone.
+	MinImpact float64
+	// MinSamples is the number of requests from which a group is learned and judged.
+	MinSamples uint64
+	// Confirm is in how many epochs in a row the evidence must suffice: the change shows in windows that share nothing.
+	Confirm int
+	// Calm is for how many epochs in a row a problem's requests must be within the expectation again for it to be gone.
+	Calm int
+}
+
+// DefaultWatchOptions returns the options of design: 5 % false discoveries, two disjoint windows.
+func DefaultWatchOptions() WatchOptions {
+	return WatchOptions{
+		Tests: stats.DefaultTestOptions(), FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6,
+	}
+}
+
+// mixGroups bounds the groups of a request type whose proportions are watched one by one; the rarer ones are watched together.
+const mixGroups = 64
+
+// watch is what is known about the change of one group.
+type watch struct {
+	learned   bool
+	reference stats.Reference
+	counts    stats.Counts   // of the open epoch
+	recent    []stats.Counts // of the last epochs with requests, at most Calm of them
+	change    stats.Change
+	blocks    []stats.Moments // until it is learned: the durations, epoch by epoch
+
+	// Of request types only: the mix of their groups. Number 0 stands for all groups without a number.
+	mixReference stats.MixReference
+	mix          stats.Mix
+	mixed        []uint64 // requests of the open epoch, by number
+	number       int      // of groups: their number in the mix of their type
+
+	alarms int // epochs in a row in which the evidence sufficed
+	open   bool
+	kind   ProblemKind
+	since  trace.Nanos
+	calm   int // epochs in a row within the expectation
+}
+
+// count takes in a request that was just added to the open window.
+func (g *Grouper) count(requestType, group *Group, duration time.Duration) {
+	for _, x := range []*Group{requestType, group} {
+		if x != nil && x.watch.learned {
+			x.watch.counts.Add(&x.watch.reference, duration.Nanoseconds())
+		}
+	}
+	if w := &requestType.watch; w.mixed != nil {
+		n := 0
+		if group != nil {
+			n = group.watch.number
+		}
+		w.mixed[n]++
+	}
+}
+
+// Learn takes what is judged so far as the expectation of every group that has none yet and has enough requests.
+func (g *Grouper) Learn(o WatchOptions) {
+	all := g.Groups()
+	for _, group := range all {
+		w := &group.watch
+		if w.learned || group.Current.Total.N < o.MinSamples {
+			continue
+		}
+		w.learned = true
+		w.reference = stats.NewReference(&group.Current.Latency, w.blocks, o.Tests)
+		group.Reference.Merge(&group.Current, g.options.Edges)
+		if group.Level == RequestTypeLevel {
+			g.learnMix(group, all, o)
+		}
+	}
+	for _, group := range all { // not before: the mix of a type is learned from its groups
+		if group.watch.learned && group.watch.blocks != nil {
+			group.watch.blocks = nil
+			group.Current.Reset()
+		}
+	}
+}
+
+// learnMix takes the proportions of the groups of requestType as its expectation.
+func (g *Grouper) learnMix(requestType *Group, all []*Group, o WatchOptions) {
+	requests := []uint64{0}
+	for _, group := range all {
+		if group.RequestType != requestType.ID || group.Level != GroupLevel {
+			continue
+		}
+		if n := group.Current.Total.N; len(requests) < mixGroups && n >= o.MinSamples {
+			group.watch.number = len(requests)
+			requests = append(requests, n)
+		} else {
+			requests[0] += n
+		}
+	}
+	w := &requestType.watch
+	w.mixReference = stats.NewMixReference(requests, len(w.blocks), o.Tests)
+	w.mixed = make([]uint64, len(requests))
+}
+
+// suspicion is one test of one group.
+type suspicion struct {
+	group  *Group
+	kind   ProblemKind
+	evalue float64
+}
+
+// Watch ends an epoch at time now: it weighs the evidence of every group against its expectation, opens and closes problems,
+// and returns those that are open, ranked. What is judged of groups that are well becomes part of their reference.
+func (g *Grouper) Watch(now trace.Nanos, o WatchOptions) []Problem {
+	all := g.Groups()
+	suspicions := g.step(all, o)
+	evalues := make([]float64, len(suspicions))
+	for i := range suspicions {
+		evalues[i] = suspicions[i].evalue
+	}
+	alarmed := make(map[*Group]suspicion)
+	for _, i := range stats.EBH(evalues, o.FalseDiscovery) {
+		s := suspicions[i]
+		if known, ok := alarmed[s.group]; !ok || s.evalue > known.evalue {
+			alarmed[s.group] = s
+		}
+	}
+	g.Close(now)
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].RequestType == all[0].RequestType {
+			n++
+		}
+		g.judge(all[0], all[1:n], alarmed, now, o)
+		all = all[n:]
+	}
+	return g.problems()
+}
+
+// step weighs the open epoch of every group and returns the strength of the evidence of every test.
+func (g *Grouper) step(all []*Group, o WatchOptions) []suspicion {
+	var suspicions []suspicion
+	for _, group := range all {
+		w := &group.watch
+		if !w.learned {
+			continue
+		}
+		if w.counts.N > 0 {
+			w.change.Step(&w.reference, w.counts)
+			w.recent = append(w.recent, w.counts)
+			w.recent = w.recent[max(0, len(w.recent)-o.Calm):]
+			w.counts = stats.Counts{}
+		}
+		suspicions = append(suspicions,
+			suspicion{group, KindSlow, w.change.Slower()}, suspicion{group, KindVariable, w.change.Variable()})
+		if len(w.mixed) > 1 {
+			w.mix.Step(&w.mixReference, w.mixed)
+			clear(w.mixed)
+			suspicions = append(suspicions, suspicion{group, KindShifted, w.mix.Shifted()})
+		}
+	}
+	return suspicions
+}
+
+// judge opens and closes the problems of one request type and its groups.
+func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]suspicion, now trace.Nanos, o WatchOptions) {
+	level := g.explains(requestType, groups, alarmed)
+	for _, group := range append([]*Group{requestType}, groups...) {
+		w := &group.watch
+		s, suspect := alarmed[group]
+		switch {
+		case suspect:
+			w.alarms++
+		default:
+			w.alarms = 0
+		}
+		if w.open {
+			g.close(group, o)
+		} else if w.alarms >= o.Confirm && group.Level == level && g.impact(group) > o.MinImpact && !(level == GroupLevel && requestType.watch.open) {
+			w.open, w.kind, w.since, w.calm = true, s.kind, now, 0
+		}
+		if !w.open && group.evidence() < quiet {
+			group.Reference.Merge(&group.Current, g.options.Edges)
+			group.Current.Reset()
+		}
+	}
+}
+
+// quiet is the evidence below which a group is taken to be well and what it shows is added to its reference. An e-value of a healthy
+// group is 1 on average.
+const quiet = 2
+
+// evidence returns the strongest evidence against the group's being well.
+func (group *Group) evidence() float64 {
+	w := &group.watch
+	if !w.learned {
+		return math.Inf(1) // what is not learned yet is not healthy either
+	}
+	return max(w.change.Slower(), w.change.Variable(), w.mix.Shifted())
+}
+
+// carries is the part of a request type's excess time that one group must carry to be the problem in the type's place.
+const carries = 0.8
+
+// explains returns the level at which the problems of a request type are to be reported: that of the groups if the type as a whole
+// raises no alarm, or if a single group, not most of the type, carries nearly all of the time lost.
+func (g *Grouper) explains(requestType *Group, groups []*Group, alarmed map[*Group]suspicion) Level {
+	if _, ok := alarmed[requestType]; !ok {
+		return GroupLevel
+	}
+	lost := g.lost(requestType)
+	for _, group := range groups {
+		_, ok := alarmed[group]
+		if ok && 2*group.Current.Total.N < requestType.Current.Total.N && g.lost(group) > carries*lost {
+			return GroupLevel
+		}
+	}
+	return RequestTypeLevel
+}
+
+// lost returns the time that the requests judged took beyond the reference, in ns.
+func (g *Grouper) lost(group *Group) float64 {
+	if group.Reference.Total.N == 0 || group.Current.Total.N == 0 {
+		return 0
+	}
+	return float64(group.Current.Total.N) * (group.Current.Total.Mean() - group.Reference.Total.Mean())
+}
+
+// impact returns the time lost per second, in ns: what the requests took beyond the reference, or, where the mean did not rise, how
+// far they spread beyond it.
+func (g *Grouper) impact(group *Group) float64 {
+	w := &group.Current
+	span := w.Last.Sub(w.First).Seconds()
+	if !(span > 0) {
+		return 0
+	}
+	spread := float64(w.Total.N) * (w.Total.StdDev() - group.Reference.Total.StdDev())
+	return max(g.lost(group), spread, 0) / span
+}
+
+// close ends the problem of a group whose requests have been within the expectation for long enough.
+func (g *Grouper) close(group *Group, o WatchOptions) {
+	w := &group.watch
+	n := len(w.recent)
+	if n == 0 || !w.reference.Holds(w.recent[n-1]) {
+		w.calm = 0
+		return
+	}
+	if w.calm++; w.calm >= o.Calm {
+		w.open, w.alarms, w.change, w.mix = false, 0, stats.Change{}, stats.Mix{}
+		group.Current.Reset()
+	}
+}
+
+// problems returns the open problems, ranked.
+func (g *Grouper) problems() []Problem {
+	var open []Problem
+	for _, group := range g.Groups() {
+		if group.watch.open {
+			open = append(open, g.changed(group))
+		}
+	}
+	Rank(open)
+	return open
+}
+
+// changed describes the open problem of a group.
+func (g *Grouper) changed(group *Group) Problem {
+	w := &group.watch
+	p := g.problem(group, w.kind)
+	p.Onset = Changed
+	p.CoV, p.CoVLow, p.CoVHigh = group.cov(&group.Current)
+	p.Expected = time.Duration(group.Reference.Total.Mean())
+	p.Impact = g.impact(group)
+	p.EValue = group.evidence()
+	g.leadChanged(group, &p)
+	return p
+}
+
+// certain is by how many standard errors the mean must have risen for the edges to be ordered by their part in that.
+const certain = 3
+
+// leadChanged orders the edges of a changed problem by their part in what changed: in the rise of the mean where there certainly
+// is one, else in the rise of the variance.
+func (g *Grouper) leadChanged(group *Group, p *Problem) {
+	now, ref := &group.Current, &group.Reference
+	rise, low, _ := excess(now.Total, ref.Total)
+	g.vanished(group, p)
+	if half := rise - low; rise > 0 && rise/half*normal95 > certain {
+		lead(p.Edges, func(e *EdgeShare) float64 { return e.Excess / rise })
+		return
+	}
+	spread := now.Total.Variance() - ref.Total.Variance()
+	lead(p.Edges, func(e *EdgeShare) float64 {
+		cov := now.Tally.Edge(e.Edge).Cov(now.Total) - ref.Tally.Edge(e.Edge).Cov(ref.Total)
+		return cov / math.Abs(spread)
+	})
+}
+
+// vanished adds the edges that no request judged has, but the reference had: time can move away from an edge as well as into it.
+func (g *Grouper) vanished(group *Group, p *Problem) {
+	var none EdgeTally
+	for i := range group.Reference.Tally.Edges {
+		e := &group.Reference.Tally.Edges[i]
+		if _, found := group.Current.Tally.find(e.Edge); found {
+			continue
+		}
+		none.Edge = e.Edge
+		s := g.share(&none, group.Current.Total)
+		s.ShareLow, s.ShareHigh, s.TailLift = math.NaN(), math.NaN(), math.NaN()
+		s.Excess, s.ExcessLow, s.ExcessHigh = excess(none.Moments(group.Current.Total.N), e.CoMoments.Moments(group.Reference.Total.N))
+		p.Edges = append(p.Edges, s)
+	}
+	slices.SortFunc(p.Edges, func(a, b EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
+}
