@@ -129,19 +129,12 @@ func (g *Grouper) open(group Group) *Group {
 // coarse returns the times of o by baseline context.
 func (g *Grouper) coarse(o *Observation) []EdgeNanos {
 	g.times = g.times[:0]
-	for i := range o.Edges {
-		g.times = append(g.times, EdgeNanos{trace.WholeEdge(o.Edges[i].Context), o.Edges[i].Nanos})
-	}
-	slices.SortFunc(g.times, func(a, b EdgeNanos) int { return cmp.Compare(a.Edge, b.Edge) })
-	sums := g.times[:0]
-	for _, x := range g.times {
-		if n := len(sums); n > 0 && sums[n-1].Edge == x.Edge {
-			sums[n-1].Nanos += x.Nanos
-		} else {
-			sums = append(sums, x)
+	for i := range o.Contexts {
+		if c := &o.Contexts[i]; c.Exclusive > 0 && c.Tracepoint == 0 {
+			g.times = append(g.times, EdgeNanos{trace.WholeEdge(c.Context), c.Exclusive})
 		}
 	}
-	return sums
+	return g.times
 }
 
 // fine returns the times of o by edge.

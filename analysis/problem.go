@@ -95,19 +95,21 @@ type EdgeShare struct {
 }
 
 // RefinedShare is what one calling context below a baseline edge showed over the requests whose plan had its tracepoint on.
-// Its time is that of the whole subtree of the context within the edge (inclusive), 0 for a request that did not get there.
+// Its time is that of the whole subtree of the context within the edge (inclusive), 0 for a request that did not get there. A
+// tracepoint that was on but never reached has Within and Context 0 and nothing but N.
 type RefinedShare struct {
 	Within     trace.Edge    // the baseline edge
 	Context    trace.Context // full calling context under the plan that applied
 	Parent     trace.Context // the context above it under that plan
 	Op         trace.Op
 	Tracepoint trace.Symbol
-	N          uint64  // requests with the tracepoint on
-	Hits       uint64  // spans seen in them
-	Mean       float64 // inclusive ns a request
-	Exclusive  float64 // ns a request not in switched-on children
-	Share      float64 // Cov(x,T)/Cov(e,T): the part of the edge's variance that lies below this context
-	ShareLow   float64 // its 95 % interval
+	Arm        trace.Symbol // of the plan; what differs by arm comes once for each
+	N          uint64       // requests with the tracepoint on
+	Hits       uint64       // spans seen in them
+	Mean       float64      // inclusive ns a request
+	Exclusive  float64      // ns a request not in switched-on children
+	Share      float64      // Cov(x,T)/Cov(e,T): the part of the edge's variance that lies below this context
+	ShareLow   float64      // its 95 % interval
 	ShareHigh  float64
 	Self       float64 // the same for the exclusive time
 	ShareMean  float64 // E(x)/E(e)
