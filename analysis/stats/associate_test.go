@@ -1,0 +1,158 @@
+package stats_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+func normals(r *rand.Rand, n int) []float64 {
+	xs := make([]float64, n)
+	for i := range xs {
+		xs[i] = r.NormFloat64()
+	}
+	return xs
+}
+
+func sumOf(a float64, x []float64, b float64, y []float64) []float64 {
+	out := make([]float64, len(x))
+	for i := range x {
+		out[i] = a*x[i] + b*y[i]
+	}
+	return out
+}
+
+func near(t *testing.T, what string, got, want, tolerance float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance) {
+		t.Errorf("%s: %v, want %v ± %v", what, got, want, tolerance)
+	}
+}
+
+func TestEtaSquared(t *testing.T) {
+	groups, y := []int{7, 7, 3, 3}, []float64{1, 3, 11, 13}
+	near(t, "two groups", stats.EtaSquared(groups, y), 100.0/104, 1e-12)
+	near(t, "one group", stats.EtaSquared([]int{1, 1, 1, 1}, y), 0, 1e-12)
+	near(t, "explains all", stats.EtaSquared([]int{1, 2, 3, 4}, y), 1, 1e-12)
+	if got := stats.EtaSquared([]int{1, 2}, []float64{5, 5}); !math.IsNaN(got) {
+		t.Errorf("no variance: %v", got)
+	}
+}
+
+func TestCanonicalCorrelation(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	const n = 2000
+	size, noise, other := normals(r, n), normals(r, n), normals(r, n)
+	latency := sumOf(0.8, size, 0.6, noise)
+	constant := make([]float64, n)
+	for i := range constant {
+		constant[i] = 0.1
+	}
+	c, err := stats.CanonicalCorrelation([][]float64{constant, size, sumOf(3e6, size, 0, size), other}, [][]float64{latency})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{1, 3}, c.KeptX); diff != "" {
+		t.Error(diff)
+	}
+	near(t, "correlation", c.Correlations[0], 0.8, 0.03)
+	near(t, "loading of the cause", c.Loadings[0], 1, 0.03)
+	near(t, "loading of the other", c.Loadings[1], 0, 0.1)
+
+	// With one column on each side it is Pearson's, whatever the units.
+	c, err = stats.CanonicalCorrelation([][]float64{sumOf(-1e-9, size, 0, size)}, [][]float64{sumOf(1e9, latency, 0, size)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "one each", c.Correlations[0], math.Abs(stats.PartialCorrelation(size, latency, nil)), 1e-9)
+
+	// More columns on the right than on the left.
+	c, err = stats.CanonicalCorrelation([][]float64{other, size}, [][]float64{latency, noise, sumOf(1, other, 5, noise)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "size is the difference of latency and noise", c.Correlations[0], 1, 1e-9)
+	near(t, "and so is other", c.Correlations[1], 1, 1e-9)
+
+	if _, err := stats.CanonicalCorrelation([][]float64{constant}, [][]float64{latency}); !errors.Is(err, stats.ErrNoVariation) {
+		t.Errorf("constant: %v", err)
+	}
+	if _, err := stats.CanonicalCorrelation(nil, nil); !errors.Is(err, stats.ErrNoVariation) {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func TestPartialCorrelation(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	const n = 5000
+	load := normals(r, n)
+	x, y := sumOf(1, load, 0.5, normals(r, n)), sumOf(1, load, 0.5, normals(r, n))
+	near(t, "common cause", stats.PartialCorrelation(x, y, nil), 0.8, 0.03)
+	near(t, "common cause removed", stats.PartialCorrelation(x, y, [][]float64{load, load}), 0, 0.04)
+	if got := stats.PartialCorrelation(x, sumOf(2, load, 0, load), [][]float64{load}); !math.IsNaN(got) {
+		t.Errorf("nothing left of y: %v", got)
+	}
+}
+
+func TestPermutationTestIsValid(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	const n, runs = 24, 400
+	groups := make([]int, n)
+	for i := range groups {
+		groups[i] = i % 3
+	}
+	test := func(y []float64, seed uint64) float64 {
+		shuffled := make([]float64, n)
+		return stats.PermutationTest(stats.EtaSquared(groups, y), n, 999, seed, func(order []int) float64 {
+			for i, o := range order {
+				shuffled[i] = y[o]
+			}
+			return stats.EtaSquared(groups, shuffled)
+		})
+	}
+	small := 0.0
+	for i := range runs {
+		if test(normals(r, n), uint64(i)) <= 0.05 {
+			small++
+		}
+	}
+	if small/runs > 0.08 {
+		t.Errorf("p ≤ 0.05 in %v of the runs without effect", small/runs)
+	}
+	y := normals(r, n)
+	for i := range y {
+		y[i] += 3 * float64(groups[i])
+	}
+	if p := test(y, 1); p != 0.001 {
+		t.Errorf("clear effect: p = %v, want 1/1000", p)
+	}
+	if p := test(y, 1); p != test(y, 1) {
+		t.Error("not deterministic")
+	}
+}
+
+func TestHolm(t *testing.T) {
+	got := stats.Holm([]float64{0.04, 0.01, math.NaN(), 0.03})
+	want := []float64{0.06, 0.03, math.NaN(), 0.06}
+	for i := range want {
+		if math.IsNaN(got[i]) != math.IsNaN(want[i]) || math.Abs(got[i]-want[i]) > 1e-12 {
+			t.Errorf("got %v, want %v", got, want)
+			break
+		}
+	}
+}
+
+func TestHeldOutIsAHalf(t *testing.T) {
+	held := 0
+	for key := range uint64(10000) {
+		if stats.HeldOut(key) {
+			held++
+		}
+	}
+	near(t, "held out", float64(held), 5000, 200)
+}
