@@ -35,8 +35,8 @@ func New(c Config) *App {
 // Fork returns the same application as New would, sharing everything that does not change while it runs: the table too.
 func (a *App) Fork() *App { return &App{player: newPlayer(a.program), byID: a.byID} }
 
-// Config returns the configuration with its defaults.
-func (a *App) Config() Config { return a.config }
+// Config returns the configuration with its defaults; [New] makes the same application of it.
+func (a *App) Config() Config { return a.given }
 
 // Table returns the names of all operations, symbols and attributes of the application. Callers may add to it.
 func (a *App) Table() *trace.Table { return a.table }

@@ -33,7 +33,7 @@ type builder struct {
 
 // build returns the application that c, with its defaults, stands for.
 func build(c Config) *program {
-	p := &program{config: c, table: &trace.Table{}}
+	p := &program{given: c, config: c.effective(), table: &trace.Table{}}
 	b := builder{program: p, rng: rand.New(rand.NewPCG(c.Seed, streamStructure))}
 	b.phase = b.rng.Float64() * 2 * math.Pi
 	b.nameSymbols()

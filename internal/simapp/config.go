@@ -51,7 +51,16 @@ type Config struct {
 	Skew     time.Duration `json:"skew_ns"`   // clocks of hosts are off by up to this; default 0
 }
 
-// withDefaults returns c with every default filled in and every bound kept.
+// fractions returns the fields that a negative number sets to 0.
+func (c *Config) fractions() []*float64 {
+	return []*float64{&c.Diurnal, &c.HintLoss, &c.Async, &c.Parallel, &c.Optional, &c.Loops, &c.Caches, &c.Messages, &c.Failures,
+		&c.Overhead, &c.Strength}
+}
+
+// fallbacks are the defaults of [Config.fractions].
+var fallbacks = [...]float64{0.3, 0.1, 0.02, 0.15, 0.25, 0.08, 0.06, 0.05, 0.002, 1, 1}
+
+// withDefaults returns c with every default filled in and every bound kept. It is idempotent.
 func (c Config) withDefaults() Config {
 	if c.Fault == "" {
 		c.Fault = None
@@ -61,19 +70,21 @@ func (c Config) withDefaults() Config {
 	if c.Rate <= 0 {
 		c.Rate = 75
 	}
-	for _, f := range []struct {
-		value    *float64
-		fallback float64
-	}{
-		{&c.Diurnal, 0.3}, {&c.HintLoss, 0.1}, {&c.Async, 0.02}, {&c.Parallel, 0.15}, {&c.Optional, 0.25}, {&c.Loops, 0.08},
-		{&c.Caches, 0.06}, {&c.Messages, 0.05}, {&c.Failures, 0.002}, {&c.Overhead, 1}, {&c.Strength, 1},
-	} {
+	for i, value := range c.fractions() {
 		switch {
-		case *f.value == 0:
-			*f.value = f.fallback
-		case *f.value < 0:
-			*f.value = 0
+		case *value == 0:
+			*value = fallbacks[i]
+		case *value < 0:
+			*value = -1
 		}
+	}
+	return c
+}
+
+// effective returns c, in which defaults are filled in, with 0 for what is to be 0.
+func (c Config) effective() Config {
+	for _, value := range c.fractions() {
+		*value = max(*value, 0)
 	}
 	return c
 }

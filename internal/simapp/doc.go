@@ -35,8 +35,9 @@
 //
 // It acts at a place drawn uniformly from those of its sort that are executed at least once in ten minutes in the mean,
 // wherever that is: it need not be on a critical path, nor matter. Its strength is drawn too: the loss of time of an affected
-// request is log-normal around 0.4 of the mean duration of the requests that execute the place (σ 0.7), and divided by
-// how often such a request executes it; for lock, cpu and the fraction of executions that are affected see [Target].
+// request is log-normal around 0.4 of the mean duration of the requests that execute the place (σ 0.7), twice that
+// for slow-path, attribute and host, which few requests meet, and divided by how often such a request executes it. For lock
+// and cpu, and for the fraction of executions that are affected, see [Target].
 // [App.Effect] says beforehand whether a fault can be located.
 //
 // # Switching on

@@ -23,6 +23,9 @@ type fault struct {
 // coresPerHost is how many bursts run at once on a host whose cores are short.
 const coresPerHost = 2
 
+// burstRatio is how much shorter the bursts of requests are than those of others that keep a host busy.
+const burstRatio = 8
+
 // candidates returns the points at which the fault can act: those that are executed at least once in ten minutes in the
 // mean, or, failing that, at all.
 func (b *builder) candidates(fits func(*point) bool) []int32 {
@@ -93,7 +96,7 @@ func (b *builder) placeFault() {
 	case Host:
 		f.hosts = span32{one, one + 1}
 	case Attribute:
-		f.tenant = b.symbols.tenants[rng.IntN(len(b.symbols.tenants))].sym
+		f.tenant = draw(b.symbols.tenants, rng.Float64())
 	}
 	for _, i := range f.points {
 		b.points[i].target = true
@@ -138,7 +141,7 @@ func (b *builder) markReach() {
 
 // drawStrength draws how many executions of p are affected and by how much. The extra time is measured by the requests
 // that execute p: what such a request loses is log-normal with median 0.4 of its healthy mean duration and σ 0.7, if it is
-// affected; a seed decides once for all requests.
+// affected, and twice that where only few are. It is drawn once for all requests.
 func (b *builder) drawStrength(p *point) {
 	f, rng := &b.fault, b.rng
 	var requests float64
@@ -154,7 +157,9 @@ func (b *builder) drawStrength(p *point) {
 	cov := 0.3
 	switch b.config.Fault {
 	case SlowPath:
-		f.chance = between(0.05, 0.5)
+		f.chance, loss = between(0.05, 0.5), 2*loss
+	case Attribute, Host:
+		loss *= 2
 	case ThirdParty:
 		f.chance, cov = between(0.3, 1), 0.5
 	case Payload, Steady:
@@ -171,7 +176,24 @@ func (b *builder) drawStrength(p *point) {
 		loss, cov = min(held, p.blocked/p.rate), 0.5
 	case CPU:
 		loss, cov = b.logUniform(2, 20)*millisecond, 1
-		f.arrivals = min(0.97, between(0.7, 0.95)*b.config.Strength) * coresPerHost / loss * 1e9
+		busy := min(0.97, between(0.7, 0.95)*b.config.Strength) * coresPerHost
+		own := b.ownLoad(loss / burstRatio)
+		if own > busy/4 { // busy hosts have shorter bursts, or they would never keep up
+			loss *= busy / 4 / own
+			own = busy / 4
+		}
+		f.arrivals = (busy - own) / loss * 1e9
 	}
 	f.mu, f.sigma = logNormal(max(loss, 1), cov)
+}
+
+// ownLoad returns how many cores of a host the requests that the fault can hit keep busy at the daily peak, if each of their
+// bursts takes the given time.
+func (b *builder) ownLoad(burst float64) float64 {
+	var rate float64
+	for _, i := range b.fault.points {
+		rate += b.points[i].rate
+	}
+	hosts := b.services[b.points[b.fault.points[0]].service].hosts
+	return rate * (1 + b.config.Diurnal) / float64(hosts.end-hosts.first) * burst / 1e9
 }

@@ -37,6 +37,12 @@ func (n *namer) pick(words []string) string { return words[n.rng.IntN(len(words)
 
 func (n *namer) function() string  { return n.unique(n.pick(verbs) + n.pick(nouns)) }
 func (n *namer) operation() string { return n.unique(n.pick(methods) + n.pick(nouns)) }
-func (n *namer) resource(sort string) string {
-	return n.unique(sort + ":" + n.pick(resources))
+
+// probe returns a name for a wait of the given sort: with what is waited for, where there are many.
+func (n *namer) probe(layer, sort string) string {
+	switch sort {
+	case "disk", "lock", "pool", "serialize":
+		return n.unique(layer + sort + ":" + n.pick(resources))
+	}
+	return n.unique(layer + sort)
 }

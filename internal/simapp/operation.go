@@ -17,7 +17,6 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 	}
 	made := make([]int32, o.functions)
 	var top []int32
-	var ratios []site
 	for j := o.functions - 1; j >= 0; j-- { // children come after their parents in shape
 		var sites []site
 		for k := o.functions - 1; k > j; k-- {
@@ -37,10 +36,8 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 		}
 	}
 	sb.next += o.functions
-	for _, f := range slices.Backward(top) {
-		ratios = append(ratios, site{callee: f, chance: 1})
-	}
-	return sb.entry(ratios)
+	slices.Reverse(top)
+	return sb.entry(top)
 }
 
 // shape returns the tree of n functions: for each the index of its parent, which is smaller, or -1 below the entry. Its
@@ -116,8 +113,17 @@ func (sb *serviceBuilder) function(sites []site) int32 {
 	return f
 }
 
-// remote makes the point that calls or sends to an entry of another service.
+// remote returns the point that calls or sends to an entry of another service: one for the whole service.
 func (sb *serviceBuilder) remote(callee int32) int32 {
+	p, ok := sb.remotes[callee]
+	if !ok {
+		p = sb.newRemote(callee)
+		sb.remotes[callee] = p
+	}
+	return p
+}
+
+func (sb *serviceBuilder) newRemote(callee int32) int32 {
 	c := sb.points[callee]
 	info := sb.table.Operation(c.op)
 	name := sb.services[c.service].name + " " + sb.table.Text(info.Name)
@@ -159,7 +165,7 @@ func (sb *serviceBuilder) adopt(p, callee int32, mean float64) {
 }
 
 // entry makes the entry of an operation, around the given functions.
-func (sb *serviceBuilder) entry(functions []site) int32 {
+func (sb *serviceBuilder) entry(functions []int32) int32 {
 	kind := trace.Server
 	if sb.services[sb.service].tier > 0 && sb.chance(sb.config.Messages) {
 		kind = trace.Consumer
@@ -172,7 +178,9 @@ func (sb *serviceBuilder) entry(functions []site) int32 {
 	}
 	add(sb.scheduler, 1)
 	add(sb.codecs, 1)
-	sites = append(sites, functions...)
+	for _, f := range functions {
+		sites = append(sites, site{callee: f, chance: 1})
+	}
 	add(sb.collector, sb.logUniform(0.003, 0.02))
 	add(sb.codecs, 0.9)
 	e := sb.newPoint(sb.service, sb.names.operation(), kind, cct.App, enter, sb.logUniform(50, 500)*microsecond, sb.cov())

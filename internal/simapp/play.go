@@ -415,6 +415,5 @@ func (r *player) schedule(t, burst int64, host int32) int64 {
 		reserveAny(cores, others.next, int64(length))
 		others.next += int64(others.rng.ExpFloat64() / f.arrivals * 1e9)
 	}
-	// The burst of a request is short beside those that keep the host busy.
-	return reserveAny(cores, t, burst/8)
+	return reserveAny(cores, t, burst/burstRatio)
 }

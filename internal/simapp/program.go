@@ -11,7 +11,8 @@ import (
 //
 // Code is a graph of points without cycles: every point comes after all points that it calls.
 type program struct {
-	config    Config
+	given     Config // with defaults
+	config    Config // the same with 0 for what is negative
 	table     *trace.Table
 	points    []point
 	sites     []site
@@ -44,14 +45,14 @@ type point struct {
 	baseline  bool
 	target    bool // the fault acts here
 
-	parent  int32    // the first caller; -1: none
-	owner   int32    // the nearest baseline point of the first caller; -1: none
-	callers int32    // call sites
-	owners  bool     // callers have several owners
-	nodes   float64  // points executed below and including this one, in the mean
-	time    float64  // ns from start to end, in the mean
-	rate    float64  // executions per second, in the mean
-	blocked float64  // executions per second × mean duration of the requests they happen in
+	parent  int32   // the first caller; -1: none
+	owner   int32   // the nearest baseline point of the first caller; -1: none
+	callers int32   // call sites
+	owners  bool    // callers have several owners
+	nodes   float64 // points executed below and including this one, in the mean
+	time    float64 // ns from start to end, in the mean
+	rate    float64 // executions per second, in the mean
+	blocked float64 // executions per second × mean duration of the requests they happen in
 }
 
 // span32 is a half-open range of indices.

@@ -30,18 +30,19 @@ type serviceBuilder struct {
 	service    int32
 	operations []operation
 	entries    []int32
-	variables  int       // left of the quota
-	attached   [][]int32 // what the k-th function of the service calls besides its own functions
-	scheduler  []int32   // run queues
-	collector  []int32   // garbage collections
-	codecs     []int32   // serializers
-	resolver   []int32   // name resolution
-	next       int       // function
+	variables  int             // left of the quota
+	attached   [][]int32       // what the k-th function of the service calls besides its own functions
+	scheduler  []int32         // run queues
+	collector  []int32         // garbage collections
+	codecs     []int32         // serializers
+	resolver   []int32         // name resolution
+	remotes    map[int32]int32 // the calling point by remote entry
+	next       int             // function
 }
 
 // newService splits a quota of tracepoints into layers and operations and builds what the process shares.
 func (b *builder) newService(s int32, quota int) *serviceBuilder {
-	sb := &serviceBuilder{builder: b, names: namer{b.rng, make(map[string]int)}, service: s}
+	sb := &serviceBuilder{builder: b, names: namer{b.rng, make(map[string]int)}, service: s, remotes: make(map[int32]int32)}
 	kernel, runtime := max(4, quota*12/100), max(2, quota*14/100)
 	helpers := quota * 6 / 100
 	size := 18 + b.rng.IntN(20)
@@ -125,7 +126,7 @@ func (sb *serviceBuilder) shareKernel(n int) {
 }
 
 func (sb *serviceBuilder) kernel(sort string, act action, mean float64) int32 {
-	return sb.newPoint(sb.service, "kernel."+sb.names.resource(sort), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
+	return sb.newPoint(sb.service, sb.names.probe("kernel.", sort), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
 }
 
 // thirdParty makes a CLIENT point without a server that is observed, and the socket wait in it.
@@ -172,7 +173,7 @@ func (sb *serviceBuilder) shareRuntime(n int) {
 }
 
 func (sb *serviceBuilder) runtime(sort string, act action, mean float64) int32 {
-	return sb.newPoint(sb.service, "runtime."+sb.names.resource(sort), trace.Internal, cct.Runtime, act, mean, 0.3+0.7*sb.rng.Float64())
+	return sb.newPoint(sb.service, sb.names.probe("runtime.", sort), trace.Internal, cct.Runtime, act, mean, 0.3+0.7*sb.rng.Float64())
 }
 
 // shareHelpers makes functions that are called from several places.

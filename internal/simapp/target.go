@@ -13,7 +13,7 @@ import (
 //
 //	slow-path    a function: 5–50 % of its executions take the loss longer
 //	steady       a function: every execution takes the loss longer
-//	attribute    a function: requests of one tenant (Key, Value) take the loss longer
+//	attribute    a function: requests of one tenant (Key, Value), drawn by its share of them, take the loss longer
 //	host         a function: executions on one host of its service (Key, Value) take the loss longer
 //	payload      a function or serializer: the loss times the payload's size relative to the mean (Key)
 //	third-party  the wait for a third party: 30–100 % of the calls take the loss longer; the CLIENT operation is right too
@@ -22,16 +22,16 @@ import (
 //	lock         a lock, if possible shared by operations: it is held so long that it is taken 40–80 % of the time at the
 //	             daily peak, but no longer than a healthy request takes in the mean; callers wait in turn
 //	cpu          the run queues of a service, on one host (Key, Value) or all: bursts of others keep two cores 70–95 % busy
-//	retry-storm  a remote call: 20–60 % of the attempts, three at most in a row, fail and take the loss each; the function
-//	             that repeats the call is right too
+//	retry-storm  a remote call: 20–60 % of the attempts, three at most in a row, fail and take the loss each; the functions
+//	             that repeat the call are right too
 //	none         nothing
 //
 // All are locatable only if [App.Effect] says so: a fault may hit a function that few requests execute, that runs beside a
 // longer branch, or that nobody waits for.
 type Target struct {
 	Fault       Fault
-	Tracepoints []trace.Symbol // that can be switched on and show it
-	Operations  []trace.Op     // those of Tracepoints, and of the baseline where that shows it too
+	Tracepoints []trace.Symbol  // that can be switched on and show it
+	Operations  []trace.Op      // those of Tracepoints, and of the baseline where that shows it too
 	Contexts    []trace.Context // full calling contexts of Operations with everything switched on, ascending, at most mostContexts
 	// Baseline holds the calling contexts over the baseline only in which Contexts lie, ascending: an edge of one of them
 	// carries the fault.
@@ -59,8 +59,10 @@ func (a *App) Target() Target {
 	}
 	for _, i := range f.points {
 		add(i)
-		if c := a.points[i].parent; a.config.Fault == ThirdParty || a.config.Fault == RetryStorm && !a.points[c].baseline {
-			add(c)
+		for _, c := range a.callersOf(i)[i] {
+			if a.config.Fault == ThirdParty || a.config.Fault == RetryStorm && !a.points[c].baseline {
+				add(c)
+			}
 		}
 	}
 	switch {
