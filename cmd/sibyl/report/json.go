@@ -1,0 +1,231 @@
+package report
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// JSON writes r as one JSON object. Fractions are 0–1, durations integers or numbers of nanoseconds, identities hex digits,
+// contexts lists of "service operation" from the root down; null stands for what is not known.
+func JSON(w io.Writer, r *engine.Report) error {
+	n := newNames(r, verbatim)
+	doc := jsonReport{
+		Traces: r.Traces, Spans: r.Spans, Complete: r.Complete, Rejected: r.Rejected,
+		Groups: []jsonGroup{}, Problems: []jsonProblem{},
+	}
+	if doc.Rejected == nil {
+		doc.Rejected = map[trace.Reason]int{}
+	}
+	for i := range r.Groups {
+		doc.Groups = append(doc.Groups, n.jsonGroup(&r.Groups[i]))
+	}
+	for i := range r.Problems {
+		doc.Problems = append(doc.Problems, n.jsonProblem(i+1, &r.Problems[i]))
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
+}
+
+type jsonReport struct {
+	Traces   int                  `json:"traces"`
+	Spans    int                  `json:"spans"`
+	Complete int                  `json:"complete"`
+	Rejected map[trace.Reason]int `json:"rejected"`
+	Groups   []jsonGroup          `json:"groups"`
+	Problems []jsonProblem        `json:"problems"`
+}
+
+type jsonGroup struct {
+	ID            string     `json:"id"`
+	Level         string     `json:"level"`
+	RequestType   string     `json:"request_type"`
+	RequestTypeID string     `json:"request_type_id"`
+	Count         uint64     `json:"count"`
+	MeanNS        int64      `json:"mean_ns"`
+	P50NS         int64      `json:"p50_ns"`
+	P99NS         int64      `json:"p99_ns"`
+	CoV           number     `json:"cov"`
+	CoVLow        number     `json:"cov_low"`
+	CoVHigh       number     `json:"cov_high"`
+	Edges         []jsonEdge `json:"edges"`
+}
+
+// jsonPlace is an edge of a critical path without its statistics.
+type jsonPlace struct {
+	Context   []string `json:"context"` // root first, the edge's own operation last; empty for the remainder
+	Service   string   `json:"service"`
+	Operation string   `json:"operation"` // "other" for the remainder
+	Kind      string   `json:"kind"`
+	Before    string   `json:"before,omitempty"` // critical child before it; groups only
+	After     string   `json:"after,omitempty"`
+	Callee    string   `json:"callee,omitempty"` // the edge is time on the wire to, or in the queue of, this operation
+}
+
+type jsonEdge struct {
+	jsonPlace
+
+	MeanNS        number `json:"mean_ns"`
+	ShareMean     number `json:"share_mean"`
+	ShareVariance number `json:"share_variance"`
+	ShareLow      number `json:"share_low"`
+	ShareHigh     number `json:"share_high"`
+	TailLiftNS    number `json:"tail_lift_ns"`
+}
+
+type jsonProblem struct {
+	Rank          int               `json:"rank"`
+	ID            string            `json:"id"`
+	Kind          string            `json:"kind"`
+	Onset         string            `json:"onset"`
+	Level         string            `json:"level"`
+	Group         string            `json:"group"`
+	RequestType   string            `json:"request_type"`
+	RequestTypeID string            `json:"request_type_id"`
+	Diagnosis     string            `json:"diagnosis"`
+	Requests      uint64            `json:"requests"`
+	MeanNS        int64             `json:"mean_ns"`
+	ExpectedNS    *int64            `json:"expected_ns"` // null: nothing is known
+	CoV           number            `json:"cov"`
+	CoVLow        number            `json:"cov_low"`
+	CoVHigh       number            `json:"cov_high"`
+	Impact        number            `json:"impact"` // ns lost per second
+	Edge          *jsonLeading      `json:"edge"`
+	Edges         []jsonLeading     `json:"edges"`
+	Explanations  []jsonExplanation `json:"explanations"`
+	Proposed      []jsonPick        `json:"proposed"`
+}
+
+// jsonLeading is an edge as it counts in a problem.
+type jsonLeading struct {
+	jsonEdge
+
+	ExcessNS     number `json:"excess_ns"`
+	ExcessLowNS  number `json:"excess_low_ns"`
+	ExcessHighNS number `json:"excess_high_ns"`
+	Score        number `json:"score"`
+}
+
+type jsonExplanation struct {
+	Variable string     `json:"variable"`
+	Value    string     `json:"value"`
+	Where    []string   `json:"where"`  // empty: the whole request
+	Target   *jsonPlace `json:"target"` // null: the duration
+	Effect   number     `json:"effect"`
+	Low      number     `json:"low"`
+	High     number     `json:"high"`
+	PValue   number     `json:"p_value"`
+	Remains  number     `json:"remains"`
+}
+
+type jsonPick struct {
+	Tracepoint string   `json:"tracepoint"`
+	Context    []string `json:"context"`
+	Reason     string   `json:"reason"`
+}
+
+// number is a float64 that JSON shows as null where it is not a number.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (x number) MarshalJSON() ([]byte, error) {
+	if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(x))
+}
+
+func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
+	g := jsonGroup{
+		ID: s.ID.String(), Level: s.Level.String(),
+		RequestType: n.requestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
+		Count: s.Count, MeanNS: int64(s.Mean), P50NS: int64(s.P50), P99NS: int64(s.P99),
+		CoV: number(s.CoV), CoVLow: number(s.CoVLow), CoVHigh: number(s.CoVHigh),
+		Edges: []jsonEdge{},
+	}
+	for i := range s.Edges {
+		g.Edges = append(g.Edges, n.jsonEdge(&s.Edges[i]))
+	}
+	return g
+}
+
+func (n *names) jsonPlace(e *analysis.EdgeShare) jsonPlace {
+	if e.Edge == 0 {
+		return jsonPlace{Context: []string{}, Operation: otherPlaces}
+	}
+	op := n.last(e.Context)
+	p := jsonPlace{
+		Context: n.context(e.Context), Service: n.service(op), Operation: n.opName(op),
+		Kind: n.table.Operation(op).Kind.String(),
+	}
+	p.Before, p.After, p.Callee = n.op(e.Before), n.op(e.After), n.op(e.Callee)
+	return p
+}
+
+func (n *names) jsonEdge(e *analysis.EdgeShare) jsonEdge {
+	return jsonEdge{
+		jsonPlace: n.jsonPlace(e),
+		MeanNS:    number(e.Mean), ShareMean: number(e.ShareMean), ShareVariance: number(e.ShareVariance),
+		ShareLow: number(e.ShareLow), ShareHigh: number(e.ShareHigh), TailLiftNS: number(e.TailLift),
+	}
+}
+
+func (n *names) jsonLeading(e *analysis.EdgeShare) jsonLeading {
+	return jsonLeading{
+		jsonEdge: n.jsonEdge(e), ExcessNS: number(e.Excess), ExcessLowNS: number(e.ExcessLow),
+		ExcessHighNS: number(e.ExcessHigh), Score: number(e.Score),
+	}
+}
+
+func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
+	p := &r.Problem
+	j := jsonProblem{
+		Rank: rank, ID: p.ID.String(), Kind: p.Kind.String(), Onset: p.Onset.String(), Level: p.Level.String(),
+		Group: p.Group.String(), RequestType: n.requestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
+		Diagnosis: n.diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
+		CoV: number(p.CoV), CoVLow: number(p.CoVLow), CoVHigh: number(p.CoVHigh), Impact: number(p.Impact),
+		Edges: []jsonLeading{}, Explanations: []jsonExplanation{}, Proposed: []jsonPick{},
+	}
+	if p.Expected != 0 {
+		expected := int64(p.Expected)
+		j.ExpectedNS = &expected
+	}
+	for i := range p.Edges {
+		j.Edges = append(j.Edges, n.jsonLeading(&p.Edges[i]))
+	}
+	if len(j.Edges) > 0 {
+		j.Edge = &j.Edges[0]
+	}
+	for i := range p.Explanations {
+		j.Explanations = append(j.Explanations, n.jsonExplanation(p, &p.Explanations[i]))
+	}
+	for i := range r.Proposed {
+		j.Proposed = append(j.Proposed, n.jsonPick(&r.Proposed[i]))
+	}
+	return j
+}
+
+func (n *names) jsonExplanation(p *analysis.Problem, x *analysis.Explanation) jsonExplanation {
+	j := jsonExplanation{
+		Variable: x.Variable, Value: x.Value, Where: n.context(x.Where), Effect: number(x.Effect), Low: number(x.Low),
+		High: number(x.High), PValue: number(x.PValue), Remains: number(x.Remains),
+	}
+	for i := range p.Edges {
+		if e := &p.Edges[i]; e.Edge == x.Target && x.Target != 0 {
+			target := n.jsonPlace(e)
+			j.Target = &target
+		}
+	}
+	return j
+}
+
+func (n *names) jsonPick(k *search.Pick) jsonPick {
+	return jsonPick{Tracepoint: n.table.Text(k.Tracepoint), Context: n.context(k.Context), Reason: k.Reason}
+}

@@ -1,0 +1,313 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Limits of what a table shows; the other formats hold everything.
+const (
+	shownEdges        = 4
+	shownExplanations = 3
+	shownPicks        = 5
+	shownGroups       = 5 // of a request type
+)
+
+// Table writes r to be read in a terminal: first what is wrong, then all request types and their groups. It shows the first
+// top problems and request types; 0 means all.
+func Table(w io.Writer, r *engine.Report, style Style, top int) error {
+	t := table{names: newNames(r, printable), style: style, top: top}
+	t.heading(r)
+	t.problems(r.Problems)
+	t.groups(r.Groups)
+	_, err := io.WriteString(w, t.out.String())
+	return err
+}
+
+type table struct {
+	names *names
+	style Style
+	top   int
+	out   strings.Builder
+}
+
+func (t *table) printf(format string, args ...any) { fmt.Fprintf(&t.out, format, args...) }
+
+// shown returns how many of n entries are shown.
+func (t *table) shown(n int) int {
+	if t.top > 0 {
+		return min(n, t.top)
+	}
+	return n
+}
+
+// more says that entries were left out.
+func (t *table) more(left int, noun, indent string) {
+	if left > 0 {
+		t.printf("%s%s\n", indent, t.style.paint(dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
+	}
+}
+
+func (t *table) heading(r *engine.Report) {
+	var s sentence
+	s.plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
+		units.Plural(r.Complete, "complete trace") + " in the statistics")
+	if left := rejections(r.Rejected); left != "" {
+		s.plain("; left out: " + left)
+	}
+	t.printf("%s", t.style.wrap(s, 0))
+	types, groups := levels(r.Groups)
+	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
+	t.printf("%s\n", t.style.paint(bold, units.Plural(len(r.Problems), "problem")))
+	switch {
+	case r.Traces == 0:
+		t.printf("\nThe input holds no trace. Sibyl reads OTLP (JSON, JSON lines, protobuf) and Jaeger JSON.\n")
+	case r.Complete == 0:
+		t.printf("\nNo trace is complete, so nothing can be judged. `sibyl trace` shows what each of them lacks.\n")
+	case len(r.Problems) == 0:
+		t.printf("\nNothing stands out among the groups with enough requests (--min-samples, --cov-threshold).\n")
+	}
+}
+
+// rejections lists what was left out, most first.
+func rejections(rejected map[trace.Reason]int) string {
+	reasons := slices.SortedFunc(maps.Keys(rejected), func(a, b trace.Reason) int {
+		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, reason := range reasons {
+		if rejected[reason] > 0 {
+			parts = append(parts, units.Count(rejected[reason])+" "+strings.ReplaceAll(string(reason), "_", " "))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func levels(summaries []analysis.Summary) (types, groups int) {
+	for i := range summaries {
+		if summaries[i].Level == analysis.RequestTypeLevel {
+			types++
+		}
+	}
+	return types, len(summaries) - types
+}
+
+func (t *table) problems(all []engine.ProblemReport) {
+	for i := range all[:t.shown(len(all))] {
+		t.problem(i+1, &all[i])
+	}
+	t.more(len(all)-t.shown(len(all)), "problem", "\n")
+}
+
+// problem writes one problem: title, diagnosis, edges, causes, what to do next.
+func (t *table) problem(rank int, r *engine.ProblemReport) {
+	p := &r.Problem
+	t.title(rank, p)
+	t.printf("%s", t.style.wrap(t.names.diagnosis(p), 4))
+	t.edges(p)
+	t.place(p)
+	for i := range p.Explanations[:min(shownExplanations, len(p.Explanations))] {
+		t.labelled("because", i, t.names.explanation(p, &p.Explanations[i]))
+	}
+	for i := range r.Proposed[:min(shownPicks, len(r.Proposed))] {
+		t.labelled("next", i, t.names.pick(&r.Proposed[i]))
+	}
+}
+
+func (t *table) title(rank int, p *analysis.Problem) {
+	kind := p.Kind.String() + ", " + p.Onset.String()
+	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + perSecond(p.Impact)
+	t.printf("\n%s  %s%s\n", padLeft(strconv.Itoa(rank), 2), t.style.paint(onsetColour(p.Onset), kind),
+		shorten(rest, t.style.line()-4-len(kind)))
+}
+
+func onsetColour(o analysis.Onset) string {
+	if o == analysis.Changed {
+		return red
+	}
+	return yellow
+}
+
+// who says which requests p is about, if not all of a type.
+func who(p *analysis.Problem) string {
+	if p.Level == analysis.RequestTypeLevel {
+		return " · all of the type"
+	}
+	return " · group " + p.Group.String()[:8]
+}
+
+// edges writes the edges that matter most, with their shares.
+func (t *table) edges(p *analysis.Problem) {
+	if len(p.Edges) == 0 {
+		return
+	}
+	head, tail := "tail lift", func(e *analysis.EdgeShare) float64 { return e.TailLift }
+	if p.Kind != analysis.KindVariable {
+		head, tail = "excess", func(e *analysis.EdgeShare) float64 { return e.Excess }
+	}
+	t.printf("%s\n", t.style.paint(dim, "    "+padRight("share of variance", 17+t.barWidth())+padLeft("mean", 9)+padLeft(head, 11)+"  where"))
+	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
+		e := &p.Edges[i]
+		where := shorten(t.names.edge(e), t.style.line()-43-t.barWidth())
+		if i == 0 {
+			where = t.style.paint(bold, where)
+		}
+		t.printf("    %s %s%s%s  %s  %s\n", padLeft(units.Percent(e.ShareVariance), 6), padRight(interval(e), 10),
+			t.style.paint(yellow, bar(e.ShareVariance, t.barWidth())), padLeft(units.Nanos(e.Mean), 9), padLeft(units.Signed(tail(e)), 9), where)
+	}
+}
+
+// barWidth returns the columns for bars: none where names need them.
+func (t *table) barWidth() int {
+	if t.style.roomy() {
+		return 10
+	}
+	return 0
+}
+
+// interval returns the interval of e's share like "(79–87)"; "" if it is not known.
+func interval(e *analysis.EdgeShare) string {
+	if r := units.Range(e.ShareLow, e.ShareHigh); r != units.Unknown {
+		return "(" + r + ")"
+	}
+	return ""
+}
+
+// place writes the calling context of the leading edge, which its name alone does not tell.
+func (t *table) place(p *analysis.Problem) {
+	if e := leading(p); e != nil && e.Edge != 0 {
+		t.labelled("path", 0, sentence{{Text: strings.Join(t.names.context(e.Context), " › ")}})
+	}
+}
+
+// labelled writes text beside a label in the margin; the label only for the first of several.
+func (t *table) labelled(label string, i int, text sentence) {
+	const margin = 13
+	if i > 0 {
+		label = ""
+	}
+	body := strings.TrimLeft(t.style.wrap(text, margin), " ")
+	t.printf("    %s%s", t.style.paint(dim, padRight(label, margin-4)), body)
+}
+
+// explanation says how much a variable accounts for.
+func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) sentence {
+	var s sentence
+	s.strong(n.value(x))
+	if x.Where != 0 {
+		s.plain(" at " + n.op(n.last(x.Where)))
+	}
+	s.plain(": " + units.Percent(x.Effect))
+	if r := units.Range(x.Low, x.High); r != units.Unknown {
+		s.plain(" (" + r + ")")
+	}
+	s.plain(" of the variance" + n.target(p, x))
+	if x.PValue == x.PValue {
+		s.plain(", p " + pValue(x.PValue))
+	}
+	if x.Remains == x.Remains {
+		s.plain("; " + units.Percent(x.Remains) + " of the CoV remains among equals")
+	}
+	return s
+}
+
+// target names what x explains, if it is not the duration.
+func (n *names) target(p *analysis.Problem, x *analysis.Explanation) string {
+	for i := range p.Edges {
+		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
+			return " of " + n.edge(e)
+		}
+	}
+	return ""
+}
+
+func pValue(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return strconv.FormatFloat(p, 'g', 2, 64)
+}
+
+// groups writes the request types, each followed by its groups.
+func (t *table) groups(all []analysis.Summary) {
+	if len(all) == 0 {
+		return
+	}
+	head := padLeft("requests", 10) + padLeft("p50", 10) + padLeft("p99", 10) + padLeft("CoV", 6)
+	if t.style.roomy() {
+		head += padRight(" (95 %)", 13) + padLeft("mean", 9)
+	}
+	t.printf("\n%s\n", t.style.paint(dim, shorten(head+"  request type, groups, where they vary", t.style.line())))
+	types, inType := 0, 0
+	total, _ := levels(all)
+	for i := range all {
+		if all[i].Level == analysis.RequestTypeLevel {
+			types, inType = types+1, 0
+		} else {
+			inType++
+		}
+		if types > t.shown(total) {
+			break
+		}
+		if t.top == 0 || inType <= shownGroups {
+			t.summary(&all[i])
+		}
+		if last := i+1 == len(all) || all[i+1].Level == analysis.RequestTypeLevel; last && t.top > 0 {
+			t.more(inType-shownGroups, "group", strings.Repeat(" ", t.groupColumn()+2))
+		}
+	}
+	t.more(total-t.shown(total), "request type", "")
+}
+
+// groupColumn returns where the names of request types begin.
+func (t *table) groupColumn() int {
+	if t.style.roomy() {
+		return 3*10 + 6 + 13 + 9 + 2
+	}
+	return 3*10 + 6 + 2
+}
+
+func (t *table) summary(s *analysis.Summary) {
+	t.printf("%s%s%s%s", padLeft(units.Count(int(s.Count)), 10), padLeft(units.Duration(s.P50), 10),
+		padLeft(units.Duration(s.P99), 10), padLeft(units.Ratio(s.CoV), 6))
+	if t.style.roomy() {
+		t.printf("%s%s", padRight(covInterval(s), 13), padLeft(units.Duration(s.Mean), 9))
+	}
+	name := shorten(t.summaryName(s), t.style.line()-t.groupColumn())
+	if s.Level == analysis.RequestTypeLevel {
+		name = t.style.paint(bold, name)
+	}
+	t.printf("  %s\n", name)
+}
+
+// covInterval returns the interval of the CoV like " (0.71–0.93)"; "" if it is not known.
+func covInterval(s *analysis.Summary) string {
+	if s.CoVLow != s.CoVLow || s.CoVHigh != s.CoVHigh {
+		return ""
+	}
+	return " (" + units.Ratio(s.CoVLow) + "–" + units.Ratio(s.CoVHigh) + ")"
+}
+
+// summaryName returns the name of a request type, or which group it is and where it varies most.
+func (t *table) summaryName(s *analysis.Summary) string {
+	if s.Level == analysis.RequestTypeLevel {
+		return t.names.requestType(s.ID, s.Entry)
+	}
+	name := "  " + s.ID.String()[:8]
+	if order := byVariance(s.Edges); len(order) > 0 {
+		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
+			name += "  " + units.Percent(e.ShareVariance) + " " + t.names.edge(e)
+		}
+	}
+	return name
+}
