@@ -39,7 +39,7 @@ func build(c Config) *program {
 	b.nameSymbols()
 	quotas := b.layOutServices()
 	b.entries = make([][]int32, len(b.tiers))
-	for tier := len(b.tiers) - 1; tier >= 0; tier-- {
+	for tier := range slices.Backward(b.tiers) {
 		b.tier(tier, quotas)
 	}
 	b.sortVariables()

@@ -39,7 +39,7 @@ type Config struct {
 
 	Diurnal  float64       `json:"diurnal"`   // amplitude of the daily swing of the rate; default 0.3
 	HintLoss float64       `json:"hint_loss"` // fraction of tracepoints whose caller the catalogue does not name; default 0.1
-	Async    float64       `json:"async"`     // fraction of calls that nobody waits for; default 0.02
+	Async    float64       `json:"async"`     // fraction of calls that nobody waits for; default 0.01
 	Parallel float64       `json:"parallel"`  // fraction of functions that call some of their children in parallel; default 0.15
 	Optional float64       `json:"optional"`  // fraction of calls that happen with a probability of 0.1–0.95; default 0.25
 	Loops    float64       `json:"loops"`     // fraction of calls that are repeated, 1–5 times in the mean; default 0.08
@@ -53,12 +53,14 @@ type Config struct {
 
 // fractions returns the fields that a negative number sets to 0.
 func (c *Config) fractions() []*float64 {
-	return []*float64{&c.Diurnal, &c.HintLoss, &c.Async, &c.Parallel, &c.Optional, &c.Loops, &c.Caches, &c.Messages, &c.Failures,
-		&c.Overhead, &c.Strength}
+	return []*float64{
+		&c.Diurnal, &c.HintLoss, &c.Async, &c.Parallel, &c.Optional, &c.Loops, &c.Caches, &c.Messages, &c.Failures,
+		&c.Overhead, &c.Strength,
+	}
 }
 
 // fallbacks are the defaults of [Config.fractions].
-var fallbacks = [...]float64{0.3, 0.1, 0.02, 0.15, 0.25, 0.08, 0.06, 0.05, 0.002, 1, 1}
+var fallbacks = [...]float64{0.3, 0.1, 0.01, 0.15, 0.25, 0.08, 0.06, 0.05, 0.002, 1, 1}
 
 // withDefaults returns c with every default filled in and every bound kept. It is idempotent.
 func (c Config) withDefaults() Config {

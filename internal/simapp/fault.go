@@ -64,6 +64,7 @@ func (b *builder) fits(f Fault) func(*point) bool {
 		return does(schedule)
 	case RetryStorm:
 		return does(call)
+	case None:
 	}
 	return func(*point) bool { return false }
 }
@@ -97,6 +98,7 @@ func (b *builder) placeFault() {
 		f.hosts = span32{one, one + 1}
 	case Attribute:
 		f.tenant = draw(b.symbols.tenants, rng.Float64())
+	case SlowPath, Lock, ThirdParty, Payload, DNS, Disk, RetryStorm, Steady, None:
 	}
 	for _, i := range f.points {
 		b.points[i].target = true
@@ -183,6 +185,7 @@ func (b *builder) drawStrength(p *point) {
 			own = busy / 4
 		}
 		f.arrivals = (busy - own) / loss * 1e9
+	case None:
 	}
 	f.mu, f.sigma = logNormal(max(loss, 1), cov)
 }

@@ -6,13 +6,19 @@ import (
 )
 
 var (
-	serviceWords = []string{"cart", "checkout", "catalog", "pricing", "payment", "shipping", "inventory", "search", "profile",
+	serviceWords = []string{
+		"cart", "checkout", "catalog", "pricing", "payment", "shipping", "inventory", "search", "profile",
 		"session", "offers", "ratings", "invoice", "ledger", "quota", "media", "geo", "mail", "audit", "risk", "loyalty",
-		"returns", "supply", "tax", "notify", "auth", "config", "report", "stock", "order"}
-	verbs = []string{"load", "validate", "resolve", "apply", "merge", "render", "fetch", "store", "check", "build", "parse",
-		"match", "filter", "rank", "convert", "update", "collect", "expand", "verify", "plan"}
-	nouns = []string{"Order", "Item", "Price", "User", "Rule", "Offer", "Address", "Stock", "Policy", "Quote", "Page", "Index",
-		"Token", "Session", "Route", "Label", "Batch", "Entry", "Record", "Limit"}
+		"returns", "supply", "tax", "notify", "auth", "config", "report", "stock", "order",
+	}
+	verbs = []string{
+		"load", "validate", "resolve", "apply", "merge", "render", "fetch", "store", "check", "build", "parse",
+		"match", "filter", "rank", "convert", "update", "collect", "expand", "verify", "plan",
+	}
+	nouns = []string{
+		"Order", "Item", "Price", "User", "Rule", "Offer", "Address", "Stock", "Policy", "Quote", "Page", "Index",
+		"Token", "Session", "Route", "Label", "Batch", "Entry", "Record", "Limit",
+	}
 	methods   = []string{"Get", "List", "Create", "Update", "Delete", "Search", "Submit", "Confirm"}
 	resources = []string{"orders", "items", "prices", "users", "rules", "index", "journal", "blobs", "sessions", "queue"}
 	remotes   = []string{"psp", "maps", "sms", "fraud", "rates", "identity", "carrier", "cdn"}

@@ -60,10 +60,10 @@ type player struct {
 
 	executed         []bool // by point
 	executedVariable []bool
-	nodes            int64 // points executed
-	lock             []calendar
+	nodes            int64        // points executed
+	lock             calendar     // of the contended lock
 	cores            [][]calendar // by host, from the first affected one
-	loads            []load
+	loads            []load       // the same
 
 	// Of the request at hand:
 	on         []bool // by point: switched on
@@ -105,7 +105,6 @@ func newPlayer(p *program) *player {
 		executedVariable: make([]bool, len(p.variables)),
 		none:             make([]bool, max(len(p.points), len(p.variables))),
 		seen:             make([]int64, len(p.services)),
-		lock:             make([]calendar, 1),
 	}
 	pl.rng = rand.New(&pl.src)
 	pl.on, pl.captured = pl.none, pl.none
@@ -130,9 +129,7 @@ func (r *player) request(seed uint64, t int64, entry int32) {
 	r.tenant = draw(r.symbols.tenants, unit(mix(seed, saltTenant)))
 	r.region = draw(r.symbols.regions, unit(mix(seed, saltRegion)))
 	r.size = r.logNormal(-math.Ln2/2, math.Sqrt(math.Ln2), mix(seed, saltSize)) // mean 1, CoV 1
-	for i := range r.lock {
-		r.lock[i].forget(t)
-	}
+	r.lock.forget(t)
 	for _, cores := range r.cores {
 		for i := range cores {
 			cores[i].forget(t)
@@ -160,10 +157,10 @@ func (r *player) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
 	p := &r.points[i]
 	r.executed[i] = true
 	r.nodes++
-	switch p.action {
-	case call:
+	if p.action == call {
 		return r.call(p, seed, t, parent, host)
-	case send:
+	}
+	if p.action == send {
 		return r.send(p, seed, t, parent, host)
 	}
 	span := parent
@@ -386,13 +383,14 @@ func (r *player) misbehave(p *point, seed uint64, t int64, host int32) (begin, s
 	extra := r.logNormal(f.mu, f.sigma, mix(seed, saltFault))
 	switch r.config.Fault {
 	case Lock:
-		start, before := r.lock[0].first(t, int64(extra))
-		r.lock[0].take(start, int64(extra), before)
+		start, before := r.lock.first(t, int64(extra))
+		r.lock.take(start, int64(extra), before)
 		return start, 0
 	case CPU:
 		return r.schedule(t, int64(extra), host), 0
 	case Payload:
-		extra *= r.size
+		return t, int64(extra * r.size)
+	case SlowPath, ThirdParty, Attribute, Host, DNS, Disk, RetryStorm, Steady, None:
 	}
 	return t, int64(extra)
 }

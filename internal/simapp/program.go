@@ -21,7 +21,6 @@ type program struct {
 	services  []service
 	hosts     []host
 	types     []requestType
-	total     float64 // requests per second
 	phase     float64 // of the day at time 0, radians
 	fault     fault
 	symbols   symbols

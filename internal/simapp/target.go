@@ -1,13 +1,17 @@
 package simapp
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Target is the ground truth about the fault: what a search should find. A search that ranks any one of Tracepoints or
-// Operations first, in any of Contexts, is right.
+// Operations first, in any of Contexts, is right. (Contexts of a partly instrumented trace are shorter: compare what is left
+// of them, or just the operation and the baseline context.)
 //
 // What the target is, and what the extra time is, by fault ("loss" is drawn as documented for the package):
 //
@@ -38,6 +42,7 @@ type Target struct {
 	Baseline []trace.Context
 	Key      trace.Symbol // the variable that explains it; 0: none
 	Value    trace.Symbol // its value; 0: the variable is numeric
+	Text     string       // where it is and how strong, for people
 }
 
 // mostContexts bounds how many contexts of one point a target lists.
@@ -73,11 +78,31 @@ func (a *App) Target() Target {
 	case f.hosts.end == f.hosts.first+1:
 		t.Key, t.Value = a.symbols.hostName, a.hosts[f.hosts.first].sym
 	}
+	t.Text = a.faultText()
 	slices.Sort(t.Contexts)
 	t.Contexts = slices.Compact(t.Contexts)
 	slices.Sort(t.Baseline)
 	t.Baseline = slices.Compact(t.Baseline)
 	return t
+}
+
+// faultText says where the fault is and how strong.
+func (a *App) faultText() string {
+	f := &a.fault
+	if len(f.points) == 0 {
+		return ""
+	}
+	op := a.points[f.points[0]].op
+	where := a.table.ServiceName(op) + " " + a.table.OpName(op)
+	mean := time.Duration(math.Exp(f.mu + f.sigma*f.sigma/2)).Round(time.Microsecond)
+	switch a.config.Fault {
+	case Lock:
+		return fmt.Sprintf("%s: held for %v each", where, mean)
+	case CPU:
+		return fmt.Sprintf("%s: bursts of %v, %.1f/s on %d hosts", where, mean, f.arrivals, f.hosts.end-f.hosts.first)
+	case SlowPath, ThirdParty, Attribute, Host, Payload, DNS, Disk, RetryStorm, Steady, None:
+	}
+	return fmt.Sprintf("%s: %v longer in %.0f %% of the executions concerned", where, mean, 100*f.chance)
 }
 
 // contextsOf returns the calling contexts of point i, with everything switched on and over the baseline only.
