@@ -156,7 +156,7 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	out := make([]float64, k)
 	column := make([]float64, n)
 	for j := range out {
-		out[j] = stat.Correlation(mat.Col(column, j, x), own, nil)
+		out[j] = max(-1, min(1, stat.Correlation(mat.Col(column, j, x), own, nil)))
 	}
 	lead := slices.MaxFunc(out, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
 	if lead < 0 {

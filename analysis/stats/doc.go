@@ -9,6 +9,7 @@
 //	change           Reference, Change, Mix, EBH       e-values: valid whenever one looks
 //	association      EtaSquared, CanonicalCorrelation, PartialCorrelation, PermutationTest, Holm
 //	size models      FitSize, FitFolded                latency as a function of a transfer's size
+//	beliefs          Posterior, Pool                   for Thompson sampling
 //
 // Everything aggregated has Add, Merge and, where it must survive a restart, AppendBinary and a Decode function. Decoders take
 // untrusted bytes, accept nothing but what the encoders write, and return the zero value with every error, which wraps

@@ -1,0 +1,108 @@
+package stats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// FoldedSizeModel is the size model of the literature, kept to compare with: sizes folded modulo the packet, transfers sorted by 3-means
+// on latency per folded byte into normal, delayed and timed out, and a line through the normal ones. Its authors report 88.8 % overall
+// accuracy, 32.7 % precision on delayed.
+type FoldedSizeModel struct {
+	Segment int        // bytes per packet
+	Centers [3]float64 // ns per folded byte, ascending: normal, delayed, timed out
+	Base    float64    // ns
+	PerByte float64    // ns per folded byte
+}
+
+// foldedSteps bounds the iterations of 3-means; it converges in far fewer.
+const foldedSteps = 200
+
+// FitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. It returns ErrTooFew under 20 transfers.
+func FitFolded(sizes, latencies []float64, segment int) (FoldedSizeModel, error) {
+	if len(sizes) < minTransfers {
+		return FoldedSizeModel{}, ErrTooFew
+	}
+	m := FoldedSizeModel{Segment: segment}
+	ratios := make([]float64, len(sizes))
+	for i, size := range sizes {
+		ratios[i] = m.ratio(size, latencies[i])
+	}
+	m.Centers = threeMeans(ratios)
+	var x, y []float64
+	for i, size := range sizes {
+		if m.Class(size, latencies[i]) == SizeNormal {
+			x, y = append(x, m.fold(size)), append(y, latencies[i])
+		}
+	}
+	if len(x) > 1 {
+		m.Base, m.PerByte = stat.LinearRegression(x, y, nil, false)
+	}
+	return m, nil
+}
+
+// fold returns the bytes in the last packet, at least 1.
+func (m FoldedSizeModel) fold(size float64) float64 {
+	return max(1, math.Mod(size, float64(m.Segment)))
+}
+
+func (m FoldedSizeModel) ratio(size, latency float64) float64 { return latency / m.fold(size) }
+
+// Expected returns the latency in ns that is normal for a transfer of size bytes.
+func (m FoldedSizeModel) Expected(size float64) float64 { return m.Base + m.PerByte*m.fold(size) }
+
+// Class classifies a transfer of size bytes that took latency ns, by the nearest center.
+func (m FoldedSizeModel) Class(size, latency float64) SizeClass {
+	return SizeClass(nearestCenter(m.Centers, m.ratio(size, latency)))
+}
+
+func nearestCenter(centers [3]float64, x float64) (best int) {
+	for k, c := range centers {
+		if math.Abs(x-c) < math.Abs(x-centers[best]) {
+			best = k
+		}
+	}
+	return best
+}
+
+// threeMeans returns the centers of three clusters, ascending: the best of Lloyd's algorithm from several starts.
+func threeMeans(xs []float64) (centers [3]float64) {
+	lo, hi := slices.Min(xs), slices.Max(xs)
+	sorted := slices.Sorted(slices.Values(xs))
+	at := func(q float64) float64 { return sorted[int(q*float64(len(sorted)-1))] }
+	least := math.Inf(1)
+	for _, start := range [][3]float64{{lo, (lo + hi) / 2, hi}, {at(0.16), at(0.5), at(0.84)}, {at(0.5), at(0.95), at(0.995)}} {
+		if c, loss := lloyd(xs, start); loss < least {
+			centers, least = c, loss
+		}
+	}
+	slices.SortFunc(centers[:], cmp.Compare)
+	return centers
+}
+
+// lloyd moves every center to the mean of what is nearest to it until nothing changes, and returns the sum of squared distances.
+func lloyd(xs []float64, centers [3]float64) (_ [3]float64, loss float64) {
+	for range foldedSteps {
+		var sums, counts [3]float64
+		loss = 0
+		for _, x := range xs {
+			k := nearestCenter(centers, x)
+			sums[k] += x
+			counts[k]++
+			loss += (x - centers[k]) * (x - centers[k])
+		}
+		before := centers
+		for k := range centers {
+			if counts[k] > 0 {
+				centers[k] = sums[k] / counts[k]
+			}
+		}
+		if centers == before {
+			break
+		}
+	}
+	return centers, loss
+}

@@ -1,0 +1,385 @@
+package stats
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// SizeClass says how a transfer compares with what its size lets expect.
+type SizeClass int
+
+// How a transfer may compare. Values are stable.
+const (
+	SizeNormal SizeClass = iota
+	SizeDelayed
+	SizeTimedOut
+)
+
+// String returns the class in words of the API.
+func (c SizeClass) String() string {
+	switch c {
+	case SizeNormal:
+		return "normal"
+	case SizeDelayed:
+		return "delayed"
+	case SizeTimedOut:
+		return "timed_out"
+	}
+	return "unknown"
+}
+
+// SizeOptions configure a size model. Use [DefaultSizeOptions] and change what you need.
+type SizeOptions struct {
+	// Segments are the sizes of a packet's payload that come into question, in bytes; the one that fits best is taken.
+	Segments []int
+	// Timeout is the latency at which transfers are given up, in ns; 0: none, nothing is classed as timed out.
+	Timeout float64
+	// Seed chooses the random starts of the fit.
+	Seed uint64
+}
+
+// DefaultSizeOptions returns the payload sizes of Ethernet with and without TCP's header and options, and of jumbo frames; no time-out.
+func DefaultSizeOptions() SizeOptions {
+	return SizeOptions{Segments: []int{1500, 1460, 1448, 8960}}
+}
+
+// SizeModel is the latency of a transfer as a function of its size: a line within a packet and a step from one packet to the next,
+// with a noise that grows with the latency.
+type SizeModel struct {
+	Base       float64 // ns
+	PerByte    float64 // ns per byte, at least 0
+	PerSegment float64 // ns per packet beyond the first, at least 0
+	Segment    int     // bytes per packet
+	Noise      float64 // ns: standard deviation (by MAD) of the noise of a transfer that takes no time
+	Relative   float64 // what each ns of expected latency adds to it, at least 0
+	Timeout    float64 // ns; 0: none
+}
+
+// Thresholds of the classes.
+const (
+	delayedAfter  = 4    // standard deviations, by MAD
+	timedOutAfter = 0.95 // of the time-out
+)
+
+// Expected returns the latency in ns that is normal for a transfer of size bytes.
+func (m SizeModel) Expected(size float64) float64 {
+	return m.Base + m.PerByte*size + m.PerSegment*math.Floor(size/float64(m.Segment))
+}
+
+// Spread returns the standard deviation in ns that is normal for a transfer of size bytes.
+func (m SizeModel) Spread(size float64) float64 {
+	return m.Noise + m.Relative*max(0, m.Expected(size))
+}
+
+// Class classifies a transfer of size bytes that took latency ns.
+func (m SizeModel) Class(size, latency float64) SizeClass {
+	switch {
+	case m.Timeout > 0 && latency >= timedOutAfter*m.Timeout:
+		return SizeTimedOut
+	case latency-m.Expected(size) > delayedAfter*m.Spread(size):
+		return SizeDelayed
+	}
+	return SizeNormal
+}
+
+// SizeSummary is how transfers compare with a model.
+type SizeSummary struct {
+	N, Delayed, TimedOut int
+	// CoV is that of the residuals: the standard deviation of latency − expected over all transfers, relative to the mean latency.
+	CoV float64
+	// NormalCoV is the same over the normal transfers only: what varies besides delays. NaN under two.
+	NormalCoV float64
+}
+
+// Summary compares transfers with the model.
+func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
+	s := SizeSummary{N: len(sizes)}
+	var residuals, normal, times []float64
+	for i, size := range sizes {
+		r := latencies[i] - m.Expected(size)
+		residuals = append(residuals, r)
+		switch m.Class(size, latencies[i]) {
+		case SizeDelayed:
+			s.Delayed++
+		case SizeTimedOut:
+			s.TimedOut++
+		case SizeNormal:
+			normal, times = append(normal, r), append(times, latencies[i])
+		}
+	}
+	s.CoV = stat.StdDev(residuals, nil) / stat.Mean(latencies, nil)
+	s.NormalCoV = math.NaN()
+	if len(normal) > 1 {
+		s.NormalCoV = stat.StdDev(normal, nil) / stat.Mean(times, nil)
+	}
+	return s
+}
+
+// ErrTooFew says that there are too few transfers for a model.
+var ErrTooFew = errors.New("stats: too few transfers for a size model")
+
+// minTransfers is the least number of transfers that a size model is fitted to.
+const minTransfers = 20
+
+// The search for the best trimmed fit.
+const (
+	trimmedTo  = 0.75 // part of the transfers that the fit is judged by: up to a quarter may be anything
+	fitStarts  = 24   // random starts; with a quarter outliers none of the triples is clean with probability 2e-6
+	fitKeep    = 3    // starts that are carried to the end
+	fitSubset  = 256  // transfers that the starts are tried on
+	fitMaxStep = 30   // concentration steps to the end; it converges in a few
+)
+
+// FitSize fits a size model to transfers of sizes in bytes and latencies in ns.
+//
+//  1. Transfers near the time-out are left out: their latency says nothing.
+//  2. Least trimmed squares: from random triples of transfers, fit, keep the three quarters with the smallest residuals, fit again
+//     (a concentration step never makes the trimmed sum larger), until nothing changes; the best start wins. PerByte and PerSegment
+//     are kept from becoming negative.
+//  3. The noise is measured as the MAD of the residuals in bins of expected latency, and a line is laid through them.
+//  4. Concentration and 3 once more with residuals relative to that noise, so that large transfers do not decide alone.
+//  5. All of it for every packet size that comes into question; the smallest noise over all wins.
+//
+// It returns ErrTooFew under 20 transfers. The same arguments give the same model. Source: Rousseeuw and Van Driessen 2006, "Computing
+// LTS regression for large data sets".
+func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
+	var kept transfers
+	for i, size := range sizes {
+		if o.Timeout == 0 || latencies[i] < timedOutAfter*o.Timeout {
+			kept.sizes, kept.latencies = append(kept.sizes, size), append(kept.latencies, latencies[i])
+		}
+	}
+	if len(kept.sizes) < minTransfers {
+		return SizeModel{}, ErrTooFew
+	}
+	var best SizeModel
+	least := math.Inf(1)
+	for _, segment := range o.Segments {
+		m := kept.withNoise(kept.fit(SizeModel{Segment: segment, Noise: 1}, o.Seed))
+		m, _ = kept.concentrate(m, fitMaxStep)
+		m = kept.withNoise(m)
+		if loss := kept.trimmedLoss(m); loss < least {
+			best, least = m, loss
+		}
+	}
+	best.Timeout = o.Timeout
+	return best, nil
+}
+
+// transfers are the data of a fit.
+type transfers struct{ sizes, latencies []float64 }
+
+// part returns every k-th transfer such that at most n are left.
+func (t transfers) part(n int) (p transfers) {
+	step := (len(t.sizes) + n - 1) / n
+	for i := 0; i < len(t.sizes); i += step {
+		p.sizes, p.latencies = append(p.sizes, t.sizes[i]), append(p.latencies, t.latencies[i])
+	}
+	return p
+}
+
+// fit returns the model with the smallest trimmed sum of squares of residuals relative to the noise of m.
+func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
+	type start struct {
+		model SizeModel
+		loss  float64
+	}
+	small := t.part(fitSubset)
+	r := rand.New(rand.NewPCG(seed, uint64(len(t.sizes))))
+	var starts []start
+	for range fitStarts {
+		n := len(small.sizes)
+		s := small.solve(m, []int{r.IntN(n), r.IntN(n), r.IntN(n)})
+		s, loss := small.concentrate(s, 2)
+		starts = append(starts, start{s, loss})
+	}
+	slices.SortStableFunc(starts, func(a, b start) int { return cmp.Compare(a.loss, b.loss) })
+	best, least := m, math.Inf(1)
+	for _, s := range starts[:fitKeep] {
+		if s, loss := t.concentrate(s.model, fitMaxStep); loss < least {
+			best, least = s, loss
+		}
+	}
+	return best
+}
+
+// concentrate takes concentration steps until nothing changes, and returns the model and its trimmed sum of squares.
+func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
+	order := make([]int, len(t.sizes))
+	squares, scratch := make([]float64, len(t.sizes)), make([]float64, len(t.sizes))
+	loss := math.Inf(1)
+	for range steps {
+		next := t.solve(m, t.closest(m, order, squares, scratch))
+		l := t.trimmedSum(next, scratch)
+		if !(l < loss*(1-1e-9)) {
+			break
+		}
+		m, loss = next, l
+	}
+	return m, loss
+}
+
+// closest returns the transfers with the smallest residuals relative to the noise.
+func (t transfers) closest(m SizeModel, order []int, squares, scratch []float64) []int {
+	for i := range squares {
+		squares[i] = t.square(m, i)
+	}
+	copy(scratch, squares)
+	limit := Quantile(scratch, trimmedTo)
+	order = order[:0]
+	for i, s := range squares {
+		if s <= limit {
+			order = append(order, i)
+		}
+	}
+	return order
+}
+
+func (t transfers) square(m SizeModel, i int) float64 {
+	r := (t.latencies[i] - m.Expected(t.sizes[i])) / m.Spread(t.sizes[i])
+	return r * r
+}
+
+func (t transfers) trimmedSum(m SizeModel, scratch []float64) (sum float64) {
+	for i := range scratch {
+		scratch[i] = t.square(m, i)
+	}
+	h := int(trimmedTo * float64(len(scratch)))
+	selectRank(scratch, h)
+	for _, s := range scratch[:h] {
+		sum += s
+	}
+	return sum
+}
+
+// trimmedLoss compares models with noises of their own: the likelihood of the trimmed transfers, up to constants.
+func (t transfers) trimmedLoss(m SizeModel) float64 {
+	losses := make([]float64, len(t.sizes))
+	for i := range losses {
+		losses[i] = t.square(m, i)/2 + math.Log(m.Spread(t.sizes[i]))
+	}
+	h := int(trimmedTo * float64(len(losses)))
+	selectRank(losses, h)
+	var sum float64
+	for _, l := range losses[:h] {
+		sum += l
+	}
+	return sum
+}
+
+// solve returns the weighted least-squares fit to some transfers, with PerByte and PerSegment at least 0: the best of the fits with
+// both, either or none of them that is admissible. The weights are those of the noise of m, whose other fields are kept.
+func (t transfers) solve(m SizeModel, rows []int) SizeModel {
+	var gram [3][3]float64
+	var right [3]float64
+	for _, i := range rows {
+		w := 1 / m.Spread(t.sizes[i])
+		// In packets instead of bytes, so that the columns are of one size.
+		x := [3]float64{w, w * t.sizes[i] / float64(m.Segment), w * math.Floor(t.sizes[i]/float64(m.Segment))}
+		for a := range x {
+			right[a] += x[a] * w * t.latencies[i]
+			for b := range x {
+				gram[a][b] += x[a] * x[b]
+			}
+		}
+	}
+	best, gain := m, math.Inf(-1)
+	for _, used := range [4][3]bool{{true, true, true}, {true, true, false}, {true, false, true}, {true, false, false}} {
+		c, ok := solveNormal(gram, right, used)
+		if !ok || c[1] < 0 || c[2] < 0 {
+			continue
+		}
+		// The sum of squares explained; the more the better the fit.
+		if g := c[0]*right[0] + c[1]*right[1] + c[2]*right[2]; g > gain {
+			best.Base, best.PerByte, best.PerSegment, gain = c[0], c[1]/float64(m.Segment), c[2], g
+		}
+	}
+	return best
+}
+
+// solveNormal solves the normal equations for the used columns by elimination; the coefficients of the others are 0. It returns false where
+// columns are collinear. A matrix of three rows in the innermost loop: no library, no allocation.
+func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float64, ok bool) {
+	for i := range used {
+		if !used[i] {
+			gram[i], right[i] = [3]float64{}, 0
+			for j := range gram {
+				gram[j][i] = 0
+			}
+			gram[i][i] = 1
+		}
+	}
+	diagonal := [3]float64{gram[0][0], gram[1][1], gram[2][2]}
+	for i := range gram {
+		if !(gram[i][i] > 1e-10*diagonal[i]) {
+			return [3]float64{}, false
+		}
+		for j := i + 1; j < len(gram); j++ {
+			f := gram[j][i] / gram[i][i]
+			right[j] -= f * right[i]
+			for k := i; k < len(gram); k++ {
+				gram[j][k] -= f * gram[i][k]
+			}
+		}
+	}
+	for i := len(gram) - 1; i >= 0; i-- {
+		c[i] = right[i]
+		for k := i + 1; k < len(gram); k++ {
+			c[i] -= gram[i][k] * c[k]
+		}
+		c[i] /= gram[i][i]
+	}
+	return c, true
+}
+
+// noiseBins is into how many bins of equal numbers of transfers the noise is measured.
+const noiseBins = 8
+
+// withNoise returns m with the noise that the transfers have: a line through the MADs of the residuals in bins of expected latency,
+// neither falling nor below a thousandth of the median latency or 1 ns.
+func (t transfers) withNoise(m SizeModel) SizeModel {
+	order := make([]int, len(t.sizes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.Expected(t.sizes[a]), m.Expected(t.sizes[b])) })
+	count := max(1, min(noiseBins, len(order)/minTransfers))
+	var at, spread []float64
+	for b := range count {
+		bin := order[b*len(order)/count : (b+1)*len(order)/count]
+		residuals, expected := make([]float64, 0, len(bin)), 0.0
+		for _, i := range bin {
+			residuals = append(residuals, t.latencies[i]-m.Expected(t.sizes[i]))
+			expected += m.Expected(t.sizes[i]) / float64(len(bin))
+		}
+		at, spread = append(at, expected), append(spread, MAD(residuals, 0, nil))
+	}
+	floor := max(1, 1e-3*Median(slices.Clone(t.latencies)))
+	m.Noise, m.Relative = line(at, spread)
+	m.Noise = max(floor, m.Noise)
+	return m
+}
+
+// line returns intercept and slope of the line through the points by least squares relative to y, both at least 0.
+func line(x, y []float64) (intercept, slope float64) {
+	weights := make([]float64, len(y))
+	for i, v := range y {
+		weights[i] = 1 / max(1, v*v)
+	}
+	if len(x) > 1 {
+		intercept, slope = stat.LinearRegression(x, y, weights, false)
+	}
+	switch {
+	case len(x) < 2 || !(slope >= 0):
+		return stat.Mean(y, weights), 0
+	case intercept < 0:
+		_, slope = stat.LinearRegression(x, y, weights, true)
+		return 0, max(0, slope)
+	}
+	return intercept, slope
+}

@@ -1,0 +1,136 @@
+package stats_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sizegen"
+)
+
+func split(ts []sizegen.Transfer) (sizes, latencies []float64) {
+	for _, t := range ts {
+		sizes, latencies = append(sizes, float64(t.Size)), append(latencies, float64(t.Latency))
+	}
+	return sizes, latencies
+}
+
+// confusion counts classes: [true][said].
+type confusion [3][3]float64
+
+func (c *confusion) add(ts []sizegen.Transfer, class func(size, latency float64) stats.SizeClass) {
+	for _, t := range ts {
+		c[t.Class][class(float64(t.Size), float64(t.Latency))]++
+	}
+}
+
+func (c *confusion) merge(o confusion) {
+	for i := range c {
+		for j := range c[i] {
+			c[i][j] += o[i][j]
+		}
+	}
+}
+
+func (c *confusion) accuracy() float64 {
+	var all float64
+	for _, row := range c {
+		all += row[0] + row[1] + row[2]
+	}
+	return (c[0][0] + c[1][1] + c[2][2]) / all
+}
+
+func (c *confusion) precision() float64 { return c[1][1] / (c[0][1] + c[1][1] + c[2][1]) }
+func (c *confusion) recall() float64    { return c[1][1] / (c[1][0] + c[1][1] + c[1][2]) }
+
+// TestSizeModels prints how ours and the folded model classify the transfers of 40 networks, fitted on one half and judged on the other.
+func TestSizeModels(t *testing.T) {
+	for _, segments := range []float64{0.95, 20} {
+		var ours, folded confusion
+		worstAccuracy, worstPrecision := 1.0, 1.0
+		for seed := range uint64(40) {
+			o := sizegen.Draw(seed, segments)
+			learn, judge := sizegen.Generate(2*seed, 2000, o), sizegen.Generate(2*seed+1, 2000, o)
+			sizes, latencies := split(learn)
+			options := stats.DefaultSizeOptions()
+			options.Timeout = float64(o.Timeout)
+			m, err := stats.FitSize(sizes, latencies, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var c confusion
+			c.add(judge, m.Class)
+			ours.merge(c)
+			worstAccuracy, worstPrecision = min(worstAccuracy, c.accuracy()), min(worstPrecision, c.precision())
+			f, err := stats.FitFolded(sizes, latencies, o.Segment) // it is told what ours must find out
+			if err != nil {
+				t.Fatal(err)
+			}
+			folded.add(judge, f.Class)
+		}
+		t.Logf("up to %v packets: ours accuracy %.4f, precision %.4f, recall %.4f on delayed (worst network %.4f, %.4f); folded %.4f, %.4f, %.4f",
+			segments, ours.accuracy(), ours.precision(), ours.recall(), worstAccuracy, worstPrecision,
+			folded.accuracy(), folded.precision(), folded.recall())
+		if ours.accuracy() < 0.99 || ours.precision() < 0.95 || worstAccuracy < 0.99 || worstPrecision < 0.95 {
+			t.Errorf("up to %v packets: below the goal", segments)
+		}
+	}
+}
+
+func TestFitSizeFindsTheNetwork(t *testing.T) {
+	o := sizegen.Options{
+		Segment: 1460, MaxSegments: 10, Base: 1e6, PerByte: 20, PerSegment: 300e3, Jitter: 0.01, Floor: 1e4,
+		Delayed: 0.1, TimedOut: 0.02, Timeout: 3e9, RTO: 2e8,
+	}
+	sizes, latencies := split(sizegen.Generate(1, 4000, o))
+	options := stats.DefaultSizeOptions()
+	options.Timeout = 3e9
+	m, err := stats.FitSize(sizes, latencies, options)
+	if err != nil || m.Segment != 1460 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	near(t, "base", m.Base, 1e6, 2e4)
+	near(t, "per byte", m.PerByte, 20, 1)
+	near(t, "per segment", m.PerSegment, 300e3, 2e3)
+	s := m.Summary(sizes, latencies)
+	near(t, "delayed", float64(s.Delayed)/float64(s.N), 0.1, 0.02)
+	near(t, "timed out", float64(s.TimedOut)/float64(s.N), 0.02, 0.01)
+	near(t, "CoV of the normal", s.NormalCoV, 0.013, 0.005)
+	if s.CoV < 1 {
+		t.Errorf("CoV with delays and time-outs %v", s.CoV)
+	}
+	if again, _ := stats.FitSize(sizes, latencies, options); again != m {
+		t.Error("not deterministic")
+	}
+}
+
+func TestFitSizeNeedsNoVariety(t *testing.T) {
+	sizes, latencies := make([]float64, 50), make([]float64, 50)
+	for i := range sizes {
+		sizes[i], latencies[i] = 100, 5e6+float64(i%7)*1e4
+	}
+	m, err := stats.FitSize(sizes, latencies, stats.DefaultSizeOptions())
+	if err != nil || math.Abs(m.Expected(100)-5e6) > 1e5 || m.PerByte < 0 || m.PerSegment < 0 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m.Class(100, 5e6) != stats.SizeNormal || m.Class(100, 9e6) != stats.SizeDelayed {
+		t.Error("misclassified")
+	}
+	if _, err := stats.FitSize(sizes[:5], latencies[:5], stats.DefaultSizeOptions()); !errors.Is(err, stats.ErrTooFew) {
+		t.Errorf("five transfers: %v", err)
+	}
+	if _, err := stats.FitFolded(sizes[:5], latencies[:5], 1460); !errors.Is(err, stats.ErrTooFew) {
+		t.Errorf("five transfers, folded: %v", err)
+	}
+}
+
+func BenchmarkFitSize(b *testing.B) {
+	sizes, latencies := split(sizegen.Generate(1, 2000, sizegen.Draw(1, 20)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := stats.FitSize(sizes, latencies, stats.DefaultSizeOptions()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
