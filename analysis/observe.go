@@ -178,24 +178,21 @@ func (c *cover) add(start, end trace.Nanos) {
 func (o *Observer) covered(i int32, n *Node) int64 {
 	nodes, fam := o.path.Nodes, &o.path.families[i]
 	c := cover{from: n.End}
-	for k := fam.async; k < fam.outside; k++ { // all of them end with n
-		if m := &nodes[k]; m.Anchor == k || n.Anchor != i {
-			c.add(m.Start, m.End)
-		}
-	}
 	if n.Anchor == i {
 		for k := fam.first; k < fam.switched; k++ {
-			c.add(nodes[k].Start, nodes[k].End)
+			if m := &nodes[k]; m.Anchor == k {
+				c.add(m.Start, m.End)
+			}
 		}
 		return c.nanos
 	}
-	k, b := fam.switched, int32(-1)
+	k, b := fam.first, int32(-1)
 	if o.root.First <= i && i < o.root.Last {
 		b = o.below[i]
 	}
-	for k < fam.async || b >= 0 {
+	for k < fam.outside || b >= 0 {
 		var m *Node
-		if b < 0 || k < fam.async && nodes[k].End > nodes[b].End {
+		if b < 0 || k < fam.outside && nodes[k].End > nodes[b].End {
 			m = &nodes[k]
 			k++
 		} else {

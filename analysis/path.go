@@ -115,11 +115,11 @@ type Path struct {
 	attrs    []int32
 }
 
-// family says where the children of a node are in Path.Nodes: baseline ones that may be critical first, then switched-on
-// ones, then those that Options.IgnoreAsync leaves off the path, then those that lie outside. In each part they are in the
-// order in which a walk prefers them: by descending end, then as the options say. Baseline spans count as children of their
-// nearest baseline ancestor.
-type family struct{ first, switched, async, outside, last int32 }
+// family says where the children of a node are in Path.Nodes: first those that Options.IgnoreAsync leaves off the path, then
+// baseline ones that may be critical, then switched-on ones, then, up to the next family, those that lie outside. In each part
+// they are in the order in which a walk prefers them: by descending end, then as the options say. Baseline spans count as
+// children of their nearest baseline ancestor.
+type family struct{ first, candidates, switched, outside int32 }
 
 // Complete reports whether every span's parent arrived, or is known not to be collected. Only complete traces enter the
 // statistics.

@@ -19,10 +19,10 @@ type child struct {
 type class uint8
 
 const (
-	candidate class = iota // may be on the critical path
-	switchedOn
-	asynchronous // left off the path by Options.IgnoreAsync
-	outside      // dropped, with all below it
+	asynchronous class = iota // left off the path by Options.IgnoreAsync; they all end with their parent
+	candidate                 // may be on the critical path
+	switchedOn                // may be on the refined path
+	outside                   // dropped, with all below it
 )
 
 // grow lays the trees out as nodes, each breadth first, so that families are together.
@@ -99,7 +99,7 @@ func (x *Extractor) addFamily(i int32) trace.Nanos {
 	c := x.firstChild[parent.Span]
 	first := int32(len(p.Nodes))
 	if c < 0 {
-		p.families = append(p.families, family{first, first, first, first, first})
+		p.families = append(p.families, family{first, first, first, first})
 		return 0
 	}
 	x.children = x.children[:0]
@@ -116,11 +116,9 @@ func (x *Extractor) addFamily(i int32) trace.Nanos {
 		of[x.children[k].class]++
 		x.addChild(i, &x.children[k])
 	}
-	f := family{first: first}
-	f.switched = f.first + of[candidate]
-	f.async = f.switched + of[switchedOn]
-	f.outside = f.async + of[asynchronous]
-	f.last = f.outside + of[outside]
+	f := family{first: first, candidates: first + of[asynchronous]}
+	f.switched = f.candidates + of[candidate]
+	f.outside = f.switched + of[switchedOn]
 	p.families = append(p.families, f)
 	return tail
 }
@@ -137,7 +135,11 @@ func (x *Extractor) place(i int32, parent *Node, span int32) trace.Nanos {
 		o := trace.Nanos(x.offsetBelow(i, span))
 		start, end = start+o, end+o
 	}
-	c := child{end: min(end, parent.End), start: max(start, parent.Start), id: x.id(span), span: span}
+	class := candidate
+	if s.Tracepoint != 0 {
+		class = switchedOn
+	}
+	c := child{class: class, end: min(end, parent.End), start: max(start, parent.Start), id: x.id(span), span: span}
 	switch {
 	case parent.Root < 0, c.end < c.start, c.end == c.start && start < end && (end <= parent.Start || start >= parent.End):
 		c.class = outside
@@ -148,13 +150,8 @@ func (x *Extractor) place(i int32, parent *Node, span int32) trace.Nanos {
 	case x.options.IgnoreAsync && end > parent.End:
 		c.class = asynchronous
 		x.path.Counts.Clamped++
-	default:
-		if s.Tracepoint != 0 {
-			c.class = switchedOn
-		}
-		if c.start != start || c.end != end {
-			x.path.Counts.Clamped++
-		}
+	case c.start != start || c.end != end:
+		x.path.Counts.Clamped++
 	}
 	x.children = append(x.children, c)
 	return end

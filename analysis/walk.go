@@ -91,7 +91,7 @@ func (x *Extractor) walk(root int32) {
 // enter puts node i on the stack.
 func (x *Extractor) enter(root, i int32, low trace.Nanos) {
 	fam := &x.path.families[i]
-	f := frame{node: i, next: fam.first, end: fam.switched, after: -1, low: low}
+	f := frame{node: i, next: fam.candidates, end: fam.switched, after: -1, low: low}
 	if x.options.OverlapTolerance > 0 {
 		n := &x.path.Nodes[i]
 		f.slack = trace.Nanos(x.options.OverlapTolerance * float64(n.End-n.Start))

@@ -117,7 +117,7 @@ func (x *Extractor) pickRefined(root, i int32, cursor, low trace.Nanos, first bo
 	if x.options.StrictTouching && !first {
 		latest--
 	}
-	for c := fam.switched + p.children; c < fam.async; c++ {
+	for c := fam.switched + p.children; c < fam.outside; c++ {
 		n := &x.path.Nodes[c]
 		if n.End <= low {
 			return -1

@@ -1,0 +1,197 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/internal/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// described is a path in a form that does not depend on the order of nodes: spans are named by their IDs.
+type described struct {
+	Flags  []string
+	Counts Counts
+	Roots  []string
+	Nodes  []string
+}
+
+func id(p *Path, i int32) string {
+	if i < 0 {
+		return "-"
+	}
+	return fmt.Sprint(uint64(p.Nodes[i].ID))
+}
+
+func describe(p *Path) described {
+	d := described{Flags: p.Flags.Names(), Counts: p.Counts}
+	for i := range p.Roots {
+		r := &p.Roots[i]
+		var b strings.Builder
+		fmt.Fprintf(&b, "root %s tail %d", id(p, r.Node), r.AsyncTail)
+		for _, list := range [][]Section{r.Sections, r.Refined} {
+			b.WriteString("\n sections")
+			for _, s := range list {
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", id(p, s.Node), id(p, s.Before), id(p, s.After), s.Start, s.End, s.Within)
+			}
+		}
+		b.WriteString("\n critical")
+		for _, n := range r.Critical {
+			b.WriteString(" " + id(p, n))
+		}
+		for _, v := range r.Overlaps {
+			fmt.Fprintf(&b, " overlap %s %d", id(p, v.Node), v.By)
+		}
+		d.Roots = append(d.Roots, b.String())
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		root := "-"
+		if n.Root >= 0 {
+			root = id(p, p.Roots[n.Root].Node)
+		}
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(n.ID), id(p, n.Parent),
+			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), id(p, n.Callee)))
+	}
+	slices.Sort(d.Nodes)
+	return d
+}
+
+func (s *oracleSpan) String() string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprint(uint64(s.id))
+}
+
+func (w *oracle) describe() described {
+	d := described{Flags: w.flags.Names(), Counts: w.counts}
+	byIndex := map[int32]*oracleSpan{}
+	for _, s := range w.spans {
+		byIndex[s.index] = s
+	}
+	for _, r := range w.roots {
+		var b strings.Builder
+		fmt.Fprintf(&b, "root %s tail %d", r.span, r.tail)
+		for _, list := range [][]oracleSection{r.sections, r.refined} {
+			b.WriteString("\n sections")
+			for _, s := range list {
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", s.node, s.before, s.after, s.start, s.end, s.within)
+			}
+		}
+		b.WriteString("\n critical")
+		for _, s := range r.critical {
+			b.WriteString(" " + s.String())
+		}
+		for _, v := range r.overlaps {
+			fmt.Fprintf(&b, " overlap %s %d", byIndex[v.Node], v.By)
+		}
+		d.Roots = append(d.Roots, b.String())
+	}
+	for _, s := range w.spans {
+		parent, root, anchor := s.parent, s.root, s
+		if s.up == nil {
+			parent = nil
+		}
+		if s.dropped {
+			root = nil
+		}
+		for anchor != nil && !anchor.baseline() {
+			anchor = anchor.up
+		}
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(s.id), parent,
+			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), s.callee))
+	}
+	slices.Sort(d.Nodes)
+	return d
+}
+
+// optionsFrom returns some options for every number.
+func optionsFrom(n int) Options {
+	o := Options{
+		IgnoreAsync: n&1 != 0, LatestStart: n&2 != 0, StrictTouching: n&4 != 0, MaxSkew: []time.Duration{time.Second, 0, 7}[n>>3&3%3],
+	}
+	if n&32 != 0 {
+		o.OverlapTolerance = 0.2
+	}
+	return o
+}
+
+// tested keeps its buffers from trace to trace, as in production, so that what one trace leaves behind may show in the next.
+type tested struct {
+	extractors map[Options]*Extractor
+	observer   Observer
+	into       Observation
+}
+
+var ignoreEmpty = cmpopts.EquateEmpty()
+
+// check compares fast and slow.
+func (x *tested) check(t interface{ Fatalf(string, ...any) }, o Options, tr *trace.Trace) {
+	e := x.extractors[o]
+	if e == nil {
+		if x.extractors == nil {
+			x.extractors = map[Options]*Extractor{}
+		}
+		e = NewExtractor(o)
+		x.extractors[o] = e
+	}
+	p, w := e.Extract(tr), consult(o, tr)
+	if diff := cmp.Diff(w.describe(), describe(p), ignoreEmpty); diff != "" {
+		t.Fatalf("options %+v, trace\n%s(-oracle +extractor)\n%s", o, dump(tr), diff)
+	}
+	for i := range p.Roots {
+		if p.Duration(&p.Roots[i]) <= 0 {
+			continue
+		}
+		x.observer.Observe(p, i, &x.into)
+		if diff := cmp.Diff(w.observe(w.roots[i]), &x.into, ignoreEmpty); diff != "" {
+			t.Fatalf("options %+v, root %d of trace\n%s(-oracle +observer)\n%s", o, i, dump(tr), diff)
+		}
+	}
+}
+
+func dump(t *trace.Trace) string {
+	var b strings.Builder
+	for i, s := range t.Spans {
+		fmt.Fprintf(&b, "%d: id %d parent %d %d..%d %s service %d host %d tp %d flags %d op %x\n", i, uint64(s.ID), uint64(s.Parent), s.Start, s.End,
+			s.Kind, s.Service, s.Host, s.Tracepoint, s.Flags, uint64(s.Op))
+	}
+	fmt.Fprintf(&b, "joins %v attrs %v\n", t.Joins, t.Attrs)
+	return b.String()
+}
+
+// FuzzExtract compares with the oracle.
+func FuzzExtract(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x00\x05 some spans below each other, some of them switched on, one joined by another"))
+	var x tested
+	f.Fuzz(func(t *testing.T, data []byte) {
+		options := 0
+		if len(data) > 0 {
+			options, data = int(data[0]), data[1:]
+		}
+		x.check(t, optionsFrom(options), tracetest.FromBytes(tracetest.Everything, data))
+	})
+}
+
+// TestOracle compares with the oracle on many random traces of each shape.
+func TestOracle(t *testing.T) {
+	for name, shape := range map[string]tracetest.Shape{
+		"everything": tracetest.Everything, "plain": {}, "skewed": {Skewed: true}, "joins": {Joins: true, Spans: 6}, "large": {Spans: 60, Joins: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var x tested
+			rapid.Check(t, func(t *rapid.T) {
+				x.check(t, optionsFrom(rapid.IntRange(0, 63).Draw(t, "options")), tracetest.Traces(shape).Draw(t, "trace"))
+			})
+		})
+	}
+}

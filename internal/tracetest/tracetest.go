@@ -1,0 +1,259 @@
+// Package tracetest generates traces for the tests of other packages: small ones in which everything that may be unusual about
+// a trace happens often (equal times, equal IDs, cycles, skew), from random numbers or from the bytes of a fuzzer; and
+// changes of traces that must, or must not, change what is computed from them.
+package tracetest
+
+import (
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Shape says what may be unusual about generated traces. The zero Shape gives one complete request with switched-on spans and no
+// broken span.
+type Shape struct {
+	Spans  int  // at most so many, before copies are added; 0: 12
+	Broken bool // copies, shared IDs, cycles, missing parents, several roots
+	Skewed bool // children anywhere in time, hosts that differ
+	Joins  bool
+	Attrs  bool
+}
+
+// Everything is the shape in which all that is unusual happens.
+var Everything = Shape{Broken: true, Skewed: true, Joins: true, Attrs: true}
+
+// Draw returns a number in [0, n), where 0 is the simplest. Label says what for.
+type Draw func(label string, n int) int
+
+// Traces generates traces of the given shape.
+func Traces(shape Shape) *rapid.Generator[*trace.Trace] {
+	return rapid.Custom(func(t *rapid.T) *trace.Trace {
+		return Build(shape, func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) })
+	})
+}
+
+// FromBytes returns the trace that data describes. Every data describes one; missing bytes count as 0.
+func FromBytes(shape Shape, data []byte) *trace.Trace {
+	return Build(shape, func(_ string, n int) int {
+		if len(data) == 0 {
+			return 0
+		}
+		b := data[0]
+		data = data[1:]
+		return int(b) % n
+	})
+}
+
+// Build builds a trace of the given shape from the numbers that draw returns.
+func Build(shape Shape, draw Draw) *trace.Trace {
+	most := shape.Spans
+	if most == 0 {
+		most = 12
+	}
+	b := builder{shape: shape, draw: draw, t: &trace.Trace{ID: trace.ID{15: 7}}}
+	for range 1 + draw("spans", most) {
+		b.span()
+	}
+	if shape.Broken {
+		for range draw("copies", 4) {
+			b.copy()
+		}
+	}
+	if shape.Joins {
+		for range draw("joins", 4) {
+			b.t.Joins = append(b.t.Joins, trace.Join{Span: b.index(), Linked: b.t.Spans[b.index()].ID})
+		}
+	}
+	if shape.Attrs {
+		for range draw("attrs", 6) {
+			b.attr()
+		}
+	}
+	return b.t
+}
+
+type builder struct {
+	shape Shape
+	draw  Draw
+	t     *trace.Trace
+}
+
+// index returns the index of some span.
+func (b *builder) index() int32 { return int32(b.draw("span", len(b.t.Spans))) }
+
+// rarely reports true about once in n times.
+func (b *builder) rarely(label string, n int) bool { return b.draw(label, n) == n-1 }
+
+// The range of times; small, so that many are equal.
+const (
+	span0 = 1000 // start of the first span
+	width = 60
+)
+
+func (b *builder) span() {
+	n := len(b.t.Spans)
+	s := trace.Span{ID: trace.SpanID(n + 1), Start: span0, End: span0 + width}
+	s.Service = trace.Symbol(1 + b.draw("service", 3))
+	s.Kind = trace.Kind(b.draw("kind", 6))
+	if !b.shape.Broken && n == 0 {
+		s.Kind = trace.Server
+	}
+	if n > 0 {
+		p := &b.t.Spans[b.draw("parent", n)]
+		s.Parent = p.ID
+		b.interval(&s, p)
+		if b.rarely("switched on", 3) {
+			s.Tracepoint = trace.Symbol(1 + b.draw("tracepoint", 2))
+		}
+	}
+	if b.shape.Broken {
+		b.breakParent(&s)
+	}
+	if b.shape.Skewed {
+		s.Host = trace.Symbol(b.draw("host", 3))
+	}
+	if b.rarely("error", 4) {
+		s.Flags |= trace.Error
+	}
+	s.Op = trace.OpOf(s.Service, trace.Symbol(1+b.draw("name", 3)), s.Kind)
+	b.t.Spans = append(b.t.Spans, s)
+}
+
+// interval places s within p, or, in skewed shapes, anywhere.
+func (b *builder) interval(s, p *trace.Span) {
+	if b.shape.Skewed && b.rarely("anywhere", 3) {
+		s.Start = span0 - 20 + trace.Nanos(b.draw("start", width+40))
+		s.End = s.Start - 5 + trace.Nanos(b.draw("length", width))
+		return
+	}
+	length := max(0, int(p.End-p.Start))
+	s.Start = p.Start + trace.Nanos(b.draw("offset", length+1))
+	s.End = s.Start + trace.Nanos(b.draw("duration", int(max(p.End, s.Start)-s.Start)+1))
+}
+
+// breakParent makes s a root, an orphan, its own parent, or a child of a span that is yet to come.
+func (b *builder) breakParent(s *trace.Span) {
+	switch b.draw("broken", 24) {
+	case 23:
+		s.Parent = 0
+	case 22:
+		s.Parent = 999
+	case 21:
+		s.Parent = s.ID
+	case 20:
+		s.Parent = s.ID + 1 + trace.SpanID(b.draw("later", 2))
+	case 19:
+		s.Flags |= trace.RemoteParent
+	case 18:
+		s.Tracepoint = 1
+	}
+}
+
+// copy adds a span with the ID of another: identical, or different somewhere.
+func (b *builder) copy() {
+	s := b.t.Spans[b.index()]
+	switch b.draw("difference", 8) {
+	case 1:
+		s.Kind = trace.Server
+	case 2:
+		s.Kind = trace.Client
+	case 3:
+		s.Start++
+	case 4:
+		s.End++
+	case 5:
+		s.Parent = b.t.Spans[b.index()].ID
+	case 6:
+		s.Op++
+	case 7:
+		s.Kind, s.Start, s.End = trace.Server, s.Start+1, s.End-1
+	}
+	b.t.Spans = append(b.t.Spans, s)
+}
+
+func (b *builder) attr() {
+	a := trace.Attr{Key: trace.Symbol(1 + b.draw("key", 2)), Span: b.index()}
+	if b.draw("numeric", 2) == 1 {
+		a.Numeric, a.Number = true, float64(b.draw("number", 3))
+	} else {
+		a.Text = trace.Symbol(1 + b.draw("text", 3))
+	}
+	switch b.draw("protocol", 8) {
+	case 7:
+		a.Key = trace.SymbolOf([]byte(trace.KeyPlan))
+	case 6:
+		a.Key = trace.SymbolOf([]byte(trace.KeyArm))
+	}
+	b.t.Attrs = append(b.t.Attrs, a)
+}
+
+// Permute returns t with span i at place order[i], which must be a permutation.
+func Permute(t *trace.Trace, order []int) *trace.Trace {
+	u := &trace.Trace{ID: t.ID, Spans: make([]trace.Span, len(t.Spans))}
+	for i, to := range order {
+		u.Spans[to] = t.Spans[i]
+	}
+	for _, a := range t.Attrs {
+		a.Span = int32(order[a.Span])
+		u.Attrs = append(u.Attrs, a)
+	}
+	for _, j := range t.Joins {
+		j.Span = int32(order[j.Span])
+		u.Joins = append(u.Joins, j)
+	}
+	return u
+}
+
+// Shift returns t with all times later by d.
+func Shift(t *trace.Trace, d trace.Nanos) *trace.Trace {
+	u := &trace.Trace{ID: t.ID, Spans: append([]trace.Span(nil), t.Spans...), Attrs: t.Attrs, Joins: t.Joins}
+	for i := range u.Spans {
+		u.Spans[i].Start += d
+		u.Spans[i].End += d
+	}
+	return u
+}
+
+// Without returns t as it would be had the tracepoints of the spans for which off holds not been switched on: these spans are
+// missing, and what they called was called by their parents. Baseline spans stay. The IDs of t must be distinct.
+func Without(t *trace.Trace, off func(i int) bool) *trace.Trace {
+	gone := func(i int) bool { return t.Spans[i].Tracepoint != 0 && off(i) }
+	parent := make(map[trace.SpanID]trace.SpanID) // of spans that are gone
+	for i := range t.Spans {
+		if gone(i) {
+			parent[t.Spans[i].ID] = t.Spans[i].Parent
+		}
+	}
+	u := &trace.Trace{ID: t.ID}
+	place := make(map[int32]int32)
+	for i, s := range t.Spans {
+		if gone(i) {
+			continue
+		}
+		for range len(t.Spans) + 1 { // a cycle of spans that are gone ends it
+			p, ok := parent[s.Parent]
+			if !ok {
+				break
+			}
+			s.Parent = p
+		}
+		if _, ok := parent[s.Parent]; ok {
+			s.Parent = 0
+		}
+		place[int32(i)] = int32(len(u.Spans))
+		u.Spans = append(u.Spans, s)
+	}
+	for _, a := range t.Attrs {
+		if to, ok := place[a.Span]; ok {
+			a.Span = to
+			u.Attrs = append(u.Attrs, a)
+		}
+	}
+	for _, j := range t.Joins {
+		if to, ok := place[j.Span]; ok {
+			j.Span = to
+			u.Joins = append(u.Joins, j)
+		}
+	}
+	return u
+}
