@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
@@ -13,7 +14,7 @@ import (
 // nanoseconds over all requests: what flame-graph tools read. The first frame is the request type.
 func Folded(w io.Writer, r *engine.Report) error {
 	out := bufio.NewWriter(w)
-	for _, p := range profiles(newNames(r, printable), r) {
+	for _, p := range profiles(newNames(r, terminal.Printable), r) {
 		for i := range p.Frames {
 			if ns := p.nanos(i); ns > 0 {
 				fmt.Fprintf(out, "%s %d\n", foldedStack(p.stack(i)), ns)

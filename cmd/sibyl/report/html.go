@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/engine"
 )
@@ -97,7 +98,7 @@ type pageFrame struct {
 }
 
 func newPage(r *engine.Report) page {
-	n := newNames(r, printable)
+	n := newNames(r, terminal.Printable)
 	types, groups := levels(r.Groups)
 	p := page{
 		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Complete: units.Count(r.Complete),

@@ -3,7 +3,6 @@ package report
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -28,16 +27,6 @@ type summaryKey struct {
 
 // verbatim leaves text as it came, for formats that escape it themselves.
 func verbatim(s string) string { return s }
-
-// printable replaces what could move a terminal's cursor, or break a line, by a dot.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '·'
-		}
-		return r
-	}, s)
-}
 
 func newNames(r *engine.Report, clean func(string) string) *names {
 	n := &names{

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/pprof/profile"
 
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -48,7 +49,7 @@ func written(t *testing.T, r *engine.Report, write func(io.Writer, *engine.Repor
 	return b.String()
 }
 
-func asTable(style Style, top int) func(io.Writer, *engine.Report) error {
+func asTable(style terminal.Style, top int) func(io.Writer, *engine.Report) error {
 	return func(w io.Writer, r *engine.Report) error { return Table(w, r, style, top) }
 }
 
@@ -57,8 +58,8 @@ func TestGolden(t *testing.T) {
 		"report.json":   JSON,
 		"report.folded": Folded,
 		"report.html":   HTML,
-		"report.txt":    asTable(Style{Width: 120}, 10),
-		"narrow.txt":    asTable(Style{Width: 10}, 1),
+		"report.txt":    asTable(terminal.Style{Width: 120}, 10),
+		"narrow.txt":    asTable(terminal.Style{Width: 10}, 1),
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
@@ -66,14 +67,14 @@ func TestGolden(t *testing.T) {
 		"empty.txt":      {Table: &trace.Table{}},
 		"incomplete.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.Incomplete: 2}},
 	} {
-		t.Run(name, func(t *testing.T) { golden(t, name, written(t, r, asTable(Style{Width: 80}, 10))) })
+		t.Run(name, func(t *testing.T) { golden(t, name, written(t, r, asTable(terminal.Style{Width: 80}, 10))) })
 	}
 }
 
 func TestColourOnlyAdds(t *testing.T) {
-	plain := written(t, newSample(), asTable(Style{Width: 100}, 10))
-	painted := written(t, newSample(), asTable(Style{Width: 100, Colour: true}, 10))
-	for _, attribute := range []string{"0", bold, dim, red, yellow} {
+	plain := written(t, newSample(), asTable(terminal.Style{Width: 100}, 10))
+	painted := written(t, newSample(), asTable(terminal.Style{Width: 100, Colour: true}, 10))
+	for _, attribute := range []string{"0", terminal.Bold, terminal.Dim, terminal.Red, terminal.Yellow} {
 		painted = strings.ReplaceAll(painted, "\x1b["+attribute+"m", "")
 	}
 	if diff := cmp.Diff(plain, painted); diff != "" {
@@ -83,7 +84,7 @@ func TestColourOnlyAdds(t *testing.T) {
 
 func TestTableFits(t *testing.T) {
 	for _, width := range []int{60, 80, 100, 140} {
-		for line := range strings.Lines(written(t, newSample(), asTable(Style{Width: width}, 10))) {
+		for line := range strings.Lines(written(t, newSample(), asTable(terminal.Style{Width: width}, 10))) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
 				t.Errorf("%d columns in a terminal of %d: %s", n, width, line)
 			}

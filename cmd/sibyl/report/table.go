@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -25,8 +26,8 @@ const (
 
 // Table writes r to be read in a terminal: first what is wrong, then all request types and their groups. It shows the first
 // top problems and request types; 0 means all.
-func Table(w io.Writer, r *engine.Report, style Style, top int) error {
-	t := table{names: newNames(r, printable), style: style, top: top}
+func Table(w io.Writer, r *engine.Report, style terminal.Style, top int) error {
+	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.heading(r)
 	t.problems(r.Problems)
 	t.groups(r.Groups)
@@ -36,7 +37,7 @@ func Table(w io.Writer, r *engine.Report, style Style, top int) error {
 
 type table struct {
 	names *names
-	style Style
+	style terminal.Style
 	top   int
 	out   strings.Builder
 }
@@ -54,7 +55,7 @@ func (t *table) shown(n int) int {
 // more says that entries were left out.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
-		t.printf("%s%s\n", indent, t.style.paint(dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
+		t.printf("%s%s\n", indent, t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
 	}
 }
 
@@ -65,10 +66,10 @@ func (t *table) heading(r *engine.Report) {
 	if left := rejections(r.Rejected); left != "" {
 		s.plain("; left out: " + left)
 	}
-	t.printf("%s", t.style.wrap(s, 0))
+	t.printf("%s", wrap(t.style, s, 0))
 	types, groups := levels(r.Groups)
 	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
-	t.printf("%s\n", t.style.paint(bold, units.Plural(len(r.Problems), "problem")))
+	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Problems), "problem")))
 	switch {
 	case r.Traces == 0:
 		t.printf("\nThe input holds no trace. Sibyl reads OTLP (JSON, JSON lines, protobuf) and Jaeger JSON.\n")
@@ -113,7 +114,7 @@ func (t *table) problems(all []engine.ProblemReport) {
 func (t *table) problem(rank int, r *engine.ProblemReport) {
 	p := &r.Problem
 	t.title(rank, p)
-	t.printf("%s", t.style.wrap(t.names.diagnosis(p), 4))
+	t.printf("%s", wrap(t.style, t.names.diagnosis(p), 4))
 	t.edges(p)
 	t.place(p)
 	for i := range p.Explanations[:min(shownExplanations, len(p.Explanations))] {
@@ -127,15 +128,15 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 func (t *table) title(rank int, p *analysis.Problem) {
 	kind := p.Kind.String() + ", " + p.Onset.String()
 	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + perSecond(p.Impact)
-	t.printf("\n%s  %s%s\n", padLeft(strconv.Itoa(rank), 2), t.style.paint(onsetColour(p.Onset), kind),
-		shorten(rest, t.style.line()-4-len(kind)))
+	t.printf("\n%s  %s%s\n", terminal.PadLeft(strconv.Itoa(rank), 2), t.style.Paint(onsetColour(p.Onset), kind),
+		terminal.Shorten(rest, t.style.Line()-4-len(kind)))
 }
 
 func onsetColour(o analysis.Onset) string {
 	if o == analysis.Changed {
-		return red
+		return terminal.Red
 	}
-	return yellow
+	return terminal.Yellow
 }
 
 // who says which requests p is about, if not all of a type.
@@ -155,21 +156,21 @@ func (t *table) edges(p *analysis.Problem) {
 	if p.Kind != analysis.KindVariable {
 		head, tail = "excess", func(e *analysis.EdgeShare) float64 { return e.Excess }
 	}
-	t.printf("%s\n", t.style.paint(dim, "    "+padRight("share of variance", 17+t.barWidth())+padLeft("mean", 9)+padLeft(head, 11)+"  where"))
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 17+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
 	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
 		e := &p.Edges[i]
-		where := shorten(t.names.edge(e), t.style.line()-43-t.barWidth())
+		where := terminal.Shorten(t.names.edge(e), t.style.Line()-43-t.barWidth())
 		if i == 0 {
-			where = t.style.paint(bold, where)
+			where = t.style.Paint(terminal.Bold, where)
 		}
-		t.printf("    %s %s%s%s  %s  %s\n", padLeft(units.Percent(e.ShareVariance), 6), padRight(interval(e), 10),
-			t.style.paint(yellow, bar(e.ShareVariance, t.barWidth())), padLeft(units.Nanos(e.Mean), 9), padLeft(units.Signed(tail(e)), 9), where)
+		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.ShareVariance), 6), terminal.PadRight(interval(e), 10),
+			t.style.Paint(terminal.Yellow, terminal.Bar(e.ShareVariance, t.barWidth())), terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
 	}
 }
 
 // barWidth returns the columns for bars: none where names need them.
 func (t *table) barWidth() int {
-	if t.style.roomy() {
+	if t.style.Roomy() {
 		return 10
 	}
 	return 0
@@ -196,8 +197,8 @@ func (t *table) labelled(label string, i int, text sentence) {
 	if i > 0 {
 		label = ""
 	}
-	body := strings.TrimLeft(t.style.wrap(text, margin), " ")
-	t.printf("    %s%s", t.style.paint(dim, padRight(label, margin-4)), body)
+	body := strings.TrimLeft(wrap(t.style, text, margin), " ")
+	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
 // explanation says how much a variable accounts for.
@@ -243,11 +244,11 @@ func (t *table) groups(all []analysis.Summary) {
 	if len(all) == 0 {
 		return
 	}
-	head := padLeft("requests", 10) + padLeft("p50", 10) + padLeft("p99", 10) + padLeft("CoV", 6)
-	if t.style.roomy() {
-		head += padRight(" (95 %)", 13) + padLeft("mean", 9)
+	head := terminal.PadLeft("requests", 10) + terminal.PadLeft("p50", 10) + terminal.PadLeft("p99", 10) + terminal.PadLeft("CoV", 6)
+	if t.style.Roomy() {
+		head += terminal.PadRight(" (95 %)", 13) + terminal.PadLeft("mean", 9)
 	}
-	t.printf("\n%s\n", t.style.paint(dim, shorten(head+"  request type, groups, where they vary", t.style.line())))
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.Shorten(head+"  request type, groups, where they vary", t.style.Line())))
 	types, inType := 0, 0
 	total, _ := levels(all)
 	for i := range all {
@@ -271,21 +272,21 @@ func (t *table) groups(all []analysis.Summary) {
 
 // groupColumn returns where the names of request types begin.
 func (t *table) groupColumn() int {
-	if t.style.roomy() {
+	if t.style.Roomy() {
 		return 3*10 + 6 + 13 + 9 + 2
 	}
 	return 3*10 + 6 + 2
 }
 
 func (t *table) summary(s *analysis.Summary) {
-	t.printf("%s%s%s%s", padLeft(units.Count(int(s.Count)), 10), padLeft(units.Duration(s.P50), 10),
-		padLeft(units.Duration(s.P99), 10), padLeft(units.Ratio(s.CoV), 6))
-	if t.style.roomy() {
-		t.printf("%s%s", padRight(covInterval(s), 13), padLeft(units.Duration(s.Mean), 9))
+	t.printf("%s%s%s%s", terminal.PadLeft(units.Count(int(s.Count)), 10), terminal.PadLeft(units.Duration(s.P50), 10),
+		terminal.PadLeft(units.Duration(s.P99), 10), terminal.PadLeft(units.Ratio(s.CoV), 6))
+	if t.style.Roomy() {
+		t.printf("%s%s", terminal.PadRight(covInterval(s), 13), terminal.PadLeft(units.Duration(s.Mean), 9))
 	}
-	name := shorten(t.summaryName(s), t.style.line()-t.groupColumn())
+	name := terminal.Shorten(t.summaryName(s), t.style.Line()-t.groupColumn())
 	if s.Level == analysis.RequestTypeLevel {
-		name = t.style.paint(bold, name)
+		name = t.style.Paint(terminal.Bold, name)
 	}
 	t.printf("  %s\n", name)
 }

@@ -1,0 +1,79 @@
+// Package waterfall shows single traces with their critical paths: for people as a waterfall, for programs as JSON.
+package waterfall
+
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+type jsonTrace struct {
+	TraceID string     `json:"trace_id"`
+	Flags   []string   `json:"flags"`
+	Roots   []jsonRoot `json:"roots"`
+}
+
+type jsonRoot struct {
+	SpanID      string           `json:"span_id"`
+	DurationNS  int64            `json:"duration_ns"`
+	Sections    []jsonSection    `json:"sections"`
+	ExclusiveNS map[string]int64 `json:"exclusive_ns"`
+	// Refined holds the path with the spans that were switched on; it is left out where there are none.
+	Refined []jsonSection `json:"refined,omitempty"`
+}
+
+type jsonSection struct {
+	SpanID  string `json:"span_id"`
+	StartNS int64  `json:"start_ns"`
+	EndNS   int64  `json:"end_ns"`
+}
+
+// JSON writes p as one JSON object on a line: for each root, the primary one first, the sections of its critical path in time
+// order and each span's exclusive time on it, as far as it is above 0. Times are nanoseconds since the root's start,
+// identifiers hex digits.
+func JSON(w io.Writer, p *analysis.Path) error {
+	t := jsonTrace{TraceID: p.Trace.ID.String(), Flags: p.Flags.Names(), Roots: []jsonRoot{}}
+	if t.Flags == nil {
+		t.Flags = []string{}
+	}
+	for i := range p.Roots {
+		t.Roots = append(t.Roots, newJSONRoot(p, &p.Roots[i]))
+	}
+	return json.NewEncoder(w).Encode(t)
+}
+
+func newJSONRoot(p *analysis.Path, r *analysis.Root) jsonRoot {
+	root := &p.Nodes[r.Node]
+	j := jsonRoot{
+		SpanID: root.ID.String(), DurationNS: int64(p.Duration(r)), Sections: jsonSections(p, root.Start, r.Sections),
+		ExclusiveNS: make(map[string]int64), Refined: jsonSections(p, root.Start, r.Refined),
+	}
+	for node, ns := range exclusive(r, r.Sections) {
+		if ns > 0 {
+			j.ExclusiveNS[p.Nodes[node].ID.String()] = ns
+		}
+	}
+	return j
+}
+
+func jsonSections(p *analysis.Path, origin trace.Nanos, sections []analysis.Section) []jsonSection {
+	list := make([]jsonSection, len(sections))
+	for i, s := range sections {
+		list[i] = jsonSection{p.Nodes[s.Node].ID.String(), int64(s.Start - origin), int64(s.End - origin)}
+	}
+	return list
+}
+
+// exclusive returns the time of each node on a root's path.
+func exclusive(r *analysis.Root, sections []analysis.Section) map[int32]int64 {
+	times := make(map[int32]int64)
+	for _, s := range sections {
+		times[s.Node] += int64(s.End - s.Start)
+	}
+	for _, o := range r.Overlaps {
+		times[o.Node] -= int64(o.By)
+	}
+	return times
+}
