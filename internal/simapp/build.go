@@ -20,6 +20,9 @@ const (
 	streamLoad
 )
 
+// stream returns one of the streams of random numbers that belong to seed.
+func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(mix(seed, number), number)) }
+
 // mostNodes is how many points a request may execute in the mean before the builder stops adding calls.
 const mostNodes = 700
 
@@ -34,7 +37,7 @@ type builder struct {
 // build returns the application that c, with its defaults, stands for.
 func build(c Config) *program {
 	p := &program{given: c, config: c.effective(), table: &trace.Table{}}
-	b := builder{program: p, rng: rand.New(rand.NewPCG(c.Seed, streamStructure))}
+	b := builder{program: p, rng: stream(c.Seed, streamStructure)}
 	b.phase = b.rng.Float64() * 2 * math.Pi
 	b.nameSymbols()
 	quotas := b.layOutServices()
@@ -81,7 +84,7 @@ func (b *builder) layOutServices() []int {
 	names := namer{b.rng, make(map[string]int)}
 	b.services = make([]service, n)
 	for i := range b.services {
-		name := names.unique(serviceWords[(i+int(c.Seed%97))%len(serviceWords)])
+		name := names.unique(serviceWords[(i+int(mix(c.Seed, 0)%97))%len(serviceWords)])
 		b.services[i] = service{name: name, sym: b.table.Symbol(name)}
 		b.addHosts(&b.services[i])
 	}

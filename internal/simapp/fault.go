@@ -2,7 +2,6 @@ package simapp
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -71,7 +70,7 @@ func (b *builder) fits(f Fault) func(*point) bool {
 
 // placeFault decides where the fault acts and how strongly.
 func (b *builder) placeFault() {
-	f, rng := &b.fault, rand.New(rand.NewPCG(b.config.Seed, streamFault^uint64(trace.SymbolOf([]byte(b.config.Fault)))))
+	f, rng := &b.fault, stream(b.config.Seed, streamFault^uint64(trace.SymbolOf([]byte(b.config.Fault))))
 	b.rng = rng
 	found := b.candidates(b.fits(b.config.Fault))
 	if len(found) == 0 && b.config.Fault == Lock { // none is shared by operations

@@ -403,7 +403,7 @@ func (r *player) schedule(t, burst int64, host int32) int64 {
 		r.cores, r.loads = make([][]calendar, n), make([]load, n)
 		for i := range n {
 			r.cores[i] = make([]calendar, coresPerHost)
-			r.loads[i] = load{rand.New(rand.NewPCG(r.config.Seed, streamLoad+uint64(i)<<8)), r.inject}
+			r.loads[i] = load{stream(r.config.Seed, streamLoad+uint64(i)<<8), r.inject}
 		}
 	}
 	h := host - f.hosts.first
