@@ -12,9 +12,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// EtaSquared returns the part of the variance of y, in [0, 1], that lies between groups: how well a categorical variable explains it.
-// groups[i] is the category of y[i], numbered as the caller likes. NaN while y has no variance. Many small groups explain much by chance:
-// judge it by [PermutationTest].
+// EtaSquared returns the part of the variance of y, in [0, 1], that lies between groups: how well a categorical variable
+// explains it. groups[i] is the category of y[i], numbered as the caller likes. NaN while y has no variance. Many small
+// groups explain much by chance: judge it by [PermutationTest].
 func EtaSquared(groups []int, y []float64) float64 {
 	mean := stat.Mean(y, nil)
 	type sums struct{ n, sum float64 }
@@ -44,9 +44,9 @@ func EtaSquared(groups []int, y []float64) float64 {
 // collinear is the part of a column's variance that must be left after the columns before it are accounted for.
 const collinear = 1e-8
 
-// basis returns orthonormal vectors that span the centred columns, and the indices of the columns that added one. Columns that are
-// constant, not finite, or a linear combination of those before them are left out (Gram–Schmidt, twice, which is enough: Giraud, Langou,
-// Rozložník 2005). n rows have room for at most limit columns.
+// basis returns orthonormal vectors that span the centred columns, and the indices of the columns that added one. Columns
+// that are constant, not finite, or a linear combination of those before them are left out (Gram–Schmidt, twice, which is
+// enough: Giraud, Langou, Rozložník 2005). n rows have room for at most limit columns.
 func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 	for i, c := range columns {
 		if len(vectors) >= limit {
@@ -82,21 +82,22 @@ func project(v []float64, vectors [][]float64) {
 
 // Canonical is what [CanonicalCorrelation] found.
 type Canonical struct {
-	// Correlations are the canonical correlations, the largest first, each in [0, 1]; as many as the side with fewer kept columns has.
+	// Correlations are the canonical correlations, the largest first, each in [0, 1]; as many as the side with fewer kept
+	// columns has.
 	Correlations []float64
 	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier ones.
 	KeptX, KeptY []int
-	// Loadings are, for each kept x, its correlation with the first canonical variate, in [−1, 1]: how much it takes part in what
-	// x and y have in common.
+	// Loadings are, for each kept x, its correlation with the first canonical variate, in [−1, 1]: how much it takes part
+	// in what x and y have in common.
 	Loadings []float64
 }
 
 // ErrNoVariation says that no column of one side varies, or that there are too few rows.
 var ErrNoVariation = errors.New("stats: no variation to correlate")
 
-// CanonicalCorrelation correlates two sets of numeric variables, given by columns of equal length n: the largest correlation between any
-// linear combination of xs and any of ys, then of what is left. At most n/3 columns of each side are considered, the first ones; beyond
-// that everything correlates. It returns ErrNoVariation where nothing varies.
+// CanonicalCorrelation correlates two sets of numeric variables, given by columns of equal length n: the largest
+// correlation between any linear combination of xs and any of ys, then of what is left. At most n/3 columns of each side
+// are considered, the first ones; beyond that everything correlates. It returns ErrNoVariation where nothing varies.
 func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return Canonical{}, ErrNoVariation
@@ -108,7 +109,8 @@ func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 		return Canonical{}, ErrNoVariation
 	}
 	x, y := standardised(xs, keptX), standardised(ys, keptY)
-	// gonum's LeftTo panics where the right side has more columns than the left (v0.17). The correlations are the same either way.
+	// gonum's LeftTo panics where the right side has more columns than the left (v0.17). The correlations are the same
+	// either way.
 	wide, narrow := x, y
 	if len(keptY) > len(keptX) {
 		wide, narrow = y, x
@@ -145,8 +147,8 @@ func standardised(columns [][]float64, kept []int) *mat.Dense {
 	return m
 }
 
-// loadings returns the correlation of every column of x with the first canonical variate of x, which is the projection of that of either
-// side on what x spans (vectors, orthonormal). Its sign is chosen so that the largest is positive.
+// loadings returns the correlation of every column of x with the first canonical variate of x, which is the projection of
+// that of either side on what x spans (vectors, orthonormal). Its sign is chosen so that the largest is positive.
 func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	n, k := x.Dims()
 	own := make([]float64, n)
@@ -165,8 +167,8 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// PartialCorrelation returns the correlation of x and y, in [−1, 1], after the linear effect of the controls is removed from both. Without
-// controls it is Pearson's. NaN where nothing of x or y is left.
+// PartialCorrelation returns the correlation of x and y, in [−1, 1], after the linear effect of the controls is removed
+// from both. Without controls it is Pearson's. NaN where nothing of x or y is left.
 func PartialCorrelation(x, y []float64, controls [][]float64) float64 {
 	vectors, _ := basis(controls, max(0, len(x)-3))
 	rx, ry := residual(x, vectors), residual(y, vectors)
@@ -193,10 +195,11 @@ func residual(x []float64, vectors [][]float64) []float64 {
 // enoughExceedances is after how many permutations at least as extreme as the data a test gives up.
 const enoughExceedances = 20
 
-// PermutationTest returns the p-value, in (0, 1], of observed under the claim that the n values are exchangeable: statistic is given one
-// random order of their indices after another, which it must not keep, and returns what observed is compared with. Large values are extreme. It
-// stops early once 20 permutations were at least as extreme, else after limit of them; the p-value is valid either way (Besag and Clifford
-// 1991, "Sequential Monte Carlo p-values") and at least 1/(limit+1). The same seed gives the same value. NaN for a NaN.
+// PermutationTest returns the p-value, in (0, 1], of observed under the claim that the n values are exchangeable:
+// statistic is given one random order of their indices after another, which it must not keep, and returns what observed
+// is compared with. Large values are extreme. It stops early once 20 permutations were at least as extreme, else after
+// limit of them; the p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo p-values") and at
+// least 1/(limit+1). The same seed gives the same value. NaN for a NaN.
 func PermutationTest(observed float64, n, limit int, seed uint64, statistic func(order []int) float64) float64 {
 	if math.IsNaN(observed) {
 		return math.NaN()
@@ -221,8 +224,8 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 	return float64(extreme+1) / float64(limit+1)
 }
 
-// Holm returns the p-values adjusted for how many there are, in the same order: to reject those at most alpha keeps the probability of any false
-// rejection at alpha, whatever their dependence. A NaN stays NaN and is not counted.
+// Holm returns the p-values adjusted for how many there are, in the same order: to reject those at most alpha keeps the
+// probability of any false rejection at alpha, whatever their dependence. A NaN stays NaN and is not counted.
 func Holm(ps []float64) []float64 {
 	out := slices.Clone(ps)
 	order := make([]int, 0, len(ps))
@@ -240,8 +243,8 @@ func Holm(ps []float64) []float64 {
 	return out
 }
 
-// HeldOut reports whether the request with this key is set aside to confirm what was found on the others: one in two, the same ones always.
-// Keys may be those of a [Sample], small ones only: the decision is independent of the key's size.
+// HeldOut reports whether the request with this key is set aside to confirm what was found on the others: one in two, the
+// same ones always. Keys may be those of a [Sample], small ones only: the decision is independent of the key's size.
 func HeldOut(key uint64) bool {
 	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014), after a constant so that other uses of it decide otherwise.
 	key ^= 0x6a09e667f3bcc909

@@ -11,9 +11,9 @@
 //	size models      FitSize, FitFolded                latency as a function of a transfer's size
 //	beliefs          Posterior, Pool                   for Thompson sampling
 //
-// Everything aggregated has Add, Merge and, where it must survive a restart, AppendBinary and a Decode function. Decoders take
-// untrusted bytes, accept nothing but what the encoders write, and return the zero value with every error, which wraps
-// [ErrCorrupt]. No type is safe for concurrent use.
+// Everything aggregated has Add, Merge and, where it must survive a restart, AppendBinary and a Decode function. Decoders
+// take untrusted bytes, accept nothing but what the encoders write, and return the zero value with every error, which
+// wraps [ErrCorrupt]. No type is safe for concurrent use.
 package stats
 
 import "errors"

@@ -13,29 +13,31 @@ import (
 // Horizon is how many epochs of evidence count: 360, an hour of epochs of 10 s.
 const Horizon = 360
 
-// maxEpoch bounds what one epoch can multiply evidence by (e⁵), so that no single epoch convinces: it takes three, half a minute. A bet
-// whose winnings are capped is still no better than fair.
+// maxEpoch bounds what one epoch can multiply evidence by (e⁵), so that no single epoch convinces: it takes three, half a
+// minute. A bet whose winnings are capped is still no better than fair.
 const maxEpoch = 148.4
 
 // alternatives are the odds ratios against the bound that Evidence bets on, with equal weights.
 var alternatives = [...]float64{2, 4, 16}
 
-// Evidence is an anytime-valid test of the claim that an event has at most a given probability: a gambler who bets against the
-// claim, epoch by epoch, and would on average win nothing if it held. One may look after every epoch and stop when one likes. The zero
-// value is the state before the first epoch.
+// Evidence is an anytime-valid test of the claim that an event has at most a given probability: a gambler who bets
+// against the claim, epoch by epoch, and would on average win nothing if it held. One may look after every epoch and stop
+// when one likes. The zero value is the state before the first epoch.
 //
-// For every alternative it holds the sum, over all epochs at which the change may have begun, of the likelihood ratio since then, each
-// epoch's share of it forgotten at a rate of 1/Horizon (a Shiryaev–Roberts e-detector: Shin, Ramdas, Rinaldo 2023, "E-detectors: a
-// nonparametric framework for sequential change detection"). While the claim holds its expectation never exceeds Horizon, so that
-// Value is an e-value at every time, and a threshold c is crossed in an hour with probability at most 2/c.
+// For every alternative it holds the sum, over all epochs at which the change may have begun, of the likelihood ratio
+// since then, each epoch's share of it forgotten at a rate of 1/Horizon (a Shiryaev–Roberts e-detector: Shin, Ramdas,
+// Rinaldo 2023, "E-detectors: a nonparametric framework for sequential change detection"). While the claim holds its
+// expectation never exceeds Horizon, so that Value is an e-value at every time, and a threshold c is crossed in an hour
+// with probability at most 2/c.
 //
-// Requests of one epoch are not independent: a pause of the garbage collector hits many. Their likelihood ratio is raised to the power
-// 1/(1+(n−1)·ρ), what n requests with intra-class correlation ρ are worth per request; a power below 1 keeps it a fair bet.
+// Requests of one epoch are not independent: a pause of the garbage collector hits many. Their likelihood ratio is raised
+// to the power 1/(1+(n−1)·ρ), what n requests with intra-class correlation ρ are worth per request; a power below 1 keeps
+// it a fair bet.
 type Evidence struct{ sums [len(alternatives)]float64 }
 
-// Step takes in one epoch: events among n requests, under the claim that an event has at most probability bound, in (0, 1); rho is the
-// requests' intra-class correlation, in [0, 1]. An epoch without requests changes nothing. All shards' requests of an epoch must be
-// counted together before.
+// Step takes in one epoch: events among n requests, under the claim that an event has at most probability bound, in (0,
+// 1); rho is the requests' intra-class correlation, in [0, 1]. An epoch without requests changes nothing. All shards'
+// requests of an epoch must be counted together before.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return
@@ -75,9 +77,9 @@ func (d *decoder) evidence() (e Evidence) {
 	return e
 }
 
-// EBH returns the indices, ascending, of the hypotheses that e-Benjamini–Hochberg rejects: the false ones among them are at most
-// a fraction alpha on average, whatever the dependence between the e-values. NaN counts as 0. Source: Wang and Ramdas 2022, "False
-// discovery rate control with e-values".
+// EBH returns the indices, ascending, of the hypotheses that e-Benjamini–Hochberg rejects: the false ones among them are
+// at most a fraction alpha on average, whatever the dependence between the e-values. NaN counts as 0. Source: Wang and
+// Ramdas 2022, "False discovery rate control with e-values".
 func EBH(evalues []float64, alpha float64) []int {
 	order := make([]int, 0, len(evalues))
 	for i, e := range evalues {
@@ -114,8 +116,8 @@ func DefaultTestOptions() TestOptions {
 	return TestOptions{Margin: 0.15, MixMargin: 1.5, Rho: 0.02, Doubt: 1e-3}
 }
 
-// upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event seen k times in n requests of a number
-// of epochs. Correlated requests count for less.
+// upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event seen k times in n requests of
+// a number of epochs. Correlated requests count for less.
 func (o TestOptions) upper(k, n uint64, epochs int) float64 {
 	if n == 0 || k >= n {
 		return 1
@@ -126,7 +128,8 @@ func (o TestOptions) upper(k, n uint64, epochs int) float64 {
 	return distuv.Beta{Alpha: a, Beta: b}.Quantile(1 - o.Doubt)
 }
 
-// Events are the kinds of event that a Reference bounds: the first two say that requests are slower, the others that they vary more.
+// Events are the kinds of event that a Reference bounds: the first two say that requests are slower, the others that they
+// vary more.
 const (
 	slowerEvents   = 2
 	variableEvents = 3
@@ -139,22 +142,23 @@ type band struct {
 	bound     float64
 }
 
-// Reference is what is healthy for a group, for [Change] to test against: limits of latency and upper confidence limits of the
-// probability of exceeding them, both from the durations of the group's learning period. That it is an estimate is thereby taken into
-// account: a change must show against the worst reference that is compatible with what was learned. It is immutable.
+// Reference is what is healthy for a group, for [Change] to test against: limits of latency and upper confidence limits
+// of the probability of exceeding them, both from the durations of the group's learning period. That it is an estimate is
+// thereby taken into account: a change must show against the worst reference that is compatible with what was learned. It
+// is immutable.
 type Reference struct {
 	n     uint64
 	rho   float64
 	bands [events]band
 }
 
-// NewReference learns from the durations in s; blocks are the moments of the same durations epoch by epoch, which tell how much alike
-// those of one epoch are.
+// NewReference learns from the durations in s; blocks are the moments of the same durations epoch by epoch, which tell
+// how much alike those of one epoch are.
 //
-// Slower are durations above the reference's median and above its 90th percentile, both raised by the margin: if all of a healthy
-// group's durations grow by up to the margin, the probability of being beyond is still at most the learned one. More variable are those
-// outside the central 80 %, outside the central 98 %, and outside twice that range, both ends moved by the margin. All of it works for
-// any distribution, however heavy its tail.
+// Slower are durations above the reference's median and above its 90th percentile, both raised by the margin: if all of a
+// healthy group's durations grow by up to the margin, the probability of being beyond is still at most the learned one.
+// More variable are those outside the central 80 %, outside the central 98 %, and outside twice that range, both ends
+// moved by the margin. All of it works for any distribution, however heavy its tail.
 func NewReference(s *Sketch, blocks []Moments, o TestOptions) Reference {
 	if rho := IntraClass(blocks); rho > o.Rho { // false for NaN
 		o.Rho = rho
@@ -186,8 +190,9 @@ func (b band) scaled(low, high float64) band {
 // Samples returns the number of durations that the reference was learned from.
 func (r *Reference) Samples() uint64 { return r.n }
 
-// Rescaled returns the reference with the limits of the variable events multiplied by scale > 0: the present median relative to the
-// reference's, as known before the epoch that is tested. A group that is uniformly slower then does not count as more variable for long.
+// Rescaled returns the reference with the limits of the variable events multiplied by scale > 0: the present median
+// relative to the reference's, as known before the epoch that is tested. A group that is uniformly slower then does not
+// count as more variable for long.
 func (r Reference) Rescaled(scale float64) Reference {
 	for i := slowerEvents; i < events; i++ {
 		r.bands[i] = r.bands[i].scaled(scale, scale)
@@ -195,7 +200,8 @@ func (r Reference) Rescaled(scale float64) Reference {
 	return r
 }
 
-// Counts are how often which event happened among the requests of one epoch. Counts of shards add up. The zero value is no requests.
+// Counts are how often which event happened among the requests of one epoch. Counts of shards add up. The zero value is
+// no requests.
 type Counts struct {
 	N      uint64
 	Events [events]uint64
@@ -219,8 +225,8 @@ func (c *Counts) Merge(o Counts) {
 	}
 }
 
-// Change is the evidence that a group is slower, or varies more, than its reference. The zero value is the state before the first
-// epoch. A reference may be replaced between epochs; the evidence stays valid.
+// Change is the evidence that a group is slower, or varies more, than its reference. The zero value is the state before
+// the first epoch. A reference may be replaced between epochs; the evidence stays valid.
 type Change struct{ evidence [events]Evidence }
 
 // Step takes in one epoch, counted by r.

@@ -45,8 +45,8 @@ func newGroup(seed uint64) *group {
 	}
 }
 
-// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a daily curve (in fast
-// motion) of 5 % each.
+// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a daily
+// curve (in fast motion) of 5 % each.
 func (g *group) epoch(i int) []int64 {
 	g.block = 0.7*g.block + 0.02*g.r.NormFloat64()
 	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) * (1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
@@ -95,7 +95,7 @@ const alarm = 2000
 
 // TestFalseAlarms prints how many healthy group-hours raise an alarm, alone and by e-BH over all groups.
 func TestFalseAlarms(t *testing.T) {
-	const groups, epochs = 1500, stats.Horizon
+	const groups, epochs = 1000, stats.Horizon
 	slower, variable := make([]float64, groups), make([]float64, groups)
 	highest := make([]stats.Change, groups)
 	var alone, together int
@@ -221,7 +221,8 @@ func mixEpoch(r *rand.Rand, proportions []float64, n int) []uint64 {
 	return counts
 }
 
-// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 % of requests.
+// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 % of
+// requests.
 func TestMix(t *testing.T) {
 	o := stats.DefaultTestOptions()
 	healthy, false1 := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
@@ -271,27 +272,28 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// While the claim holds exactly, the e-value is at most 1 on average at every time.
+// While the claim holds exactly, the evidence of t epochs is on average at most that of t bets that win nothing: t/Horizon. Independent
+// requests bet at full power reach it, unless they are capped; correlated ones stay below.
 func TestEvidenceIsFair(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	const runs = 20000
-	for _, bound := range []float64{0.02, 0.5} {
+	const runs, epochs = 40000, 5
+	for _, c := range []struct{ bound, rho, least float64 }{{0.02, 0.5, 0}, {0.5, 0, 4.5}, {0.5, 0.5, 0}} {
 		var sum float64
 		for range runs {
 			var e stats.Evidence
-			for range 5 {
+			for range epochs {
 				var k uint64
 				for range 3 {
-					if r.Float64() < bound {
+					if r.Float64() < c.bound {
 						k++
 					}
 				}
-				e.Step(bound, k, 3, 0.05)
+				e.Step(c.bound, k, 3, c.rho)
 			}
-			sum += e.Value() / runs
+			sum += e.Value() * stats.Horizon / runs
 		}
-		if sum > 1 {
-			t.Errorf("bound %v: mean e-value %v", bound, sum)
+		if sum > epochs+0.2 || sum < c.least {
+			t.Errorf("bound %v, rho %v: mean evidence %v, want at most %d, at least %v", c.bound, c.rho, sum, epochs, c.least)
 		}
 	}
 }

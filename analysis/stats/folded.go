@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// FoldedSizeModel is the size model of the literature, kept to compare with: sizes folded modulo the packet, transfers sorted by 3-means
-// on latency per folded byte into normal, delayed and timed out, and a line through the normal ones. Its authors report 88.8 % overall
-// accuracy, 32.7 % precision on delayed.
+// FoldedSizeModel is the size model of the literature, kept to compare with: sizes folded modulo the packet, transfers
+// sorted by 3-means on latency per folded byte into normal, delayed and timed out, and a line through the normal ones.
+// Its authors report 88.8 % overall accuracy, 32.7 % precision on delayed.
 type FoldedSizeModel struct {
 	Segment int        // bytes per packet
 	Centers [3]float64 // ns per folded byte, ascending: normal, delayed, timed out
@@ -21,7 +21,8 @@ type FoldedSizeModel struct {
 // foldedSteps bounds the iterations of 3-means; it converges in far fewer.
 const foldedSteps = 200
 
-// FitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. It returns ErrTooFew under 20 transfers.
+// FitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. It returns ErrTooFew under 20
+// transfers.
 func FitFolded(sizes, latencies []float64, segment int) (FoldedSizeModel, error) {
 	if len(sizes) < minTransfers {
 		return FoldedSizeModel{}, ErrTooFew
@@ -83,7 +84,8 @@ func threeMeans(xs []float64) (centers [3]float64) {
 	return centers
 }
 
-// lloyd moves every center to the mean of what is nearest to it until nothing changes, and returns the sum of squared distances.
+// lloyd moves every center to the mean of what is nearest to it until nothing changes, and returns the sum of squared
+// distances.
 func lloyd(xs []float64, centers [3]float64) (_ [3]float64, loss float64) {
 	for range foldedSteps {
 		var sums, counts [3]float64

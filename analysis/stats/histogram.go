@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Bins yields the filled bins, ascending, as (limit, count): count durations lie above the limit of the bin before and at or below
-// limit, in ns. A bin is 2 % wide.
+// Bins yields the filled bins, ascending, as (limit, count): count durations lie above the limit of the bin before and at
+// or below limit, in ns. A bin is 2 % wide.
 func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		if s.zeros > 0 && !yield(0, s.zeros) {

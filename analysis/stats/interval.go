@@ -14,8 +14,9 @@ import (
 // Confidence is the nominal coverage of every interval of this package.
 const Confidence = 0.95
 
-// Interval is an estimate with its 95 % confidence interval. All three are NaN where the estimate does not exist, Low and High
-// where the data say nothing about its error (fewer than three requests; a single request that carries all the variance).
+// Interval is an estimate with its 95 % confidence interval. All three are NaN where the estimate does not exist, Low and
+// High where the data say nothing about its error (fewer than three requests; a single request that carries all the
+// variance).
 type Interval struct{ Value, Low, High float64 }
 
 // Valid reports whether the interval has bounds.
@@ -35,12 +36,13 @@ type Estimate struct {
 
 // Estimates returns the estimate for every column and for the total itself.
 //
-// The errors come from the jackknife: the statistic is computed with each request left out in turn (in closed form, O(1) each), and
-// the spread of these gives a standard error, used with Student's t on n−1 degrees of freedom; for the CoV on the logarithmic scale. On
-// heavy-tailed latencies of 50 requests it holds the true share in 91–93 % of cases where the bootstrap's percentile interval holds it in
-// 88–93 % (TestIntervalCoverage prints it; BCa is no better); it costs a hundredth and needs no seed. The CoV of very heavy tails
-// (log-normal, σ = 1) is held in 67 % only, by the bootstrap in 55 %: a rare slow request that is not in the sample leaves no trace in it.
-// Source: Efron and Stein 1981, "The jackknife estimate of variance".
+// The errors come from the jackknife: the statistic is computed with each request left out in turn (in closed form, O(1)
+// each), and the spread of these gives a standard error, used with Student's t on n−1 degrees of freedom; for the CoV on
+// the logarithmic scale. On heavy-tailed latencies of 50 requests it holds the true share in 91–93 % of cases where the
+// bootstrap's percentile interval holds it in 88–93 % (TestIntervalCoverage prints it; BCa is no better); it costs a
+// hundredth and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is held in 67 % only, by the bootstrap in
+// 55 %: a rare slow request that is not in the sample leaves no trace in it. Source: Efron and Stein 1981, "The jackknife
+// estimate of variance".
 //
 // To compare two edges give their difference as a column: its share excludes 0 where theirs differ.
 func (t Table) Estimates() (edges []Estimate, total Estimate) {
@@ -95,8 +97,8 @@ func studentsT(freedom int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile((1 + Confidence) / 2)
 }
 
-// estimate returns the estimate for column x. With request i left out, sums of squares about the new mean are those about the old one
-// less n/(n−1) times what i contributed.
+// estimate returns the estimate for column x. With request i left out, sums of squares about the new mean are those about
+// the old one less n/(n−1) times what i contributed.
 func (j *jackknife) estimate(x []float64) (e Estimate) {
 	mean := stat.Mean(x, nil)
 	copy(j.dx, x)
@@ -138,8 +140,8 @@ func (j *jackknife) interval(value, quantile float64) Interval {
 	return Interval{value, value - half, value + half}
 }
 
-// positiveInterval is interval on the logarithmic scale, which suits statistics whose error grows with them. Where one of the values is 0 it
-// falls back on the linear scale.
+// positiveInterval is interval on the logarithmic scale, which suits statistics whose error grows with them. Where one of
+// the values is 0 it falls back on the linear scale.
 func (j *jackknife) positiveInterval(value float64) Interval {
 	linear := j.interval(value, j.quantile)
 	linear.Low = max(0, linear.Low)
@@ -186,9 +188,9 @@ func (j *jackknife) tailLift(x []float64) Interval {
 	return j.interval(lift(tail, all, m, n), j.inTail)
 }
 
-// Bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n of them, of one
-// resample after another, and returns a number; NaNs are left out. Its Value is that of the requests themselves. The same seed gives
-// the same interval. For what [Table.Estimates] offers, that is better and faster.
+// Bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n
+// of them, of one resample after another, and returns a number; NaNs are left out. Its Value is that of the requests
+// themselves. The same seed gives the same interval. For what [Table.Estimates] offers, that is better and faster.
 func Bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) Interval {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	requests := make([]int, n)

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by the caller,
-// an upper confidence limit of its proportion and one of the proportion of all others. Keep a last number for "any other group": new ones
-// show there. It is immutable.
+// MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by
+// the caller, an upper confidence limit of its proportion and one of the proportion of all others. Keep a last number for
+// "any other group": new ones show there. It is immutable.
 type MixReference struct {
 	rho        float64
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns from how many requests each group had over a number of epochs. A group without any has a limit too: it may
-// have been missed by chance.
+// NewMixReference learns from how many requests each group had over a number of epochs. A group without any has a limit
+// too: it may have been missed by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -31,12 +31,12 @@ func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference 
 // raiseOdds returns the probability whose odds are ratio times those of p.
 func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
 
-// Mix is the evidence that the mix of groups within a request type has shifted: that some group became more, or less, frequent. The
-// zero value is the state before the first epoch; it takes the number of groups from the first reference.
+// Mix is the evidence that the mix of groups within a request type has shifted: that some group became more, or less,
+// frequent. The zero value is the state before the first epoch; it takes the number of groups from the first reference.
 type Mix struct{ more, less []Evidence }
 
-// Step takes in one epoch: how many requests each group had, numbered as in r. A reference with another number of groups starts the
-// evidence anew.
+// Step takes in one epoch: how many requests each group had, numbered as in r. A reference with another number of groups
+// starts the evidence anew.
 func (m *Mix) Step(r *MixReference, requests []uint64) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: %d groups, reference of %d", len(requests), len(r.more)))
@@ -54,8 +54,8 @@ func (m *Mix) Step(r *MixReference, requests []uint64) {
 	}
 }
 
-// Shifted returns the e-value against "the mix did not shift by more than the margin": the average over groups and directions, so that
-// it takes more to convince among many groups. It is 0 before the first epoch.
+// Shifted returns the e-value against "the mix did not shift by more than the margin": the average over groups and
+// directions, so that it takes more to convince among many groups. It is 0 before the first epoch.
 func (m Mix) Shifted() float64 {
 	if len(m.more) == 0 {
 		return 0
@@ -63,7 +63,8 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before the first epoch.
+// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before the
+// first epoch.
 func (m Mix) Leading() (group int, evalue float64, more bool) {
 	group = -1
 	for i := range m.more {

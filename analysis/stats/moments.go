@@ -109,8 +109,8 @@ func (d *decoder) moments() Moments {
 	return m
 }
 
-// BetweenShare returns the part, in [0, 1], of the variance of all durations together that lies between the groups' means (η²);
-// the rest lies within groups. NaN while the total has no variance.
+// BetweenShare returns the part, in [0, 1], of the variance of all durations together that lies between the groups' means
+// (η²); the rest lies within groups. NaN while the total has no variance.
 func BetweenShare(groups []Moments) float64 {
 	var all Moments
 	var within float64
@@ -153,7 +153,8 @@ func IntraClass(blocks []Moments) float64 {
 }
 
 // CoMoments are the exact sums that one edge x contributes beside the total T of the same requests. Requests that did not
-// execute the edge count as x = 0 and need not be added. What is reported takes the moments of T over all requests that count.
+// execute the edge count as x = 0 and need not be added. What is reported takes the moments of T over all requests that
+// count.
 type CoMoments struct {
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
@@ -181,8 +182,8 @@ func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, 
 // Cov returns the sample covariance (n−1) of the edge with T, in ns²; NaN under two requests.
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
-// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single share may be
-// negative or above 1. NaN while T has no variance.
+// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single share
+// may be negative or above 1. NaN while T has no variance.
 func (c CoMoments) Share(t Moments) float64 {
 	total := t.spread()
 	if !(total > 0) {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Posterior is what is believed of an unknown number, such as the share of a tracepoint: a normal distribution. It is a value; its methods
-// return new ones. The zero value believes nothing and must not be drawn from.
+// Posterior is what is believed of an unknown number, such as the share of a tracepoint: a normal distribution. It is a
+// value; its methods return new ones. The zero value believes nothing and must not be drawn from.
 type Posterior struct {
 	Mean      float64
 	Precision float64 // 1/variance, at least 0
@@ -29,8 +29,8 @@ func (p Posterior) Update(o Posterior) Posterior {
 	return Posterior{(p.Mean*p.Precision + o.Mean*o.Precision) / sum, sum}
 }
 
-// Observe returns the belief after an estimate with its interval. One without bounds changes nothing; one of no width counts as one
-// of width 1e-6.
+// Observe returns the belief after an estimate with its interval. One without bounds changes nothing; one of no width
+// counts as one of width 1e-6.
 func (p Posterior) Observe(i Interval) Posterior {
 	if !i.Valid() || math.IsInf(i.High-i.Low, 0) {
 		return p
@@ -48,8 +48,8 @@ func (p Posterior) Age(factor float64) Posterior {
 	return p
 }
 
-// Pool returns the belief about one more of a kind, from those about its siblings: centred at their weighted mean and as wide as they differ
-// plus as they are uncertain (DerSimonian and Laird 1986). Without siblings it is prior.
+// Pool returns the belief about one more of a kind, from those about its siblings: centred at their weighted mean and as
+// wide as they differ plus as they are uncertain (DerSimonian and Laird 1986). Without siblings it is prior.
 func Pool(prior Posterior, siblings []Posterior) Posterior {
 	var weights, squares, mean float64
 	for _, s := range siblings {

@@ -7,12 +7,13 @@ import (
 	"slices"
 )
 
-// Row is one request in a [Sample], packed: its total and the times of the edges it executed, as variable-length integers. A row
-// of 20 edges takes some 110 bytes. Edges that it did not execute take nothing. A Row is immutable; nil is a row of total 0.
+// Row is one request in a [Sample], packed: its total and the times of the edges it executed, as variable-length
+// integers. A row of 20 edges takes some 110 bytes. Edges that it did not execute take nothing. A Row is immutable; nil
+// is a row of total 0.
 type Row []byte
 
-// NewRow packs a row. Edges are numbered as the caller likes, ascending; times are in ns, at least 0. It panics where edges do not
-// ascend or times are out of range.
+// NewRow packs a row. Edges are numbered as the caller likes, ascending; times are in ns, at least 0. It panics where
+// edges do not ascend or times are out of range.
 func NewRow(total int64, edges []int32, times []int64) Row {
 	b := binary.AppendUvarint(make([]byte, 0, 8+6*len(edges)), checked(total))
 	last := int32(-1)
@@ -59,7 +60,8 @@ func (r Row) AppendBinary(b []byte) []byte {
 	return append(b, r...)
 }
 
-// DecodeRow reads what AppendBinary wrote, into memory of its own, and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeRow reads what AppendBinary wrote, into memory of its own, and returns the bytes behind it. An error wraps
+// ErrCorrupt.
 func DecodeRow(b []byte) (Row, []byte, error) {
 	d := decoder{rest: b}
 	n := d.below(maxRow)

@@ -15,13 +15,13 @@ type Item[V any] struct {
 	Value V
 }
 
-// Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys must be
-// good hashes of what identifies a request, and a key always come with the same value; then the sample depends on the set of what
-// was added only, whatever the order, the merges and the repetitions.
+// Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys
+// must be good hashes of what identifies a request, and a key always come with the same value; then the sample depends on
+// the set of what was added only, whatever the order, the merges and the repetitions.
 //
-// Everything added with a key below the threshold is in the sample, nothing else is: that is what makes it uniform, after merging
-// samples of different sizes or rates too. The price is that [Sample.Resize] to a larger k takes effect on what is added later:
-// the threshold never rises.
+// Everything added with a key below the threshold is in the sample, nothing else is: that is what makes it uniform, after
+// merging samples of different sizes or rates too. The price is that [Sample.Resize] to a larger k takes effect on what
+// is added later: the threshold never rises.
 type Sample[V any] struct {
 	k         int
 	threshold uint64    // keys at or above it were not kept; 0 stands for 2^64, where everything is kept
@@ -36,8 +36,8 @@ func NewSample[V any](k int) Sample[V] {
 	return Sample[V]{k: k}
 }
 
-// Wants reports whether Add would keep a value under this key, so that the caller need not build it otherwise. The zero Sample wants
-// nothing.
+// Wants reports whether Add would keep a value under this key, so that the caller need not build it otherwise. The zero
+// Sample wants nothing.
 func (s *Sample[V]) Wants(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
@@ -167,8 +167,8 @@ func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) [
 	return b
 }
 
-// DecodeSample reads what AppendBinary wrote, each value by decodeValue, which like it returns the bytes behind what it read. It
-// returns the bytes behind the sample. An error wraps ErrCorrupt.
+// DecodeSample reads what AppendBinary wrote, each value by decodeValue, which like it returns the bytes behind what it
+// read. It returns the bytes behind the sample. An error wraps ErrCorrupt.
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
 	d := decoder{rest: b}
 	d.version(sampleVersion)
@@ -188,9 +188,10 @@ func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) 
 	return s, d.rest, nil
 }
 
-// Stratified is a sample for people to look at: the slowest requests, the fastest, and some around the median. It is not uniform:
-// nothing may be inferred from it. Slowest and fastest are exact; the median is that of a uniform sample of ten times the size. It
-// depends on the set of what was added only, as [Sample] does. The zero value keeps nothing; use NewStratified.
+// Stratified is a sample for people to look at: the slowest requests, the fastest, and some around the median. It is not
+// uniform: nothing may be inferred from it. Slowest and fastest are exact; the median is that of a uniform sample of ten
+// times the size. It depends on the set of what was added only, as [Sample] does. The zero value keeps nothing; use
+// NewStratified.
 type Stratified[V any] struct {
 	m       int
 	slow    []ranked[V] // at most m, slowest first
@@ -198,7 +199,8 @@ type Stratified[V any] struct {
 	uniform Sample[ranked[V]]
 }
 
-// ranked is a value with what it is ranked by. Equal durations are ranked by key, so that ties are not decided by order of arrival.
+// ranked is a value with what it is ranked by. Equal durations are ranked by key, so that ties are not decided by order
+// of arrival.
 type ranked[V any] struct {
 	nanos int64
 	key   uint64

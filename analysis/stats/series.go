@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// Merger is a statistic with an associative, commutative Merge that leaves its argument as it is and keeps no memory of it that a later
-// Merge would change. The zero value of S is the empty statistic.
+// Merger is a statistic with an associative, commutative Merge that leaves its argument as it is and keeps no memory of
+// it that a later Merge would change. The zero value of S is the empty statistic.
 type Merger[S any] interface {
 	*S
 	Merge(S)
 }
 
-// The shape of a Series, in ticks. A boundary between two buckets is kept for twice as long as the largest power of two that divides
-// its tick; so there is one for every power of two, buckets are about as wide as they are old, and which boundaries exist follows
-// from the present tick alone. Shards therefore agree on them without talking.
+// The shape of a Series, in ticks. A boundary between two buckets is kept for twice as long as the largest power of two
+// that divides its tick; so there is one for every power of two, buckets are about as wide as they are old, and which
+// boundaries exist follows from the present tick alone. Shards therefore agree on them without talking.
 const (
 	// fineBits: below 2^fineBits ticks only the boundary before the present tick is kept. It saves a bucket for the past.
 	fineBits = 2
-	// coarseBits: the widest buckets are 2^coarseBits ticks; of those boundaries the last two are kept. What is older is gone.
+	// coarseBits: the widest buckets are 2^coarseBits ticks; of those boundaries the last two are kept. What is older is
+	// gone.
 	coarseBits = 9
 	// MaxBuckets is the largest number of buckets in a Series.
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
@@ -51,9 +52,9 @@ type Bucket[S any] struct {
 	Value    S
 }
 
-// Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider ones (40 s, 80 s, …
-// 85 min), aligned to absolute time. Reports depend on what was added and the latest time seen only: not on order, nor on how it was
-// split over series that were merged. The zero value is empty.
+// Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider ones
+// (40 s, 80 s, … 85 min), aligned to absolute time. Reports depend on what was added and the latest time seen only: not
+// on order, nor on how it was split over series that were merged. The zero value is empty.
 type Series[S any, P Merger[S]] struct {
 	end     int64       // tick after the present one; 0: nothing was seen
 	buckets []stored[S] // the filled ones, ascending; each reaches to the next boundary
@@ -105,8 +106,8 @@ func bucketStart(t, end int64) (int64, bool) {
 	return t, true
 }
 
-// At returns the statistic of the bucket that time ns (after 1970) falls into, to be added to at once: the next call may move it. It
-// advances the series to ns if that is later than the present, and returns nil if ns is too old.
+// At returns the statistic of the bucket that time ns (after 1970) falls into, to be added to at once: the next call may
+// move it. It advances the series to ns if that is later than the present, and returns nil if ns is too old.
 func (s *Series[S, P]) At(ns int64) *S {
 	if ns < 0 {
 		return nil
@@ -176,9 +177,9 @@ func (s *Series[S, P]) Range(from, to int64) (sum S) {
 	return sum
 }
 
-// Last grows a window back in time from to (ns; whole buckets ending at or before it), until enough says so, all buckets are in, or
-// it would begin before from. It returns the merged statistic, where the window begins, and what enough said last. Calling it again with to =
-// the beginning gives the window before, which shares nothing with it.
+// Last grows a window back in time from to (ns; whole buckets ending at or before it), until enough says so, all buckets
+// are in, or it would begin before from. It returns the merged statistic, where the window begins, and what enough said
+// last. Calling it again with to = the beginning gives the window before, which shares nothing with it.
 func (s *Series[S, P]) Last(from, to int64, enough func(*S) bool) (sum S, begin int64, ok bool) {
 	begin = to
 	for i := len(s.buckets) - 1; i >= 0; i-- {
@@ -213,8 +214,8 @@ func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byt
 	return b
 }
 
-// DecodeSeries reads what AppendBinary wrote, each statistic by decodeValue, which like it returns the bytes behind what it read. It
-// returns the bytes behind the series. An error wraps ErrCorrupt.
+// DecodeSeries reads what AppendBinary wrote, each statistic by decodeValue, which like it returns the bytes behind what
+// it read. It returns the bytes behind the series. An error wraps ErrCorrupt.
 func DecodeSeries[S any, P Merger[S]](b []byte, decodeValue func([]byte) (S, []byte, error)) (Series[S, P], []byte, error) {
 	d := decoder{rest: b}
 	d.version(seriesVersion)

@@ -43,13 +43,14 @@ type SizeOptions struct {
 	Seed uint64
 }
 
-// DefaultSizeOptions returns the payload sizes of Ethernet with and without TCP's header and options, and of jumbo frames; no time-out.
+// DefaultSizeOptions returns the payload sizes of Ethernet with and without TCP's header and options, and of jumbo
+// frames; no time-out.
 func DefaultSizeOptions() SizeOptions {
 	return SizeOptions{Segments: []int{1500, 1460, 1448, 8960}}
 }
 
-// SizeModel is the latency of a transfer as a function of its size: a line within a packet and a step from one packet to the next,
-// with a noise that grows with the latency.
+// SizeModel is the latency of a transfer as a function of its size: a line within a packet and a step from one packet to
+// the next, with a noise that grows with the latency.
 type SizeModel struct {
 	Base       float64 // ns
 	PerByte    float64 // ns per byte, at least 0
@@ -90,7 +91,8 @@ func (m SizeModel) Class(size, latency float64) SizeClass {
 // SizeSummary is how transfers compare with a model.
 type SizeSummary struct {
 	N, Delayed, TimedOut int
-	// CoV is that of the residuals: the standard deviation of latency − expected over all transfers, relative to the mean latency.
+	// CoV is that of the residuals: the standard deviation of latency − expected over all transfers, relative to the mean
+	// latency.
 	CoV float64
 	// NormalCoV is the same over the normal transfers only: what varies besides delays. NaN under two.
 	NormalCoV float64
@@ -145,8 +147,8 @@ const (
 //  4. Concentration and 3 once more with residuals relative to that noise, so that large transfers do not decide alone.
 //  5. All of it for every packet size that comes into question; the smallest noise over all wins.
 //
-// It returns ErrTooFew under 20 transfers. The same arguments give the same model. Source: Rousseeuw and Van Driessen 2006, "Computing
-// LTS regression for large data sets".
+// It returns ErrTooFew under 20 transfers. The same arguments give the same model. Source: Rousseeuw and Van Driessen
+// 2006, "Computing LTS regression for large data sets".
 func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	var kept transfers
 	for i, size := range sizes {
@@ -272,8 +274,9 @@ func (t transfers) trimmedLoss(m SizeModel) float64 {
 	return sum
 }
 
-// solve returns the weighted least-squares fit to some transfers, with PerByte and PerSegment at least 0: the best of the fits with
-// both, either or none of them that is admissible. The weights are those of the noise of m, whose other fields are kept.
+// solve returns the weighted least-squares fit to some transfers, with PerByte and PerSegment at least 0: the best of the
+// fits with both, either or none of them that is admissible. The weights are those of the noise of m, whose other fields
+// are kept.
 func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	var gram [3][3]float64
 	var right [3]float64
@@ -302,8 +305,8 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	return best
 }
 
-// solveNormal solves the normal equations for the used columns by elimination; the coefficients of the others are 0. It returns false where
-// columns are collinear. A matrix of three rows in the innermost loop: no library, no allocation.
+// solveNormal solves the normal equations for the used columns by elimination; the coefficients of the others are 0. It
+// returns false where columns are collinear. A matrix of three rows in the innermost loop: no library, no allocation.
 func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float64, ok bool) {
 	for i := range used {
 		if !used[i] {
@@ -340,8 +343,8 @@ func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float
 // noiseBins is into how many bins of equal numbers of transfers the noise is measured.
 const noiseBins = 8
 
-// withNoise returns m with the noise that the transfers have: a line through the MADs of the residuals in bins of expected latency,
-// neither falling nor below a thousandth of the median latency or 1 ns.
+// withNoise returns m with the noise that the transfers have: a line through the MADs of the residuals in bins of
+// expected latency, neither falling nor below a thousandth of the median latency or 1 ns.
 func (t transfers) withNoise(m SizeModel) SizeModel {
 	order := make([]int, len(t.sizes))
 	for i := range order {

@@ -44,7 +44,8 @@ func (c *confusion) accuracy() float64 {
 func (c *confusion) precision() float64 { return c[1][1] / (c[0][1] + c[1][1] + c[2][1]) }
 func (c *confusion) recall() float64    { return c[1][1] / (c[1][0] + c[1][1] + c[1][2]) }
 
-// TestSizeModels prints how ours and the folded model classify the transfers of 40 networks, fitted on one half and judged on the other.
+// TestSizeModels prints how ours and the folded model classify the transfers of 40 networks, fitted on one half and
+// judged on the other.
 func TestSizeModels(t *testing.T) {
 	for _, segments := range []float64{0.95, 20} {
 		var ours, folded confusion

@@ -80,22 +80,22 @@ func (s *Sketch) Quantile(q float64) float64 {
 	return bins.Value(s.store.KeyAtRank(rank - float64(s.zeros)))
 }
 
-// Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how many do:
-// exactly those that were above limit. For an empty sketch it returns 0, 0.
+// Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how
+// many do: exactly those that were above limit. For an empty sketch it returns 0, 0.
 func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	keys, counts := s.binsAscending()
-	for i := len(keys) - 1; i >= 0; i-- {
+	for i, k := range slices.Backward(keys) {
 		if above+counts[i] > budget {
-			return least(keys[i]+1) - 1, above
+			return least(k+1) - 1, above
 		}
 		above += counts[i]
 	}
 	return 0, above
 }
 
-// Undercut returns the greatest limit, on the boundary of a bin, that at most a fraction p of the durations undercuts, and how many
-// do: exactly those that were below limit. For an empty sketch it returns MaxNanos, 0.
+// Undercut returns the greatest limit, on the boundary of a bin, that at most a fraction p of the durations undercuts,
+// and how many do: exactly those that were below limit. For an empty sketch it returns MaxNanos, 0.
 func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	if s.zeros > budget {
@@ -112,8 +112,8 @@ func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
 	return MaxNanos, below
 }
 
-// Beyond returns how many durations may be below low or above high: those in bins that reach beyond. It is exact for limits on the
-// boundaries of bins, as those of Exceed and Undercut are.
+// Beyond returns how many durations may be below low or above high: those in bins that reach beyond. It is exact for
+// limits on the boundaries of bins, as those of Exceed and Undercut are.
 func (s *Sketch) Beyond(low, high int64) (n uint64) {
 	if low > 0 {
 		n = s.zeros
@@ -127,8 +127,8 @@ func (s *Sketch) Beyond(low, high int64) (n uint64) {
 	return n
 }
 
-// least returns the least duration, at least 1, in bin key or above. The bins' boundaries are computed with rounding errors, their
-// numbers decide.
+// least returns the least duration, at least 1, in bin key or above. The bins' boundaries are computed with rounding
+// errors, their numbers decide.
 func least(key int) int64 {
 	x := max(1, int64(bins.LowerBound(key)))
 	for x > 1 && bins.Index(float64(x-1)) >= key {
@@ -145,28 +145,17 @@ func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 	if s.store == nil {
 		return nil, nil
 	}
-	// The store keeps some bins in a buffer beside its pages, so that one bin can come up twice.
-	sum := map[int]uint64{}
-	s.store.ForEach(func(key int, count float64) bool {
-		if count > 0 {
-			if sum[key] == 0 {
-				keys = append(keys, key)
-			}
-			sum[key] += uint64(count)
-		}
+	s.store.ForEach(func(key int, count float64) bool { // in ascending order, every bin once
+		keys, counts = append(keys, key), append(counts, uint64(count))
 		return false
 	})
-	slices.Sort(keys)
-	for _, k := range keys {
-		counts = append(counts, sum[k])
-	}
 	return keys, counts
 }
 
 const sketchVersion = 1
 
-// AppendBinary appends s to b: one byte for the version, the zeros, then the filled bins as pairs of distance and count. About
-// two bytes per filled bin.
+// AppendBinary appends s to b: one byte for the version, the zeros, then the filled bins as pairs of distance and count.
+// About two bytes per filled bin.
 func (s *Sketch) AppendBinary(b []byte) []byte {
 	b = append(b, sketchVersion)
 	b = binary.AppendUvarint(b, s.zeros)

@@ -104,12 +104,6 @@ func (d *decoder) uint64() uint64 {
 	return a.Lo
 }
 
-// int64 reads what binary.AppendVarint wrote.
-func (d *decoder) int64() int64 {
-	u := d.uint64()
-	return int64(u>>1) ^ -int64(u&1)
-}
-
 // below reads a number that must be less than limit.
 func (d *decoder) below(limit uint64) uint64 {
 	u := d.uint64()

@@ -1,5 +1,5 @@
-// Package sizegen makes transfers for judging size models: sizes, latencies, and what was wrong with each. It decides how the world
-// behaves and knows nothing of the models. The same options and seed give the same transfers.
+// Package sizegen makes transfers for judging size models: sizes, latencies, and what was wrong with each. It decides how
+// the world behaves and knows nothing of the models. The same options and seed give the same transfers.
 package sizegen
 
 import (
@@ -40,8 +40,8 @@ type Options struct {
 	RTO         time.Duration // retransmission time-out: doubles with every further loss
 }
 
-// Draw returns options for a network as one may meet it: of ordinary or jumbo packets, near or far, with 2–8 % of the transfers delayed and
-// 0.5–2 % timed out. Transfers have at most maxSegments packets.
+// Draw returns options for a network as one may meet it: of ordinary or jumbo packets, near or far, with 2–8 % of the
+// transfers delayed and 0.5–2 % timed out. Transfers have at most maxSegments packets.
 func Draw(seed uint64, maxSegments float64) Options {
 	r := rand.New(rand.NewPCG(seed, 0x512e))
 	uniform := func(lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
@@ -60,9 +60,8 @@ func Draw(seed uint64, maxSegments float64) Options {
 	}
 }
 
-// Generate returns n transfers. Two in three delayed ones lost packets and waited for one retransmission time-out or, after another
-// loss, for more; the others queued and took
-// 1.3 to 10 times as long, mostly little.
+// Generate returns n transfers. Two in three delayed ones lost packets and waited for one retransmission time-out or,
+// after another loss, for more; the others queued and took 1.3 to 10 times as long, mostly little.
 func Generate(seed uint64, n int, o Options) []Transfer {
 	r := rand.New(rand.NewPCG(seed, 0x517e))
 	out := make([]Transfer, n)
