@@ -3,6 +3,8 @@ package ingest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -10,7 +12,7 @@ import (
 // Builder makes the spans of a [Batch] out of their fields, which may come in any order, by the rules that hold for every
 // format. It belongs to one decoder. The sequence of calls is
 //
-//	Begin (Resource (ResourceText | SharedAttr)* (Span (fields | Attr | Link)* EndSpan)*)*
+//	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link)* EndSpan)*)*
 type Builder struct {
 	ID     []byte // of the current span, 8 bytes; owned by the caller until EndSpan, as are the next three
 	Parent []byte // 8 bytes; empty: none
@@ -27,15 +29,20 @@ type Builder struct {
 	names Names
 	into  *Batch
 
+	Resource // the present one
+
+	tracepoint trace.Symbol
+	attrs      int // len(into.Attrs) when the span began
+	links      []link
+}
+
+// Resource is what spans share: a service, a host and attributes.
+type Resource struct {
 	service     trace.Symbol
 	longService bool
 	host        trace.Symbol
 	hostRank    int          // place in hostKeys of the key that host came from
 	shared      []trace.Attr // of the resource and the scope
-
-	tracepoint trace.Symbol
-	attrs      int // len(into.Attrs) when the span began
-	links      []link
 }
 
 // Defect says that a field of a span could not be read, for decoders of text: the span is refused, its record is not.
@@ -72,14 +79,26 @@ func (b *Builder) Keys() *Keys { return b.keys }
 // Begin starts a record whose spans go to the end of into.
 func (b *Builder) Begin(into *Batch) {
 	b.into = into
-	b.Resource()
+	b.NewResource()
 }
 
-// Resource starts a resource: nothing is known about it yet.
-func (b *Builder) Resource() {
-	b.service, b.longService = 0, false
-	b.host, b.hostRank = 0, len(hostKeys)
-	b.shared = b.shared[:0]
+// NewResource starts a resource: nothing is known about it yet.
+func (b *Builder) NewResource() {
+	b.Resource = Resource{hostRank: len(hostKeys), shared: b.shared[:0]}
+}
+
+// Use makes a copy of r, which was saved, the present resource.
+func (b *Builder) Use(r Resource) {
+	shared := append(b.shared[:0], r.shared...)
+	b.Resource = r
+	b.shared = shared
+}
+
+// Save returns a copy of the present resource, for formats whose spans refer to resources.
+func (b *Builder) Save() Resource {
+	r := b.Resource
+	r.shared = slices.Clone(r.shared)
+	return r
 }
 
 // Service sets the name of the resource's service.
@@ -102,11 +121,17 @@ func (b *Builder) ResourceText(key, text []byte) {
 		return
 	}
 	for rank := range b.hostRank {
-		if string(key) == hostKeys[rank] {
+		if string(key) == hostKeys[rank] && !IsLocal(text) {
 			b.host, b.hostRank = b.names.Value(text), rank
 			return
 		}
 	}
+}
+
+// IsLocal reports whether host is what every host calls itself, so that it tells none apart.
+func IsLocal[T string | []byte](host T) bool {
+	s := string(host)
+	return s == "localhost" || s == "::1" || strings.HasPrefix(s, "127.")
 }
 
 // Value is the value of an attribute. Decoders leave out what is neither text nor a number nor true or false.

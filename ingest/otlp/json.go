@@ -94,7 +94,23 @@ func elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 	return it.Err()
 }
 
+// requestJSON reads a request, or one within the envelope of Jaeger's API, {"result": request}.
 func (d *Decoder) requestJSON(j *jx.Decoder) error {
+	return d.fields(j, func(key []byte) error {
+		switch string(key) {
+		case "resourceSpans", "resource_spans":
+			return elements(j, d.resourceSpansJSON)
+		case "result":
+			return d.envelopeJSON(j)
+		}
+		return j.Skip()
+	})
+}
+
+func (d *Decoder) envelopeJSON(j *jx.Decoder) error {
+	if j.Next() != jx.Object {
+		return j.Skip()
+	}
 	return d.fields(j, func(key []byte) error {
 		switch string(key) {
 		case "resourceSpans", "resource_spans":
@@ -105,7 +121,7 @@ func (d *Decoder) requestJSON(j *jx.Decoder) error {
 }
 
 func (d *Decoder) resourceSpansJSON(j *jx.Decoder) error {
-	d.build.Resource()
+	d.build.NewResource()
 	return d.headed(j, "resource", d.resourceJSON, "scopeSpans", "scope_spans", d.scopeSpansJSON)
 }
 

@@ -102,8 +102,10 @@ func (r *Reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 
 func (r *Reference) host(resource pcommon.Map) trace.Symbol {
 	for _, key := range []string{"host.id", "host.ip", "host.name", "k8s.pod.uid", "service.instance.id"} {
-		if host := text(resource, key); host != "" {
-			return r.names.Value([]byte(host))
+		for k, v := range resource.All() {
+			if host := plainText(v); k == key && host != "" && !ingest.IsLocal(host) {
+				return r.names.Value([]byte(host))
+			}
 		}
 	}
 	return 0
@@ -148,15 +150,23 @@ func (r *Reference) attrs(attrs pcommon.Map, into *ingest.Batch) {
 	}
 }
 
-// text returns the first text under key that is not empty; of a list, its first element.
+// text returns the first text under key that is not empty.
 func text(attrs pcommon.Map, key string) string {
 	for k, v := range attrs.All() {
-		if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
-			v = v.Slice().At(0)
+		if text := plainText(v); k == key && text != "" {
+			return text
 		}
-		if k == key && v.Type() == pcommon.ValueTypeStr && v.Str() != "" {
-			return v.Str()
-		}
+	}
+	return ""
+}
+
+// plainText returns a text; of a list, its first element, as host.ip is one; else nothing.
+func plainText(v pcommon.Value) string {
+	if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
+		v = v.Slice().At(0)
+	}
+	if v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
 	}
 	return ""
 }

@@ -145,7 +145,7 @@ func (d *Decoder) request(b []byte) error {
 
 // resourceSpans reads all that concerns the resource first: it may stand behind the spans that it belongs to.
 func (d *Decoder) resourceSpans(message []byte) error {
-	d.build.Resource()
+	d.build.NewResource()
 	scopes := 0
 	for b := message; len(b) > 0; {
 		tag, rest, err := d.tag(b)

@@ -1,0 +1,321 @@
+package file_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// requests makes n requests whose traces go over several of them, two services each.
+func requests(n int) []ptrace.Traces {
+	var all []ptrace.Traces
+	for i := range n {
+		traces := ptrace.NewTraces()
+		for service := range 2 {
+			rs := traces.ResourceSpans().AppendEmpty()
+			rs.Resource().Attributes().PutStr("service.name", fmt.Sprintf("service-%d", service))
+			spans := rs.ScopeSpans().AppendEmpty().Spans()
+			for k := range 3 {
+				s := spans.AppendEmpty()
+				s.SetTraceID(pcommon.TraceID{0: byte(k + 1), 15: byte(i % 3)})
+				s.SetSpanID(pcommon.SpanID{0: byte(service), 1: byte(k), 7: byte(i + 1)})
+				s.SetName("do \"it\" {[")
+				s.SetStartTimestamp(pcommon.Timestamp(1000 + i))
+				s.SetEndTimestamp(pcommon.Timestamp(2000 + i))
+				s.Attributes().PutStr("text", "brackets }]\\ and \"quotes\"")
+			}
+		}
+		all = append(all, traces)
+	}
+	return all
+}
+
+func marshalJSON(traces ptrace.Traces) []byte {
+	data, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+	return data
+}
+
+func marshalProtobuf(traces ptrace.Traces) []byte {
+	data, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	return data
+}
+
+// forms are all the ways in which the same requests can be written.
+func forms(all []ptrace.Traces) map[string][]byte {
+	merged := ptrace.NewTraces()
+	var lines, concatenated, pretty, delimited, prefixed, framed bytes.Buffer
+	z, _ := zstd.NewWriter(nil)
+	for _, traces := range all {
+		text, wire := marshalJSON(traces), marshalProtobuf(traces)
+		lines.Write(text)
+		lines.WriteByte('\n')
+		concatenated.Write(text)
+		_ = json.Indent(&pretty, text, "", "  ")
+		pretty.WriteByte('\n')
+		delimited.Write(binary.AppendUvarint(nil, uint64(len(wire))))
+		delimited.Write(wire)
+		prefixed.Write(binary.BigEndian.AppendUint32(nil, uint32(len(wire))))
+		prefixed.Write(wire)
+		packed := z.EncodeAll(wire, nil)
+		framed.Write(binary.BigEndian.AppendUint32(nil, uint32(len(packed))))
+		framed.Write(packed)
+		for _, rs := range traces.ResourceSpans().All() {
+			rs.CopyTo(merged.ResourceSpans().AppendEmpty())
+		}
+	}
+	one := marshalJSON(merged)
+	return map[string][]byte{
+		"lines":              lines.Bytes(),
+		"lines-without-end":  bytes.TrimSpace(lines.Bytes()),
+		"lines-crlf":         bytes.ReplaceAll(lines.Bytes(), []byte("\n"), []byte("\r\n\r\n")),
+		"lines-bom":          append([]byte("\xef\xbb\xbf"), lines.Bytes()...),
+		"one-document":       one,
+		"envelope":           []byte(`{"result":` + string(one) + `}`),
+		"concatenated":       concatenated.Bytes(),
+		"pretty":             pretty.Bytes(),
+		"pretty-after-space": append([]byte("\n\n "), pretty.Bytes()...),
+		"list":               []byte("[" + strings.ReplaceAll(strings.TrimSpace(lines.String()), "\n", ",") + "]"),
+		"protobuf":           marshalProtobuf(merged),
+		"delimited":          delimited.Bytes(),
+		"prefixed":           prefixed.Bytes(),
+		"prefixed-zstd":      framed.Bytes(),
+	}
+}
+
+func gzipped(data []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write(data)
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func zstandard(data []byte) []byte {
+	z, _ := zstd.NewWriter(nil)
+	return z.EncodeAll(data, nil)
+}
+
+// read returns all traces of paths as text, with the summary.
+func read(t testing.TB, options file.Options, paths ...string) (string, file.Summary) {
+	t.Helper()
+	in, err := file.Read(t.Context(), paths, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var b strings.Builder
+	for tr, err := range in.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n%s", tr.ID, trace.Format(tr, in.Table))
+	}
+	return b.String(), in.Summary
+}
+
+func write(t testing.TB, dir, name string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The same spans give the same traces in whatever form they are written, compressed or not, from a file or standard
+// input, with one worker or several, in memory or by way of the disk.
+func TestFormsAreEqual(t *testing.T) {
+	all := requests(20)
+	want := ""
+	for name, data := range forms(all) {
+		for compression, packed := range map[string][]byte{"": data, ".gz": gzipped(data), ".zst": zstandard(data)} {
+			t.Run(name+compression, func(t *testing.T) {
+				path := write(t, t.TempDir(), "file", packed)
+				for _, options := range []file.Options{{Workers: 1}, {Workers: 3, Memory: 1, TempDir: t.TempDir()}} {
+					options.Report = func(b file.Broken) { t.Error(b) }
+					got, summary := read(t, options, path)
+					if want == "" {
+						want = got
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Fatal(diff)
+					}
+					if summary.Spans != 120 || summary.Files != 1 || options.Memory == 1 && summary.Spilled == 0 {
+						t.Errorf("summary %+v", summary)
+					}
+				}
+				got, _ := read(t, file.Options{Stdin: bytes.NewReader(packed)}, file.Stdin)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("standard input:\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// A broken record is reported with its position and reason and left out; what is whole is used.
+func TestBroken(t *testing.T) {
+	line := func(i int) string { return string(marshalJSON(requests(i)[i-1])) }
+	wire := func(i int) []byte { return marshalProtobuf(requests(i)[i-1]) }
+	cut := func(b []byte) []byte { return b[:len(b)-7] }
+	tests := []struct {
+		name   string
+		data   []byte
+		spans  int64
+		broken []string
+	}{
+		{"lines", []byte(line(1) + "\n{\"resourceSpans\":[{]}\n" + line(2) + "\n"), 12, []string{"f:2: malformed at byte 2: "}},
+		{"first-line", []byte("{\"resourceSpans\":[{\n" + line(2) + "\n"), 6, []string{"f:1: malformed at byte 2: "}},
+		{"garbage-line", []byte("garbage\n" + line(2) + "\n"), 6, []string{"f:1: malformed: a JSON document without"}},
+		{"torn-line", []byte(line(1) + "\n" + line(2)[:400]), 6, []string{"f:2: malformed at byte "}},
+		{"zero-id", []byte(strings.Replace(line(1), "01000000000000000000000000000000", "00000000000000000000000000000000", 1)), 5,
+			[]string{"f:byte 18: 1 spans left out: bad_trace_id: trace id of 16 bytes 00000"}},
+		{"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3, []string{"f:byte 18: malformed at byte "}},
+		{"torn-document", []byte(line(1)[:len(line(1))-30]), 3, []string{"f:byte 0: malformed: the data ends within a record"}},
+		{"line-then-garbage", []byte(line(1) + "}}\nx\n" + line(2)), 6, []string{"f:1: malformed at byte ", "f:2: malformed: a JSON document without"}},
+		{"document-then-garbage", []byte("{\n" + line(1)[1:] + "}}\nx\n" + line(2)), 12, []string{"f:byte "}},
+		{"torn-protobuf", cut(wire(1)), 3, []string{"malformed: the data ends within a record"}},
+		{"protobuf-then-garbage", append(wire(1), "xyz"...), 6, []string{"malformed: not a field of an OTLP request"}},
+		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON"}},
+		{"torn-gzip", cut(gzipped([]byte(line(1) + "\n" + line(2) + "\n"))), 12, []string{"malformed: decompress: unexpected EOF"}},
+		{"no-gzip", []byte{0x1f, 0x8b, 1, 2, 3}, 0, []string{"malformed: decompress: "}},
+		{"no-zstd", []byte("\x28\xb5\x2f\xfdxyzxyz"), 0, []string{"malformed: decompress: "}},
+		{"empty", nil, 0, nil},
+		{"empty-request", []byte("{}\n"), 0, nil},
+		{"logs", []byte("{\"resourceLogs\":[]}\n{\"resourceLogs\":[]}\n"), 0, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			write(t, ".", "f", test.data)
+			var broken []string
+			_, summary := read(t, file.Options{Report: func(b file.Broken) { broken = append(broken, b.Error()) }}, "f")
+			if summary.Spans != test.spans {
+				t.Errorf("%d spans, want %d", summary.Spans, test.spans)
+			}
+			if len(broken) != len(test.broken) {
+				t.Fatalf("reported %q, want %q", broken, test.broken)
+			}
+			for i := range broken {
+				if !strings.HasPrefix(broken[i], test.broken[i]) && !strings.Contains(broken[i], test.broken[i]) {
+					t.Errorf("reported %q, want %q", broken[i], test.broken[i])
+				}
+			}
+			var strict file.Broken
+			in, err := file.Read(t.Context(), []string{"f"}, file.Options{Strict: true})
+			if err == nil {
+				_ = in.Close()
+			}
+			if errors.As(err, &strict) != (len(broken) > 0) || len(broken) > 0 && strict.Error() != broken[0] {
+				t.Errorf("strict: error %v, want %q", err, broken)
+			}
+		})
+	}
+}
+
+// In directories, hidden files and files of other kinds are left alone.
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	all := requests(3)
+	if err := os.MkdirAll(filepath.Join(dir, "b", ".hidden"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "a.jsonl", marshalJSON(all[0]))
+	write(t, dir, "b/unnamed", marshalProtobuf(all[1]))
+	write(t, dir, "b/c.json.gz", gzipped(marshalJSON(all[2])))
+	write(t, dir, "b/.hidden/x.json", []byte("{"))
+	write(t, dir, ".hidden.json", []byte("{"))
+	write(t, dir, "README.md", []byte("# Traces\n"))
+	write(t, dir, "cases.jsonl", []byte("{\"name\":\"x\"}\n{\"name\":\"y\"}\n"))
+	_, summary := read(t, file.Options{Report: func(b file.Broken) { t.Error(b) }}, dir)
+	if summary.Files != 3 || summary.Skipped != 2 || summary.Spans != 18 {
+		t.Errorf("summary %+v", summary)
+	}
+}
+
+// A record beyond the limit is too large, and costs no other.
+func TestTooLarge(t *testing.T) {
+	long := `{"resourceSpans":[{"x":"` + strings.Repeat("x", 1<<20) + `"}]}`
+	short := string(marshalJSON(requests(1)[0]))
+	for name, data := range map[string]string{
+		"lines":    short + "\n" + long + "\n" + short,
+		"document": `{"resourceSpans":[` + strings.TrimSuffix(strings.TrimPrefix(long, `{"resourceSpans":[`), "]}") + "," + strings.TrimPrefix(short, `{"resourceSpans":[`) + short,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var broken []trace.Reason
+			_, summary := read(t, file.Options{MaxRecord: 1, Report: func(b file.Broken) { broken = append(broken, b.Reason) }},
+				write(t, t.TempDir(), "f", []byte(data)))
+			if diff := cmp.Diff([]trace.Reason{trace.TooLarge}, broken); diff != "" || summary.Spans != 12 {
+				t.Errorf("%+v\n%s", summary, diff)
+			}
+		})
+	}
+}
+
+// What is wrong with the world is an error, and reading stops.
+func TestErrors(t *testing.T) {
+	if _, err := file.Read(t.Context(), []string{"missing"}, file.Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, err := file.Read(t.Context(), []string{t.TempDir()}, file.Options{}); err == nil {
+		t.Error("empty directory: no error")
+	}
+	path := write(t, t.TempDir(), "f", marshalJSON(requests(1)[0]))
+	if _, err := file.Read(t.Context(), []string{path}, file.Options{Memory: 1, TempDir: "/missing/dir"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no room on disk: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	r, w := io.Pipe()
+	defer w.Close()
+	if _, err := file.Read(ctx, []string{file.Stdin}, file.Options{Stdin: r}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Attributes that are asked for arrive with their names, whatever worker decoded them.
+func TestKeys(t *testing.T) {
+	keys, err := ingest.NewKeys("text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := read(t, file.Options{Keys: keys}, write(t, t.TempDir(), "f", marshalJSON(requests(1)[0])))
+	if n := strings.Count(got, `text="brackets }]\ and 'quotes'"`); n != 6 {
+		t.Errorf("%d attributes, want 6, in\n%s", n, got)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	path := write(t, t.TempDir(), "f", bytes.Repeat(append(marshalJSON(requests(1)[0]), '\n'), 2000))
+	var last file.Progress
+	calls := 0
+	read(t, file.Options{Progress: func(p file.Progress) {
+		if p.Read < last.Read || p.Total != last.Total && calls > 0 || p.Path != path {
+			t.Errorf("%+v after %+v", p, last)
+		}
+		last = p
+		calls++
+	}}, path)
+	if calls < 2 || last.Read != last.Total || last.Total == 0 {
+		t.Errorf("%d calls, the last with %+v", calls, last)
+	}
+}

@@ -1,0 +1,206 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+var (
+	gzipMagic = []byte{0x1f, 0x8b}
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+)
+
+// maxZstdWindow bounds what a zstd stream may make the decompressor hold (what `zstd -d` accepts by default).
+const maxZstdWindow = 128 << 20
+
+// source is a file to read.
+type source struct {
+	path   string
+	size   int64
+	listed bool // found in a directory, not named by the caller
+}
+
+// list returns the files that paths stand for: files as they are, directories with all that is in them and below, ordered
+// by name, but for hidden files and directories.
+func list(paths []string) ([]source, error) {
+	var sources []source
+	for _, path := range paths {
+		if path == Stdin {
+			sources = append(sources, source{path: Stdin})
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("find input: %w", err)
+		}
+		if !info.IsDir() {
+			sources = append(sources, source{path: path, size: regularSize(info)})
+			continue
+		}
+		found, err := listDir(path)
+		if err != nil {
+			return nil, fmt.Errorf("list input: %w", err)
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("no files in directory %s", path)
+		}
+		sources = append(sources, found...)
+	}
+	return sources, nil
+}
+
+func regularSize(info fs.FileInfo) int64 {
+	if info.Mode().IsRegular() {
+		return info.Size()
+	}
+	return 0 // of a pipe or a device it says nothing
+}
+
+func listDir(dir string) ([]source, error) {
+	var found []source
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path != dir && strings.HasPrefix(entry.Name(), "."):
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.IsDir():
+			return nil
+		}
+		info, err := os.Stat(path) // of what a link points to
+		if err == nil && info.Mode().IsRegular() {
+			found = append(found, source{path: path, size: info.Size(), listed: true})
+		}
+		return nil
+	})
+	return found, err
+}
+
+// extensions are those of files that hold traces. In a directory, files with others are left alone unless they look like
+// OTLP or Jaeger.
+var extensions = []string{".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".proto", ".otlp", ".bin"}
+
+// named reports whether the name of s promises traces.
+func (s source) named() bool {
+	name := strings.ToLower(s.path)
+	for _, suffix := range []string{".gz", ".gzip", ".zst", ".zstd"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return slices.Contains(extensions, filepath.Ext(name))
+}
+
+// openFile is an open source: its bytes, decompressed.
+type openFile struct {
+	io.Reader
+	raw        *rawReader
+	closers    []func() error
+	compressed bool
+}
+
+// open opens s and looks whether it is compressed. read counts the bytes that come from the disk. A read that waits is given
+// up when ctx ends.
+func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (*openFile, error) {
+	f := &openFile{raw: &rawReader{r: stdin, read: read}}
+	if s.path == Stdin {
+		if closer, ok := stdin.(io.Closer); ok {
+			stop := context.AfterFunc(ctx, func() { _ = closer.Close() })
+			f.closers = append(f.closers, func() error { stop(); return nil })
+		}
+	} else {
+		file, err := os.Open(s.path)
+		if err != nil {
+			return nil, fmt.Errorf("open input: %w", err)
+		}
+		stop := context.AfterFunc(ctx, func() { _ = file.Close() })
+		f.closers = append(f.closers, func() error { stop(); return file.Close() })
+		f.raw.r = file
+	}
+	f.decompress()
+	return f, nil
+}
+
+// decompress puts a decompressor before the file if its first bytes ask for one.
+func (f *openFile) decompress() {
+	w := newWindow(f.raw, windowSize)
+	magic := w.peek(len(zstdMagic))
+	f.Reader = io.MultiReader(bytes.NewReader(w.unread()), f.raw)
+	switch {
+	case bytes.HasPrefix(magic, gzipMagic):
+		f.compressed = true
+		z, err := gzip.NewReader(f.Reader)
+		if err != nil {
+			f.Reader = failedReader{err}
+			return
+		}
+		f.Reader = z
+	case bytes.HasPrefix(magic, zstdMagic):
+		f.compressed = true
+		z, err := zstd.NewReader(f.Reader, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			f.Reader = failedReader{err}
+			return
+		}
+		f.Reader = z
+		f.closers = append(f.closers, func() error { z.Close(); return nil })
+	}
+}
+
+// failedReader is what stands for a file whose compression cannot be read.
+type failedReader struct{ err error }
+
+// Read fails.
+func (r failedReader) Read([]byte) (int, error) { return 0, r.err }
+
+// Close closes the file.
+func (f *openFile) Close() error {
+	var err error
+	for _, c := range slices.Backward(f.closers) {
+		err = errors.Join(err, c())
+	}
+	return err
+}
+
+// decompress returns what data, a zstd frame, holds; an error if that is more than limit bytes.
+func decompress(data []byte, limit int) ([]byte, error) {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return z.DecodeAll(data, nil)
+}
+
+// rawReader counts bytes and remembers its error, which tells a disk that fails from data that is no gzip.
+type rawReader struct {
+	r    io.Reader
+	read *atomic.Int64
+	err  error
+}
+
+// Read reads and counts.
+func (r *rawReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.read.Add(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,513 @@
+package file
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// What can be wrong with the outer structure of a stream.
+var (
+	errUnrecognised = errors.New("neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON")
+	errStructure    = errors.New("not the structure of a JSON document")
+	errTorn         = errors.New("the data ends within a record")
+	errFraming      = errors.New("not a field of an OTLP request: the rest of the data cannot be read")
+)
+
+// splitter cuts a stream into records. It looks only at the structure around records, so that a record that is broken
+// inside costs no other.
+type splitter struct {
+	w    *window
+	line int64 // number of the current line; 0: lines are not counted
+
+	inResult bool // within the envelope of Jaeger's API
+
+	// record takes a record that begins at offset. data is valid until it returns.
+	record func(data []byte, f format, line, offset int64) error
+	// broken takes a stretch of the stream that is no record.
+	broken func(reason trace.Reason, err error, line, offset int64) error
+}
+
+// run cuts the whole stream. It returns errors of the two callbacks and of the stream.
+func (s *splitter) run(how framing) error {
+	if bytes.HasPrefix(s.w.peek(3), []byte("\xef\xbb\xbf")) {
+		s.w.pos += 3
+	}
+	switch how {
+	case lines:
+		return s.lines()
+	case documents:
+		return s.documents()
+	case fields:
+		return s.fields()
+	case delimited, prefixed:
+		return s.delimited(how)
+	case unframed:
+	}
+	return s.broken(trace.Malformed, errUnrecognised, 0, 0)
+}
+
+// lines takes each line as a record.
+func (s *splitter) lines() error {
+	for {
+		s.line++
+		s.w.hold()
+		offset := s.w.offset()
+		err := s.endOfLine()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if failed := s.heldRecord(unknown, offset); failed != nil {
+			return failed
+		}
+		if err != nil {
+			return nil //nolint:nilerr // the end
+		}
+	}
+}
+
+// heldRecord takes what the window holds as a record, and drops it.
+func (s *splitter) heldRecord(f format, offset int64) error {
+	defer s.w.drop()
+	if s.w.lost {
+		return s.broken(trace.TooLarge, fmt.Errorf("record is %w of %d bytes", errLimit, s.w.limit), s.line, offset)
+	}
+	data := bytes.TrimSpace(s.w.held())
+	if len(data) == 0 {
+		return nil
+	}
+	if f == unknown {
+		f = formatOf(data)
+	}
+	return s.record(data, f, s.line, offset)
+}
+
+// endOfLine reads up to and including the next line feed.
+func (s *splitter) endOfLine() error {
+	for {
+		if i := bytes.IndexByte(s.w.unread(), '\n'); i >= 0 {
+			s.w.pos += i + 1
+			return nil
+		}
+		s.w.pos = s.w.end
+		if err := s.w.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// documents takes JSON documents one after the other. After a broken one it goes on at the next line that begins like one.
+func (s *splitter) documents() error {
+	for {
+		c, err := s.w.space()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		offset := s.w.offset()
+		switch c {
+		case '{':
+			err = s.object(offset)
+		case '[':
+			err = s.elements(unknown)
+		default:
+			err = errStructure
+		}
+		s.w.drop()
+		if err == nil {
+			continue
+		}
+		var failed callbackError
+		if errors.As(err, &failed) {
+			return failed.error
+		}
+		if err := s.failed(err, offset); err != nil {
+			return err
+		}
+		if err := s.resync(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// callbackError marks the errors that the callbacks returned.
+type callbackError struct{ error }
+
+func callback(err error) error {
+	if err != nil {
+		return callbackError{err}
+	}
+	return nil
+}
+
+// failed reports what is wrong with the document that began at offset. Errors of the stream itself are returned.
+func (s *splitter) failed(err error, offset int64) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return s.broken(trace.Malformed, errTorn, 0, offset)
+	case errors.Is(err, errStructure):
+		return s.broken(trace.Malformed, err, 0, s.w.offset())
+	}
+	return err
+}
+
+// resync goes to the next line that begins with a brace or bracket.
+func (s *splitter) resync() error {
+	for {
+		if err := s.endOfLine(); err != nil {
+			return err
+		}
+		if next := s.w.peek(1); len(next) == 0 || next[0] == '{' || next[0] == '[' {
+			return nil
+		}
+	}
+}
+
+// object reads a document that is an object. The elements of "resourceSpans" and "data" are records of their own; an object
+// that has neither is one record.
+func (s *splitter) object(offset int64) error {
+	w := s.w
+	w.hold()
+	w.pos++ // the brace
+	f := unknown
+	for empty := true; ; empty = false {
+		c, err := w.space()
+		if err != nil {
+			return err
+		}
+		if c == '}' {
+			if empty {
+				f = otlpJSON
+			}
+			break
+		}
+		if !empty {
+			if c != ',' {
+				return errStructure
+			}
+			w.pos++
+			if _, err = w.space(); err != nil {
+				return err
+			}
+		}
+		key, err := s.key()
+		if err != nil {
+			return err
+		}
+		keyFormat := formatByKey(key)
+		if f == unknown {
+			f = keyFormat
+		}
+		c, err = w.space()
+		if err != nil {
+			return err
+		}
+		switch {
+		case c == '[' && (key == "resourceSpans" || key == "resource_spans" || key == "data"):
+			element := otlpResource
+			if key == "data" {
+				element = jaegerJSON
+			}
+			if err := s.elements(element); err != nil {
+				return err
+			}
+			w.drop() // what is left of the document is of no interest
+		case c == '{' && key == "result" && !s.inResult: // the envelope of Jaeger's API
+			s.inResult = true
+			err := s.object(w.offset())
+			s.inResult = false
+			w.drop()
+			if err != nil {
+				return err
+			}
+		default:
+			if err := skipValue(w); err != nil {
+				return err
+			}
+		}
+	}
+	w.pos++ // the brace
+	if w.keep < 0 && !w.lost {
+		return nil
+	}
+	return callback(s.heldRecord(f, offset))
+}
+
+// key reads a field name and the colon.
+func (s *splitter) key() (string, error) {
+	w := s.w
+	from := w.offset()
+	if w.buf[w.pos] != '"' {
+		return "", errStructure
+	}
+	held := w.keep >= 0 || w.lost
+	if !held {
+		w.hold()
+	}
+	if err := skipValue(w); err != nil {
+		return "", err
+	}
+	key := ""
+	if size := w.offset() - from - 2; size < 32 && w.keep >= 0 { // no name of interest is longer
+		key = string(w.buf[w.pos-1-int(size) : w.pos-1])
+	}
+	if !held {
+		w.drop()
+	}
+	if c, err := w.space(); err != nil {
+		return "", err
+	} else if c != ':' {
+		return "", errStructure
+	}
+	w.pos++
+	return key, nil
+}
+
+// elements takes the elements of the array that follows as records.
+func (s *splitter) elements(f format) error {
+	w := s.w
+	w.pos++ // the bracket
+	for first := true; ; first = false {
+		c, err := w.space()
+		if err != nil {
+			return err
+		}
+		if c == ']' {
+			w.pos++
+			return nil
+		}
+		if !first {
+			if c != ',' {
+				return errStructure
+			}
+			w.pos++
+			if _, err := w.space(); err != nil {
+				return err
+			}
+		}
+		w.hold()
+		offset := w.offset()
+		if err := skipValue(w); err != nil {
+			return err
+		}
+		if err := s.heldRecord(f, offset); err != nil {
+			return callbackError{err}
+		}
+	}
+}
+
+// byteClass tells apart the bytes that matter to the structure of JSON outside strings.
+var byteClass = func() (c [256]uint8) {
+	c['"'], c['{'], c['['], c['}'], c[']'] = isQuote, isOpen, isOpen, isClose, isClose
+	c[','], c[':'], c[' '], c['\t'], c['\r'], c['\n'] = isEnd, isEnd, isEnd, isEnd, isEnd, isEnd
+	return c
+}()
+
+const (
+	isQuote = 1 + iota
+	isOpen
+	isClose
+	isEnd // of a scalar
+)
+
+// skipValue reads one JSON value. It follows brackets and strings, and leaves it to the decoders whether what is between them
+// is JSON. It returns io.EOF if the value does not end, errStructure if there is none.
+func skipValue(w *window) error {
+	depth := 0
+	scalar := false
+	for {
+		for w.pos < w.end {
+			c := w.buf[w.pos]
+			switch byteClass[c] {
+			case isQuote:
+				if scalar {
+					return errStructure
+				}
+				w.pos++
+				if err := skipString(w); err != nil {
+					return err
+				}
+				if depth == 0 {
+					return nil
+				}
+				continue
+			case isOpen:
+				if scalar {
+					return errStructure
+				}
+				depth++
+			case isClose:
+				if depth == 0 {
+					if scalar {
+						return nil
+					}
+					return errStructure
+				}
+				if depth--; depth == 0 {
+					w.pos++
+					return nil
+				}
+			case isEnd:
+				if depth == 0 {
+					if scalar {
+						return nil
+					}
+					return errStructure
+				}
+			default:
+				scalar = depth == 0
+			}
+			w.pos++
+		}
+		if err := w.fill(); err != nil {
+			if scalar && errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// skipString reads the rest of a string, after the opening quote. No string goes over the end of a line.
+func skipString(w *window) error {
+strings:
+	for {
+		for i, c := range w.unread() {
+			if c != '"' && c != '\\' && c != '\n' {
+				continue
+			}
+			if c == '\n' {
+				w.pos += i
+				return errStructure
+			}
+			w.pos += i + 1
+			if c == '"' {
+				return nil
+			}
+			if _, err := w.next(); err != nil { // whatever is escaped
+				return err
+			}
+			continue strings
+		}
+		w.pos = w.end
+		if err := w.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// fields takes each field of a request as a request of its own: a request is the sequence of its fields.
+func (s *splitter) fields() error {
+	for {
+		header := s.w.peek(1 + 10)
+		if len(header) == 0 {
+			return s.end()
+		}
+		offset := s.w.offset()
+		size, n, ok := sizeAfterTag(header)
+		if !ok {
+			return s.broken(trace.Malformed, errFraming, 0, offset)
+		}
+		if err := s.sized(n, size, offset, func(data []byte) error { return s.record(data, otlpProtobuf, 0, offset) }); err != nil {
+			return ignoreEOF(err)
+		}
+	}
+}
+
+// end returns the error that ended the stream, nil if it is just its end.
+func (s *splitter) end() error { return ignoreEOF(s.w.err) }
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// delimited takes requests that follow their sizes.
+func (s *splitter) delimited(how framing) error {
+	for {
+		header := s.w.peek(10)
+		if len(header) == 0 {
+			return s.end()
+		}
+		offset := s.w.offset()
+		size, n := uint64(0), -1
+		if how == delimited {
+			size, n = protowire.ConsumeVarint(header)
+		} else if len(header) >= 4 {
+			size, n = uint64(binary.BigEndian.Uint32(header)), 4
+		}
+		if n < 0 {
+			return s.broken(trace.Malformed, errTorn, 0, offset)
+		}
+		s.w.pos += n
+		if err := s.sized(0, size, offset, func(data []byte) error { return s.request(data, offset) }); err != nil {
+			return ignoreEOF(err)
+		}
+	}
+}
+
+// request takes one request of a delimited stream, which may be compressed.
+func (s *splitter) request(data []byte, offset int64) error {
+	if bytes.HasPrefix(data, zstdMagic) {
+		plain, err := decompress(data, s.w.limit)
+		if err != nil {
+			return s.broken(trace.Malformed, err, 0, offset)
+		}
+		data = plain
+	}
+	return s.record(data, otlpProtobuf, 0, offset)
+}
+
+// sized reads header+size bytes and hands them to f. It returns io.EOF after reporting that they are too many or not there.
+func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
+	if size > uint64(s.w.limit-header) {
+		if err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit), 0, offset); err != nil {
+			return err
+		}
+		return s.discard(uint64(header) + size)
+	}
+	n := header + int(size)
+	data := s.w.peek(n)
+	if len(data) < n {
+		if err := s.end(); err != nil {
+			return err
+		}
+		if err := s.broken(trace.Malformed, errTorn, 0, offset); err != nil {
+			return err
+		}
+		return io.EOF
+	}
+	if err := f(data); err != nil {
+		return err
+	}
+	s.w.pos += n
+	s.w.drop()
+	return nil
+}
+
+// discard reads n bytes and forgets them.
+func (s *splitter) discard(n uint64) error {
+	for {
+		have := min(n, uint64(s.w.end-s.w.pos))
+		s.w.pos += int(have)
+		if n -= have; n == 0 {
+			return nil
+		}
+		if err := s.w.fill(); err != nil {
+			return err
+		}
+	}
+}

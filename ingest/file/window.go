@@ -1,0 +1,122 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// errLimit is returned when something that must be held as a whole is larger than allowed.
+var errLimit = errors.New("larger than the limit")
+
+// window is a stretch of a stream that is held in memory: buf[pos:end] is unread, and from keep on (if that is not
+// negative) nothing is let go.
+type window struct {
+	r     io.Reader
+	buf   []byte
+	pos   int
+	end   int
+	keep  int
+	base  int64 // offset of buf[0] in the stream
+	limit int   // most bytes that are kept
+	lost  bool  // what was held became larger than the limit and was let go
+	err   error // from r, once it failed; io.EOF at its end
+}
+
+// windowSize is the least size of a window: a read from a disk or a decompressor.
+const windowSize = 256 << 10
+
+func newWindow(r io.Reader, limit int) *window {
+	return &window{r: r, buf: make([]byte, windowSize), keep: -1, limit: limit}
+}
+
+// offset returns the offset of the next byte in the stream.
+func (w *window) offset() int64 { return w.base + int64(w.pos) }
+
+// unread returns the bytes that are in memory.
+func (w *window) unread() []byte { return w.buf[w.pos:w.end] }
+
+// fill reads more bytes behind end. It returns io.EOF at the end of the stream, errLimit if there is no room, or the reader's
+// error. What is held is let go if it is larger than the limit.
+func (w *window) fill() error {
+	if w.err != nil {
+		return w.err
+	}
+	from := w.pos
+	if w.keep >= 0 {
+		from = w.keep
+	}
+	if w.end == len(w.buf) && w.end >= w.limit && w.keep >= 0 && from < w.pos {
+		w.keep, w.lost, from = -1, true, w.pos
+	}
+	if w.end == len(w.buf) && from > 0 {
+		w.end = copy(w.buf, w.buf[from:w.end])
+		w.base += int64(from)
+		w.pos -= from
+		if w.keep >= 0 {
+			w.keep = 0
+		}
+	}
+	if w.end == len(w.buf) {
+		if w.end >= w.limit {
+			return fmt.Errorf("%w of %d bytes", errLimit, w.limit)
+		}
+		w.buf = append(w.buf, make([]byte, min(len(w.buf), w.limit-len(w.buf)))...)
+	}
+	n, err := w.r.Read(w.buf[w.end:])
+	w.end += n
+	if w.err = err; n > 0 {
+		return nil
+	}
+	return err
+}
+
+// peek returns the next n bytes, fewer at the end of the stream, without reading them. Errors that are not the end wait until
+// the bytes before them are read.
+func (w *window) peek(n int) []byte {
+	for w.end-w.pos < n && w.fill() == nil {
+	}
+	return w.buf[w.pos:min(w.pos+n, w.end)]
+}
+
+// next returns the next byte and reads it.
+func (w *window) next() (byte, error) {
+	for w.pos == w.end {
+		if err := w.fill(); err != nil {
+			return 0, err
+		}
+	}
+	w.pos++
+	return w.buf[w.pos-1], nil
+}
+
+// space reads white space and returns the byte that follows, which is not read.
+func (w *window) space() (byte, error) {
+	for {
+		c, err := w.next()
+		if err != nil {
+			return 0, err
+		}
+		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			w.pos--
+			return c, nil
+		}
+	}
+}
+
+// hold begins to keep the bytes from here on.
+func (w *window) hold() { w.keep, w.lost = w.pos, false }
+
+// held returns the bytes since hold; it must not be called if they were lost.
+func (w *window) held() []byte { return w.buf[w.keep:w.pos] }
+
+// drop ends a hold, and gives back the memory of a large one.
+func (w *window) drop() {
+	w.keep, w.lost = -1, false
+	if len(w.buf) > 16*windowSize && w.end-w.pos <= windowSize {
+		buf := make([]byte, windowSize)
+		n := copy(buf, w.buf[w.pos:w.end])
+		w.base += int64(w.pos)
+		w.buf, w.pos, w.end = buf, 0, n
+	}
+}

@@ -1,0 +1,488 @@
+// Package jaeger decodes the JSON that Jaeger's query API and its user interface export.
+//
+// Input is a response {"data": [trace, …]}, one trace {"traceID", "spans", "processes"}, or a list of traces; output goes to
+// the end of an [ingest.Batch]. What a span is follows Jaeger's own model: its parent is the first CHILD_OF reference within
+// the trace, else the first FOLLOWS_FROM, else parentSpanID; kind, errors and marks come from tags. Other FOLLOWS_FROM
+// references are links. Identifiers are hexadecimal and may lack leading zeros. Fields that are not needed (logs, warnings,
+// the spans that some exports repeat inside references) are skipped unread.
+//
+// The module jaeger-idl has the model as protobuf only, whose JSON is another one; so the fields are read directly.
+package jaeger
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/go-faster/jx"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// errTrailing is returned for bytes after the end of the document.
+var errTrailing = errors.New("bytes after the end of the document")
+
+// maxProcesses bounds the processes of one trace.
+const maxProcesses = 1 << 16
+
+var errProcesses = errors.New("more than 65536 processes in a trace")
+
+// Decoder decodes exported traces. It has one owner and keeps its buffers and caches between documents.
+type Decoder struct {
+	build *ingest.Builder
+	keys  *ingest.Keys
+	json  jx.Decoder
+
+	data    []byte
+	lastKey []byte // tells where an error is
+
+	processes map[string]ingest.Resource
+	process   string // ID of the present one; only valid if known
+	known     bool
+
+	traceID, id, parent id
+	refs                []reference
+	start, duration     float64 // µs
+	badTime             bool
+}
+
+// id is an identifier as the builder wants it: 16 bytes, of which span IDs use the last 8.
+type id struct {
+	bytes [16]byte
+	given bool
+	bad   bool   // not hexadecimal, or too long
+	text  []byte // as given
+}
+
+// reference is one element of a span's references.
+type reference struct {
+	trace, span id
+	child       bool // CHILD_OF
+}
+
+// NewDecoder returns a decoder that keeps the attributes (tags) in keys and enters names in table, which it shares with nobody
+// while it is used.
+func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
+	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, processes: make(map[string]ingest.Resource)}
+}
+
+// JSON decodes one document and appends its spans to into. Spans that are unusable on their own are counted there. It
+// returns an *[ingest.RecordError] if data is not such a document; into is then as before. The offset of an error is that of
+// the field name before it.
+func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
+	mark := into.Mark()
+	d.build.Begin(into)
+	d.data = data[:len(data):len(data)]
+	d.json.ResetBytes(d.data)
+	err := d.document(&d.json)
+	if err == nil && !errors.Is(d.json.Skip(), io.EOF) {
+		err = errTrailing
+	}
+	if err != nil {
+		into.Rollback(mark)
+		err = &ingest.RecordError{Reason: trace.Malformed, Offset: d.position(), Err: err}
+	}
+	d.json.ResetBytes(nil)
+	d.data, d.lastKey = nil, nil
+	return err
+}
+
+// position returns the offset of the key read last, −1 if it is not known.
+func (d *Decoder) position() int64 {
+	// A key without escapes is a part of d.data, and all parts share the end of their capacity.
+	at := cap(d.data) - cap(d.lastKey)
+	if len(d.lastKey) == 0 || at < 0 || &d.data[at] != &d.lastKey[0] {
+		return -1
+	}
+	return int64(at)
+}
+
+// fields calls f for each field of the object that follows; null has none. f must consume the value.
+func (d *Decoder) fields(j *jx.Decoder, f func(key []byte) error) error {
+	if j.Next() == jx.Null {
+		return j.Null()
+	}
+	it, err := j.ObjIter()
+	if err != nil {
+		return err
+	}
+	for it.Next() {
+		d.lastKey = it.Key()
+		if err := f(d.lastKey); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+// elements calls f for each element of the array that follows; null has none.
+func elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
+	if j.Next() == jx.Null {
+		return j.Null()
+	}
+	it, err := j.ArrIter()
+	if err != nil {
+		return err
+	}
+	for it.Next() {
+		if err := f(j); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+// document reads a list of traces, or what trace reads.
+func (d *Decoder) document(j *jx.Decoder) error {
+	if j.Next() == jx.Array {
+		return elements(j, d.trace)
+	}
+	return d.trace(j)
+}
+
+// trace reads a trace, or a response around traces. Spans that come before the processes are put off.
+func (d *Decoder) trace(j *jx.Decoder) error {
+	clear(d.processes)
+	d.known = false
+	processes := false
+	var later []jx.Raw
+	err := d.fields(j, func(key []byte) error {
+		switch string(key) {
+		case "data":
+			return elements(j, d.trace)
+		case "processes":
+			processes = true
+			return d.fields(j, func(key []byte) error { return d.addProcess(j, key) })
+		case "spans":
+			if processes {
+				return elements(j, d.span)
+			}
+			raw, err := j.Raw()
+			later = append(later, raw)
+			return err
+		}
+		return j.Skip()
+	})
+	for _, raw := range later {
+		if err == nil {
+			err = elements(jx.DecodeBytes(raw), d.span)
+		}
+	}
+	return err
+}
+
+func (d *Decoder) addProcess(j *jx.Decoder, key []byte) error {
+	id := string(key)
+	if len(d.processes) >= maxProcesses {
+		return errProcesses
+	}
+	if err := d.readProcess(j); err != nil {
+		return err
+	}
+	d.processes[id] = d.build.Save()
+	return nil
+}
+
+// hostTags maps the tags by which Jaeger's own clients name a host to those of OpenTelemetry.
+var hostTags = map[string][]byte{"hostname": []byte("host.name"), "ip": []byte("host.ip")}
+
+// readProcess makes the process that follows the present resource.
+func (d *Decoder) readProcess(j *jx.Decoder) error {
+	d.build.NewResource()
+	d.known = false
+	return d.fields(j, func(key []byte) error {
+		switch string(key) {
+		case "serviceName":
+			name, err := text(j)
+			if err == nil {
+				d.build.Service(name)
+			}
+			return err
+		case "tags":
+			return elements(j, func(j *jx.Decoder) error {
+				key, v, ok, err := d.tag(j)
+				if err != nil || !ok {
+					return err
+				}
+				if !v.Numeric {
+					d.build.ResourceText(key, v.Text)
+					d.build.ResourceText(hostTags[string(key)], v.Text)
+				}
+				if found := d.keys.Find(key); found != ingest.Unwanted {
+					d.build.SharedAttr(found, key, v)
+				}
+				return nil
+			})
+		}
+		return j.Skip()
+	})
+}
+
+// use makes the process with the given ID the present resource; an unknown one is empty.
+func (d *Decoder) use(process []byte) {
+	if d.known && d.process == string(process) {
+		return
+	}
+	if r, ok := d.processes[string(process)]; ok {
+		d.build.Use(r)
+		d.process, d.known = string(process), true
+	} else {
+		d.build.NewResource()
+		d.known = false
+	}
+}
+
+func (d *Decoder) span(j *jx.Decoder) error {
+	s := d.build
+	s.Span()
+	d.traceID, d.id, d.parent = id{}, id{}, id{}
+	d.refs = d.refs[:0]
+	d.start, d.duration, d.badTime = 0, 0, false
+	var process []byte
+	inline := false
+	err := d.fields(j, func(key []byte) error {
+		var err error
+		switch string(key) {
+		case "traceID":
+			err = d.traceID.read(j)
+		case "spanID":
+			err = d.id.read(j)
+		case "parentSpanID":
+			err = d.parent.read(j)
+		case "operationName":
+			s.Name, err = text(j)
+		case "references":
+			err = elements(j, d.reference)
+		case "startTime":
+			d.start, err = d.micros(j)
+		case "duration":
+			d.duration, err = d.micros(j)
+		case "tags":
+			err = elements(j, d.spanTag)
+		case "processID":
+			process, err = text(j)
+		case "process":
+			if inline = j.Next() == jx.Object; inline {
+				err = d.readProcess(j)
+			} else {
+				err = j.Skip()
+			}
+		default:
+			err = j.Skip()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !inline {
+		d.use(process)
+	}
+	d.end()
+	return nil
+}
+
+// end completes the span whose fields were read.
+func (d *Decoder) end() {
+	s := d.build
+	s.Start, s.End = uint64(d.start)*1000, (uint64(d.start)+uint64(d.duration))*1000
+	if d.badTime {
+		s.Cause = ingest.TimeDefect
+	}
+	switch {
+	case d.traceID.bad:
+		s.Cause, s.Trace = ingest.TraceIDDefect, d.traceID.text
+	case d.traceID.given:
+		s.Trace = d.traceID.bytes[:]
+	}
+	switch {
+	case d.id.bad || [8]byte(d.id.bytes[:8]) != [8]byte{}: // more than 16 digits
+		s.Cause, s.ID = ingest.SpanIDDefect, d.id.text
+	case d.id.given:
+		s.ID = d.id.bytes[8:]
+	}
+	d.relate()
+	s.EndSpan()
+}
+
+// relate finds the parent and the links of the span.
+func (d *Decoder) relate() {
+	parent := -1
+	for i := range d.refs {
+		r := &d.refs[i]
+		if r.trace.bytes != d.traceID.bytes || r.trace.bad || r.span.bad {
+			continue
+		}
+		if parent < 0 || r.child && !d.refs[parent].child {
+			parent = i
+		}
+	}
+	for i := range d.refs {
+		if r := &d.refs[i]; i != parent && !r.child && !r.trace.bad && !r.span.bad {
+			d.build.Link(r.trace.bytes[:], r.span.bytes[8:], false)
+		}
+	}
+	switch {
+	case parent >= 0:
+		d.build.Parent = d.refs[parent].span.bytes[8:]
+	case d.parent.bad:
+		d.build.Cause, d.build.ID = ingest.SpanIDDefect, d.parent.text
+	case d.parent.given:
+		d.build.Parent = d.parent.bytes[8:]
+	}
+}
+
+func (d *Decoder) reference(j *jx.Decoder) error {
+	var r reference
+	err := d.fields(j, func(key []byte) error {
+		var err error
+		switch string(key) {
+		case "refType":
+			var kind []byte
+			kind, err = text(j)
+			r.child = string(kind) == "CHILD_OF"
+		case "traceID":
+			err = r.trace.read(j)
+		case "spanID":
+			err = r.span.read(j)
+		default:
+			err = j.Skip()
+		}
+		return err
+	})
+	d.refs = append(d.refs, r)
+	return err
+}
+
+func (d *Decoder) spanTag(j *jx.Decoder) error {
+	key, v, ok, err := d.tag(j)
+	if err != nil || !ok {
+		return err
+	}
+	switch string(key) {
+	case "span.kind":
+		d.build.Kind, _ = trace.ParseKind(string(v.Text))
+	case "error":
+		if v.True() {
+			d.build.Flags |= trace.Error
+		}
+	case "otel.status_code":
+		if string(v.Text) == "ERROR" {
+			d.build.Flags |= trace.Error
+		}
+	}
+	if found := d.keys.Find(key); found != ingest.Unwanted {
+		d.build.Attr(found, key, v)
+	}
+	return nil
+}
+
+// tag reads a tag {"key", "type", "value"}. It is not ok if its value is binary or no scalar.
+func (d *Decoder) tag(j *jx.Decoder) (key []byte, v ingest.Value, ok bool, err error) {
+	var kind []byte
+	err = d.fields(j, func(field []byte) error {
+		var err error
+		switch string(field) {
+		case "key":
+			key, err = text(j)
+		case "type":
+			kind, err = text(j)
+		case "value":
+			v, ok, err = value(j)
+		default:
+			err = j.Skip()
+		}
+		return err
+	})
+	switch string(kind) {
+	case "binary":
+		ok = false
+	case "int64", "float64":
+		if !v.Numeric { // some exports write large numbers as strings
+			v.Number, err = orNaN(v.Text, err)
+			v.Numeric, v.Text = true, nil
+			ok = ok && !math.IsNaN(v.Number)
+		}
+	}
+	return key, v, ok, err
+}
+
+func orNaN(text []byte, err error) (float64, error) {
+	n, parsed := strconv.ParseFloat(string(text), 64)
+	if parsed != nil {
+		n = math.NaN()
+	}
+	return n, err
+}
+
+var (
+	trueText  = []byte("true")
+	falseText = []byte("false")
+)
+
+// value reads a scalar; what is none is skipped and not ok.
+func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
+	switch j.Next() {
+	case jx.String:
+		v.Text, err = j.StrBytes()
+		return v, true, err
+	case jx.Bool:
+		b, err := j.Bool()
+		if v.Text = falseText; b {
+			v.Text = trueText
+		}
+		return v, true, err
+	case jx.Number:
+		n, err := j.Num()
+		if err != nil {
+			return v, false, err
+		}
+		v.Number, err = strconv.ParseFloat(string(n), 64)
+		v.Numeric = true
+		return v, err == nil, nil
+	case jx.Invalid, jx.Null, jx.Array, jx.Object:
+	}
+	return v, false, j.Skip()
+}
+
+// text reads a string; null is the empty one.
+func text(j *jx.Decoder) ([]byte, error) {
+	if j.Next() == jx.Null {
+		return nil, j.Null()
+	}
+	return j.StrBytes()
+}
+
+// micros reads a number of microseconds, or a string of one. One that is out of range spoils its span only.
+func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
+	v, ok, err := value(j)
+	if !v.Numeric && err == nil {
+		v.Number, _ = orNaN(v.Text, nil)
+	}
+	if !ok || !(v.Number >= 0 && v.Number <= float64(trace.MaxNanos/1000)) {
+		d.badTime = true
+		return 0, err
+	}
+	return v.Number, err
+}
+
+// read reads an identifier of at most 32 hexadecimal digits.
+func (id *id) read(j *jx.Decoder) error {
+	var err error
+	if id.text, err = text(j); err != nil || len(id.text) == 0 {
+		return err
+	}
+	var digits [32]byte
+	id.given = true
+	if id.bad = len(id.text) > len(digits); id.bad {
+		return nil
+	}
+	n := copy(digits[:], "00000000000000000000000000000000"[len(id.text):])
+	copy(digits[n:], id.text)
+	_, bad := hex.Decode(id.bytes[:], digits[:])
+	id.bad = bad != nil
+	return nil
+}
