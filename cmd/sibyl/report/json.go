@@ -128,6 +128,7 @@ type jsonExplanation struct {
 type jsonPick struct {
 	Tracepoint string   `json:"tracepoint"`
 	Context    []string `json:"context"`
+	Score      number   `json:"score"` // expected share revealed, per cost
 	Reason     string   `json:"reason"`
 }
 
@@ -227,5 +228,5 @@ func (n *names) jsonExplanation(p *analysis.Problem, x *analysis.Explanation) js
 }
 
 func (n *names) jsonPick(k *search.Pick) jsonPick {
-	return jsonPick{Tracepoint: n.table.Text(k.Tracepoint), Context: n.context(k.Context), Reason: k.Reason}
+	return jsonPick{Tracepoint: n.tracepoint(k), Context: n.context(k.Context), Score: number(k.Score), Reason: k.Reason}
 }

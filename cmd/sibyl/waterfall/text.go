@@ -182,7 +182,7 @@ func (d *drawing) divide(c *canvas, rows []row) {
 	line := d.options.Style.Line()
 	limit := min(max(line*2/5, leastName), mostName)
 	for _, r := range rows {
-		name := indentation(r.depth, limit/2) + d.name(&d.path.Nodes[r.node])
+		name := indentation(r.depth, limit/2) + d.name(r)
 		c.name = min(max(c.name, len([]rune(name))), limit)
 	}
 	c.indent = limit / 2
@@ -212,7 +212,7 @@ func (d *drawing) row(c *canvas, r row) {
 	if ns := c.own[r.node]; ns != 0 {
 		own = units.Nanos(float64(ns))
 	}
-	name := terminal.PadRight(terminal.Shorten(indentation(r.depth, c.indent)+d.name(n), c.name), c.name)
+	name := terminal.PadRight(terminal.Shorten(indentation(r.depth, c.indent)+d.name(r), c.name), c.name)
 	if c.critical[r.node] {
 		name = style.Paint(terminal.Bold, name)
 	}
@@ -229,10 +229,15 @@ func indentation(depth, most int) string {
 	return strings.Repeat("  ", depth)
 }
 
-// name returns what a span did, and what there is to know about it.
-func (d *drawing) name(n *analysis.Node) string {
+// name returns what a span did, and what there is to know about it. The service is said where it is not that of the span
+// above.
+func (d *drawing) name(r row) string {
+	n := &d.path.Nodes[r.node]
 	s := &d.path.Trace.Spans[n.Span]
-	name := d.table.Text(s.Service) + " " + d.table.OpName(s.Op)
+	name := d.table.OpName(s.Op)
+	if r.depth == 0 || d.path.Trace.Spans[d.path.Nodes[n.Parent].Span].Service != s.Service {
+		name = d.table.Text(s.Service) + " " + name
+	}
 	if s.Kind != trace.Server && s.Kind != trace.Internal && s.Kind != trace.Unspecified {
 		name += " (" + s.Kind.String() + ")"
 	}
