@@ -101,7 +101,8 @@ func EBH(evalues []float64, alpha float64) []int {
 
 // TestOptions say what counts as a change. Use [DefaultTestOptions] and change what you need.
 type TestOptions struct {
-	// Margin is the relative change of latency that is healthy, above 0: 0.15 leaves alone what became up to 15 % slower.
+	// Margin is the relative change of latency that is healthy, above 0. It must cover the whole swing of a
+	// day, from the learning period to any other time: 0.2 for a daily curve and other drift of ±5 % each.
 	Margin float64
 	// MixMargin is the ratio by which the odds of a group may change within its request type, above 1.
 	MixMargin float64
@@ -113,7 +114,7 @@ type TestOptions struct {
 
 // DefaultTestOptions returns the options that the false-alarm rate was measured with.
 func DefaultTestOptions() TestOptions {
-	return TestOptions{Margin: 0.15, MixMargin: 1.5, Rho: 0.02, Doubt: 1e-3}
+	return TestOptions{Margin: 0.2, MixMargin: 1.5, Rho: 0.02, Doubt: 1e-3}
 }
 
 // upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event seen k times in n requests of

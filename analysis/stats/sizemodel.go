@@ -143,7 +143,8 @@ const (
 //  2. Least trimmed squares: from random triples of transfers, fit, keep the three quarters with the smallest residuals, fit again
 //     (a concentration step never makes the trimmed sum larger), until nothing changes; the best start wins. PerByte and PerSegment
 //     are kept from becoming negative.
-//  3. The noise is measured as the MAD of the residuals in bins of expected latency, and a line is laid through them.
+//  3. The noise is measured as the MAD of the residuals, or of the positive ones if that is larger, in bins of expected latency, and
+//     a line is laid through them.
 //  4. Concentration and 3 once more with residuals relative to that noise, so that large transfers do not decide alone.
 //  5. All of it for every packet size that comes into question; the smallest noise over all wins.
 //
@@ -360,12 +361,23 @@ func (t transfers) withNoise(m SizeModel) SizeModel {
 			residuals = append(residuals, t.latencies[i]-m.Expected(t.sizes[i]))
 			expected += m.Expected(t.sizes[i]) / float64(len(bin))
 		}
-		at, spread = append(at, expected), append(spread, MAD(residuals, 0, nil))
+		at, spread = append(at, expected), append(spread, upperMAD(residuals))
 	}
 	floor := max(1, 1e-3*Median(slices.Clone(t.latencies)))
 	m.Noise, m.Relative = line(at, spread)
 	m.Noise = max(floor, m.Noise)
 	return m
+}
+
+// upperMAD is the MAD of what is above 0 or that of all, whichever is larger: the noise of latencies is often skewed, and what is too slow
+// must be told from the slow side's noise.
+func upperMAD(residuals []float64) float64 {
+	both := MAD(residuals, 0, nil)
+	above := slices.DeleteFunc(residuals, func(r float64) bool { return r <= 0 })
+	if len(above) == 0 {
+		return both
+	}
+	return max(both, madScale*Median(above))
 }
 
 // line returns intercept and slope of the line through the points by least squares relative to y, both at least 0.
