@@ -1,10 +1,6 @@
 package analysis
 
-import (
-	"slices"
-
-	"github.com/sibyl-trace/sibyl/trace"
-)
+import "github.com/sibyl-trace/sibyl/trace"
 
 // Extractor finds the critical paths of traces. It keeps its buffers from trace to trace: once they have grown, it
 // allocates nothing. It belongs to one goroutine.
@@ -33,7 +29,7 @@ type Extractor struct {
 	rootless   bool  // no baseline span is without a parent
 	firstChild []int32
 	nextChild  []int32
-	heads      []int32
+	heads      []head  // spans without a parent
 	mark       []int32 // see breakCycles
 
 	pairs  []pair
@@ -81,11 +77,11 @@ func NewExtractor(o Options) *Extractor { return &Extractor{options: o} }
 //  1. Copies: of several spans with one ID one is kept, or a CLIENT and a SERVER.
 //  2. Parents: each span finds its parent, and the span whose child it is in the walks: for a baseline span the nearest
 //     baseline ancestor.
-//  3. Forest: messaging is cut off; the rest is linked into trees.
+//  3. Forest: messaging is cut off; the rest is linked into trees, and these are put in the order of their roots.
 //  4. Skew: pairs of CLIENT and SERVER spans tell how clocks of hosts differ.
 //  5. Nodes: trees are laid out top-down, shifted and clamped, each family in the order in which a walk wants it.
 //  6. Spans that no tree reached are on or below cycles: these are broken, and 3–5 repeated.
-//  7. Roots are put in order and walked: over baseline spans, then refined by the switched-on ones.
+//  7. Roots are walked: over baseline spans, then refined by the switched-on ones.
 func (x *Extractor) Extract(t *trace.Trace) *Path {
 	x.reset(t)
 	x.resolveCopies()
@@ -96,7 +92,6 @@ func (x *Extractor) Extract(t *trace.Trace) *Path {
 		x.layOut()
 	}
 	x.connect()
-	x.orderRoots()
 	x.judge()
 	x.indexAttrs()
 	x.walkRoots()
@@ -137,6 +132,7 @@ func filled[T any](s []T, n int, v T) []T {
 // layOut links the spans into trees and lays them out as nodes. It may be repeated.
 func (x *Extractor) layOut() {
 	x.link()
+	x.sortHeads()
 	x.findShifts()
 	x.grow()
 }
@@ -160,22 +156,6 @@ func (x *Extractor) connect() {
 		}
 	}
 	x.resolveJoins()
-}
-
-// orderRoots sorts the roots and tells every node its root.
-func (x *Extractor) orderRoots() {
-	p := &x.path
-	if len(p.Roots) < 2 {
-		return
-	}
-	slices.SortFunc(p.Roots, func(a, b Root) int { return compareRoots(&p.Nodes[a.Node], &p.Nodes[b.Node]) })
-	for r := range p.Roots {
-		for i := p.Roots[r].First; i < p.Roots[r].Last; i++ {
-			if n := &p.Nodes[i]; n.Root >= 0 {
-				n.Root = int32(r)
-			}
-		}
-	}
 }
 
 // judge sets the flags that depend on the whole trace.

@@ -40,12 +40,12 @@ func (x *Extractor) resolveCopies() {
 
 // groupCopies fills x.group with all spans that share their ID with another, by ID, then in the order of preference.
 func (x *Extractor) groupCopies() {
-	spans := x.trace.Spans
-	slices.SortFunc(x.copies, func(i, j int32) int { return cmp.Compare(spans[i].ID, spans[j].ID) })
 	x.group = x.group[:0]
-	for k, i := range x.copies {
-		if k == 0 || spans[i].ID != spans[x.copies[k-1]].ID {
-			x.group = append(x.group, x.spanCopy(x.index.find(spans[i].ID).span))
+	for _, i := range x.copies {
+		first := x.index.find(x.trace.Spans[i].ID).span
+		if !x.gone[first] { // until it is decided on, gone says that it is in the group
+			x.gone[first] = true
+			x.group = append(x.group, x.spanCopy(first))
 		}
 		x.group = append(x.group, x.spanCopy(i))
 	}
@@ -99,13 +99,13 @@ func (x *Extractor) resolveGroup(g []spanCopy) {
 	}
 	x.index.find(g[0].id).span = g[first].span
 	for i := range g {
+		x.gone[g[i].span] = true
 		switch {
 		case i == first || split && i == server:
+			x.gone[g[i].span] = false
 		case i > 0 && x.identical(&g[i-1], &g[i]):
-			x.gone[g[i].span] = true
 			x.path.Counts.Duplicates++
 		default:
-			x.gone[g[i].span] = true
 			x.path.Counts.Conflicts++
 		}
 	}

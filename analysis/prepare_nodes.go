@@ -31,8 +31,8 @@ func (x *Extractor) grow() {
 	x.emptyNodes()
 	for _, h := range x.heads {
 		first := int32(len(p.Nodes))
-		baseline := x.trace.Spans[h].Tracepoint == 0
-		end := x.addHead(h, baseline)
+		baseline := x.trace.Spans[h.span].Tracepoint == 0
+		end := x.addHead(&h, baseline)
 		tail := end
 		for i := first; i < int32(len(p.Nodes)); i++ {
 			tail = max(tail, x.addFamily(i))
@@ -57,11 +57,11 @@ func (x *Extractor) emptyNodes() {
 }
 
 // addHead adds the node of a span without a parent and returns its end.
-func (x *Extractor) addHead(span int32, baseline bool) trace.Nanos {
-	s := &x.trace.Spans[span]
-	n := Node{ID: x.id(span), Span: span, Parent: -1, Anchor: -1, Root: -1, Start: s.Start, End: max(s.Start, s.End), Callee: -1, up: -1}
+func (x *Extractor) addHead(h *head, baseline bool) trace.Nanos {
+	s := &x.trace.Spans[h.span]
+	n := Node{ID: h.id, Span: h.span, Parent: -1, Anchor: -1, Root: -1, Start: h.start, End: h.end, Callee: -1, up: -1}
 	if baseline {
-		n.Anchor, n.Root = int32(len(x.path.Nodes)), 0
+		n.Anchor, n.Root = int32(len(x.path.Nodes)), int32(len(x.path.Roots))
 		n.Context = trace.Context(0).Child(s.Op)
 		n.Full = n.Context
 	} else {
@@ -240,9 +240,4 @@ func (x *Extractor) addCallee(client, n *Node) {
 		}
 	}
 	client.Callee = int32(len(x.path.Nodes))
-}
-
-// compareRoots orders roots: the earliest, then the longest, then the smallest ID.
-func compareRoots(a, b *Node) int {
-	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), cmp.Compare(a.ID, b.ID))
 }

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -99,7 +100,7 @@ func (x *Extractor) link() {
 	for i := int32(len(spans)) - 1; i >= 0; i-- { // downwards: lists are in the order of spans
 		p := x.up[i]
 		if p < 0 {
-			x.head(i, p)
+			x.addTop(i, p)
 			continue
 		}
 		switch s := &spans[i]; s.Kind {
@@ -107,7 +108,7 @@ func (x *Extractor) link() {
 			if up := &spans[p]; up.Kind == trace.Producer || up.Service != s.Service {
 				x.path.Flags |= FlagDetached
 				x.up[i] = cut
-				x.heads = append(x.heads, i)
+				x.heads = append(x.heads, x.head(i))
 				continue
 			}
 		case trace.Server:
@@ -118,18 +119,37 @@ func (x *Extractor) link() {
 	}
 }
 
-// head notes a span that has no parent, for reason why.
-func (x *Extractor) head(i, why int32) {
+// head is a span without a parent.
+type head struct {
+	start, end trace.Nanos
+	id         trace.SpanID
+	span       int32
+}
+
+func (x *Extractor) head(i int32) head {
+	s := &x.trace.Spans[i]
+	return head{s.Start, max(s.Start, s.End), x.id(i), i}
+}
+
+// addTop notes a span that has no parent, for reason why.
+func (x *Extractor) addTop(i, why int32) {
 	if why == dropped {
 		return
 	}
-	x.heads = append(x.heads, i)
+	x.heads = append(x.heads, x.head(i))
 	if x.trace.Spans[i].Tracepoint != 0 || why == cut {
 		return
 	}
 	x.tops++
 	x.top = i
 	x.rootless = x.rootless && why != noParent
+}
+
+// sortHeads puts the primary root first: the earliest, then longest, then smallest ID.
+func (x *Extractor) sortHeads() {
+	slices.SortFunc(x.heads, func(a, b head) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.id, b.id))
+	})
 }
 
 // breakCycles finds the cycles of parents among the spans that no tree reached, and makes a head of the smallest span of

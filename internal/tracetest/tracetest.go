@@ -12,11 +12,12 @@ import (
 // Shape says what may be unusual about generated traces. The zero Shape gives one complete request with switched-on spans and no
 // broken span.
 type Shape struct {
-	Spans  int  // at most so many, before copies are added; 0: 12
-	Broken bool // copies, shared IDs, cycles, missing parents, several roots
-	Skewed bool // children anywhere in time, hosts that differ
-	Joins  bool
-	Attrs  bool
+	Spans    int  // at most so many, before copies are added; 0: 12
+	Broken   bool // copies, shared IDs, cycles, missing parents, several roots
+	Distinct bool // no copies after all
+	Skewed   bool // children anywhere in time, hosts that differ
+	Joins    bool
+	Attrs    bool
 }
 
 // Everything is the shape in which all that is unusual happens.
@@ -54,7 +55,7 @@ func Build(shape Shape, draw Draw) *trace.Trace {
 	for range 1 + draw("spans", most) {
 		b.span()
 	}
-	if shape.Broken {
+	if shape.Broken && !shape.Distinct {
 		for range draw("copies", 4) {
 			b.copy()
 		}
@@ -202,6 +203,24 @@ func Permute(t *trace.Trace, order []int) *trace.Trace {
 		u.Joins = append(u.Joins, j)
 	}
 	return u
+}
+
+// Move appends span i of from to t, with its attributes and joins.
+func Move(t, from *trace.Trace, i int32) {
+	to := int32(len(t.Spans))
+	t.Spans = append(t.Spans, from.Spans[i])
+	for _, a := range from.Attrs {
+		if a.Span == i {
+			a.Span = to
+			t.Attrs = append(t.Attrs, a)
+		}
+	}
+	for _, j := range from.Joins {
+		if j.Span == i {
+			j.Span = to
+			t.Joins = append(t.Joins, j)
+		}
+	}
 }
 
 // Shift returns t with all times later by d.
