@@ -31,17 +31,23 @@ var rules = map[string]rule{
 	"web":                 {},
 	"agents":              {timed: true, ours: []string{"agents/tracepoint/protocol"}},
 	"cmd":                 {timed: true, ours: []string{all}},
-	"internal":            {},                               // each folder below has a line of its own
-	"internal/archtest":   {},                               // parses; imports nothing
-	"internal/invariants": {},                               // a constant under a build tag; anybody may import it
-	"internal/simapp":     {ours: []string{"trace", "cct"}}, // must know nothing of the search that it is used to judge
-	"internal/sizegen":    {},                               // payload sizes and latencies for the size model
-	"internal/tracetest":  {ours: []string{"trace"}},        // makes traces for tests and benchmarks of all packages
+	"internal":            {},                                                                                                         // each folder below has a line of its own
+	"internal/archtest":   {},                                                                                                         // parses; imports nothing
+	"internal/invariants": {},                                                                                                         // a constant under a build tag; anybody may import it
+	"internal/corpus":     {ours: []string{"trace", "internal/simapp", "internal/wire"}},                                              // makes testdata
+	"internal/localize":   {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "engine", "internal/simapp"}}, // the benchmark of the search; measures decisions
+	"internal/wire":       {ours: []string{"trace"}},                                                                                  // writes traces in the formats that are read
+	"internal/simapp":     {ours: []string{"trace", "cct"}},                                                                           // must know nothing of the search that it is used to judge
+	"internal/sizegen":    {},                                                                                                         // payload sizes and latencies for the size model
+	"internal/tracetest":  {ours: []string{"trace"}},                                                                                  // makes traces for tests and benchmarks of all packages
 }
 
 // forTestsAndCmd holds the folders that only tests, cmd and internal itself may import: what simulates or checks is no
 // part of what it simulates or checks.
-var forTestsAndCmd = []string{"internal/archtest", "internal/simapp", "internal/sizegen", "internal/tracetest"}
+var forTestsAndCmd = []string{
+	"internal/archtest", "internal/corpus", "internal/localize", "internal/simapp", "internal/sizegen", "internal/tracetest",
+	"internal/wire",
+}
 
 // pureStd is what the pure packages may import of the standard library.
 var pureStd = []string{

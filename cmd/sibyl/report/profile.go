@@ -99,8 +99,8 @@ func (b *builder) context(c trace.Context) int {
 		}
 		at, known = b.index[c]
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		at = b.add(at, b.names.op(b.names.last(missing[i])), missing[i])
+	for _, m := range slices.Backward(missing) {
+		at = b.add(at, b.names.op(b.names.last(m)), m)
 	}
 	return at
 }
@@ -128,8 +128,8 @@ func (b *builder) preorder() []frame {
 			f.Depth = out[v.parent].Depth + 1
 		}
 		b.sortChildren(f.children)
-		for i := len(f.children) - 1; i >= 0; i-- {
-			stack = append(stack, visit{f.children[i], len(out)})
+		for _, child := range slices.Backward(f.children) {
+			stack = append(stack, visit{child, len(out)})
 		}
 		f.children = nil
 		out = append(out, f)

@@ -50,7 +50,7 @@ func (s *sample) context(path ...trace.Op) trace.Context {
 }
 
 // share returns a whole edge with the given share of the variance, ± 0.04.
-func share(c trace.Context, mean time.Duration, of time.Duration, variance float64, lift time.Duration) analysis.EdgeShare {
+func share(c trace.Context, mean, of time.Duration, variance float64, lift time.Duration) analysis.EdgeShare {
 	return analysis.EdgeShare{
 		Edge: trace.WholeEdge(c), Context: c, Mean: float64(mean), ShareMean: float64(mean) / float64(of),
 		ShareVariance: variance, ShareLow: variance - 0.04, ShareHigh: variance + 0.04, TailLift: float64(lift),

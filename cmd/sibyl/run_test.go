@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// result is what a run of the program left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// sibyl runs the program in an empty environment.
+func sibyl(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	code := run(t.Context(), args, func(string) string { return "" }, strings.NewReader(stdin), &out, &err)
+	return result{code, out.String(), err.String()}
+}
+
+// request returns traces, given in their text form, as one OTLP request in JSON.
+func request(t *testing.T, texts ...string) string {
+	t.Helper()
+	var table trace.Table
+	var traces []*trace.Trace
+	for i, text := range texts {
+		tr, err := trace.ParseText(text, &table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.ID = trace.ID{15: byte(i + 1)}
+		traces = append(traces, tr)
+	}
+	doc, err := wire.JSON(traces, &table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(doc)
+}
+
+const cart = `
+a shop "GET /cart" server 1000..1100
+  b shop Cart.Get client 1010..1050
+`
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		err  string // part of what is said
+	}{
+		{"", 0, ""},
+		{"--help", 0, ""},
+		{"trace --help", 0, ""},
+		{"version", 0, ""},
+		{"version -o json", 0, ""},
+		{"completion bash", 0, ""},
+		{"nonsense", 2, "unknown command"},
+		{"--nonsense", 2, "unknown flag"},
+		{"version more", 2, "unknown command"},
+		{"trace", 2, "which FILE?"},
+		{"trace -o svg -", 2, "waterfall, json"},
+		{"trace --async=never -", 2, "clamp, ignore"},
+		{"trace --tie=x -", 2, "earliest-start"},
+		{"trace --touching=x -", 2, "inclusive"},
+		{"trace --overlap-tolerance=1.5 -", 2, "from 0 to 1"},
+		{"trace --max-skew=-1s -", 2, "at least 0"},
+		{"trace --memory=0 -", 2, "512MiB"},
+		{"trace --memory=many -", 2, "512MiB"},
+		{"trace --trace-id=xyz -", 2, "--trace-id"},
+		{"trace nowhere.json", 1, "nowhere.json"},
+		{"trace -", 0, ""},
+		{"trace --trace-id=000000000000000000000000000000ff -", 1, "no trace"},
+		{"trace --async=ignore --tie=latest-start --touching=strict --overlap-tolerance=0.1 --max-skew=0 --memory=1MiB -", 0, ""},
+	} {
+		r := sibyl(t, request(t, cart), strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.err, c.err) || (c.err == "" && r.err != "") {
+			t.Errorf("sibyl %s: exit code %d, %q; want %d, %q", c.args, r.code, r.err, c.code, c.err)
+		}
+	}
+}
+
+func TestTraceJSON(t *testing.T) {
+	r := sibyl(t, request(t, cart, cart), "trace", "-o", "json", "--trace-id", "00000000000000000000000000000002", "-")
+	const want = `{"trace_id":"00000000000000000000000000000002","flags":[],"roots":[{"span_id":"000000000000000a","duration_ns":100,` +
+		`"sections":[{"span_id":"000000000000000a","start_ns":0,"end_ns":10},{"span_id":"000000000000000b","start_ns":10,"end_ns":50},` +
+		`{"span_id":"000000000000000a","start_ns":50,"end_ns":100}],"exclusive_ns":{"000000000000000a":60,"000000000000000b":40}}]}` + "\n"
+	if r.out != want || r.code != 0 {
+		t.Errorf("exit code %d, got\n%swant\n%s", r.code, r.out, want)
+	}
+}
+
+func TestBrokenRecords(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "traces.jsonl")
+	lines := request(t, cart) + "\n{broken\n" + request(t, cart) + "\n"
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := sibyl(t, "", "trace", "-o", "json", file)
+	if r.code != 0 || !strings.Contains(r.err, "traces.jsonl:2: malformed") || strings.Count(r.out, "\n") != 1 {
+		t.Errorf("exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+	r = sibyl(t, "", "trace", "--strict", file)
+	if r.code != 1 || !strings.Contains(r.err, "traces.jsonl:2: malformed") || r.out != "" {
+		t.Errorf("with --strict: exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+}
+
+func TestManyBrokenRecordsAreSummedUp(t *testing.T) {
+	r := sibyl(t, request(t, cart)+"\n"+strings.Repeat("{broken\n", 150), "trace", "-")
+	if n := strings.Count(r.err, "\n"); n != mostBroken+1 || !strings.Contains(r.err, "50 more broken records") {
+		t.Errorf("%d lines, the last %q", n, r.err[max(0, len(r.err)-200):])
+	}
+}
+
+func TestVersionJSON(t *testing.T) {
+	var v version
+	if err := json.Unmarshal([]byte(sibyl(t, "", "version", "-o", "json").out), &v); err != nil || v.Go == "" || v.Platform == "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]size{
+		"1": 1, "512MiB": 512 << 20, "2GiB": 2 << 30, "1.5GiB": 3 << 29, "3kB": 0, "4KB": 4000, "7 M": 7 << 20, "-1": 0, "": 0, "x": 0, "9999999TiB": 0,
+	} {
+		var s size
+		if err := s.Set(text); (err == nil) != (want != 0) || s != want {
+			t.Errorf("%q: %d, %v; want %d", text, s, err, want)
+		}
+	}
+	for _, s := range []size{1, 1000, 512 << 20, 2 << 30, 1 << 50} {
+		var back size
+		if err := back.Set(s.String()); err != nil || back != s {
+			t.Errorf("%d is written %q and read back as %d, %v", s, s.String(), back, err)
+		}
+	}
+}

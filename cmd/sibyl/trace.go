@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/waterfall"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// traceFlags are the options of the trace command.
+type traceFlags struct {
+	output *choice
+	id     string
+	most   int
+	path   *pathFlags
+	input  *inputFlags
+}
+
+func (p *process) traceCommand() *cobra.Command {
+	f := &traceFlags{output: newChoice("waterfall", "json")}
+	c := &cobra.Command{
+		Use:   "trace FILE…",
+		Short: "Show traces with their critical paths",
+		Long: `Shows each trace as a waterfall with its critical path marked: the chain of intervals that determined its duration.
+
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard
+input. JSON output is one object a line: trace_id, flags, and for each root its sections and exclusive times in
+nanoseconds since the root's start.`,
+		Example: `  sibyl trace traces.jsonl
+  sibyl trace traces/ --trace-id 5b8aa5a2d2c872e8321cf37308d69df2
+  cat traces.json | sibyl trace -o json - | jq .roots[0].exclusive_ns`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, files []string) error { return p.trace(c, f, files) },
+	}
+	f.output.flag(c, "output", "o", "format")
+	c.Flags().StringVar(&f.id, "trace-id", "", "show only this trace (32 or 16 hex digits)")
+	c.Flags().IntVar(&f.most, "max-spans", 200, "spans shown of a request, those on the path first; 0: all")
+	f.path = addPathFlags(c)
+	f.input = addInputFlags(c)
+	return c
+}
+
+func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err error) {
+	var wanted trace.ID
+	if f.id != "" {
+		if wanted, err = trace.ParseID(f.id); err != nil {
+			return usageError{fmt.Errorf("--trace-id: %w", err)}
+		}
+	}
+	n := &notices{out: p.err}
+	in, err := file.Read(c.Context(), files, f.input.options(p, n))
+	n.close()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out := bufio.NewWriter(p.out)
+	shown, err := p.showTraces(out, in, f, wanted)
+	if err != nil {
+		return err
+	}
+	if shown == 0 && f.id != "" {
+		return fmt.Errorf("no trace %s in the input", wanted)
+	}
+	return out.Flush()
+}
+
+// showTraces writes the wanted trace, or all if wanted is zero, and returns how many that were.
+func (p *process) showTraces(out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
+	extractor := analysis.NewExtractor(f.path.options())
+	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
+	for t, err := range in.All() {
+		if err != nil {
+			return shown, err
+		}
+		if !wanted.IsZero() && t.ID != wanted {
+			continue
+		}
+		path := extractor.Extract(t)
+		if f.output.value == "json" {
+			err = waterfall.JSON(out, path)
+		} else {
+			err = showWaterfall(out, path, in.Table, drawing, shown == 0)
+		}
+		if err != nil {
+			return shown, err
+		}
+		shown++
+	}
+	return shown, nil
+}
+
+func showWaterfall(out io.Writer, path *analysis.Path, table *trace.Table, o waterfall.Options, first bool) error {
+	head := "\n"
+	if first {
+		head = o.Style.Paint(terminal.Dim, waterfall.Legend) + "\n"
+	}
+	if _, err := io.WriteString(out, head); err != nil {
+		return err
+	}
+	return waterfall.Text(out, path, table, o)
+}

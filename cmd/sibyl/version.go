@@ -1,0 +1,55 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is what identifies a build.
+type version struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // of the source; empty if the build did not record it
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (p *process) versionCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print which build this is",
+		Example: "  sibyl version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := buildVersion()
+			if output.value == "json" {
+				return json.NewEncoder(p.out).Encode(v)
+			}
+			_, err := fmt.Fprintf(p.out, "sibyl %s %s %s %s\n", v.Version, v.Revision, v.Go, v.Platform)
+			return err
+		},
+	}
+	output.flag(c, "output", "o", "format")
+	return c
+}
+
+func buildVersion() version {
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Revision = s.Value
+		}
+	}
+	return v
+}

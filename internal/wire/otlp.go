@@ -1,0 +1,107 @@
+// Package wire writes traces in the formats that Sibyl reads, for corpora, tests and benchmarks: OTLP as protobuf and JSON,
+// and Jaeger's JSON. What it writes and Sibyl reads back are the same spans.
+package wire
+
+import (
+	"encoding/binary"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// OTLP returns traces as one OTLP request, their spans by service and host.
+func OTLP(traces []*trace.Trace, table *trace.Table) ptrace.Traces {
+	w := otlpWriter{table: table, out: ptrace.NewTraces(), resources: make(map[resource]ptrace.SpanSlice)}
+	for _, t := range traces {
+		w.trace(t)
+	}
+	return w.out
+}
+
+// Protobuf returns traces as one OTLP request in protobuf.
+func Protobuf(traces []*trace.Trace, table *trace.Table) ([]byte, error) {
+	return (&ptrace.ProtoMarshaler{}).MarshalTraces(OTLP(traces, table))
+}
+
+// JSON returns traces as one OTLP request in JSON, on one line.
+func JSON(traces []*trace.Trace, table *trace.Table) ([]byte, error) {
+	return (&ptrace.JSONMarshaler{}).MarshalTraces(OTLP(traces, table))
+}
+
+// resource is what spans are grouped by.
+type resource struct{ service, host trace.Symbol }
+
+type otlpWriter struct {
+	table     *trace.Table
+	out       ptrace.Traces
+	resources map[resource]ptrace.SpanSlice
+}
+
+func (w *otlpWriter) trace(t *trace.Trace) {
+	spans := make([]ptrace.Span, len(t.Spans))
+	for i := range t.Spans {
+		spans[i] = w.span(t.ID, &t.Spans[i])
+	}
+	for _, a := range t.Attrs {
+		if key := w.table.Text(a.Key); a.Numeric {
+			spans[a.Span].Attributes().PutDouble(key, a.Number)
+		} else {
+			spans[a.Span].Attributes().PutStr(key, w.table.Text(a.Text))
+		}
+	}
+	for _, j := range t.Joins {
+		link := spans[j.Span].Links().AppendEmpty()
+		link.SetTraceID(pcommon.TraceID(t.ID))
+		link.SetSpanID(spanID(j.Linked))
+		link.Attributes().PutBool(trace.KeyJoin, true)
+	}
+}
+
+// span appends s to the spans of its resource.
+func (w *otlpWriter) span(id trace.ID, s *trace.Span) ptrace.Span {
+	span := w.spansOf(resource{s.Service, s.Host}).AppendEmpty()
+	span.SetTraceID(pcommon.TraceID(id))
+	span.SetSpanID(spanID(s.ID))
+	span.SetParentSpanID(spanID(s.Parent))
+	span.SetName(w.table.OpName(s.Op))
+	span.SetKind(ptrace.SpanKind(s.Kind))
+	span.SetStartTimestamp(pcommon.Timestamp(s.Start))
+	span.SetEndTimestamp(pcommon.Timestamp(s.End))
+	if s.Flags&trace.RemoteParent != 0 {
+		span.SetFlags(hasRemote | isRemote)
+	}
+	if s.Flags&trace.Error != 0 {
+		span.Status().SetCode(ptrace.StatusCodeError)
+	}
+	if s.Tracepoint != 0 {
+		span.Attributes().PutStr(trace.KeyTracepoint, w.table.Text(s.Tracepoint))
+	}
+	return span
+}
+
+// The bits of a span's flags that say whether its parent is known to be remote or not, and that it is.
+const (
+	hasRemote = 0x100
+	isRemote  = 0x200
+)
+
+func (w *otlpWriter) spansOf(r resource) ptrace.SpanSlice {
+	if spans, ok := w.resources[r]; ok {
+		return spans
+	}
+	rs := w.out.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", w.table.Text(r.service))
+	if r.host != 0 {
+		rs.Resource().Attributes().PutStr("host.name", w.table.Text(r.host))
+	}
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	w.resources[r] = spans
+	return spans
+}
+
+func spanID(id trace.SpanID) (b pcommon.SpanID) {
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	return b
+}
