@@ -28,6 +28,8 @@ type Decoder struct {
 	keys  *ingest.Keys
 	data  []byte // the request being decoded
 
+	scopeName []byte // of the scope being read
+
 	json    jx.Decoder
 	lastKey []byte   // the key read last from JSON: tells where an error is
 	traceID [16]byte // what the builder points at while a span is read from JSON

@@ -45,7 +45,7 @@ func (d *Decoder) document(data []byte, into *ingest.Batch, read func(*jx.Decode
 		err = &ingest.RecordError{Reason: trace.Malformed, Offset: d.position(), Err: err}
 	}
 	d.json.ResetBytes(nil)
-	d.data, d.lastKey = nil, nil
+	d.data, d.lastKey, d.scopeName = nil, nil, nil
 	return err
 }
 
@@ -185,11 +185,12 @@ func (d *Decoder) resourceJSON(j *jx.Decoder) error {
 }
 
 func (d *Decoder) scopeJSON(j *jx.Decoder) error {
-	return d.fields(j, func(key []byte) error {
+	d.scopeName = nil
+	err := d.fields(j, func(key []byte) error {
 		switch string(key) {
 		case "name":
-			name, err := textJSON(j)
-			d.scopeName(name)
+			var err error
+			d.scopeName, err = textJSON(j)
 			return err
 		case "attributes":
 			return elements(j, func(j *jx.Decoder) error {
@@ -202,6 +203,8 @@ func (d *Decoder) scopeJSON(j *jx.Decoder) error {
 		}
 		return j.Skip()
 	})
+	d.shareScopeName()
+	return err
 }
 
 func (d *Decoder) spanJSON(j *jx.Decoder) error {

@@ -120,12 +120,12 @@ func (r *Reference) joins(s ptrace.Span, into *ingest.Batch) {
 }
 
 func (r *Reference) scope(scope pcommon.InstrumentationScope, into *ingest.Batch) {
+	r.attrs(scope.Attributes(), into)
 	if name := scope.Name(); name != "" {
 		m := pcommon.NewMap()
 		m.PutStr("otel.scope.name", name)
 		r.attrs(m, into)
 	}
-	r.attrs(scope.Attributes(), into)
 }
 
 // attrs adds the wanted ones of attrs to the span that is added next.

@@ -246,6 +246,7 @@ func (d *Decoder) resourceAttr(pair []byte) error {
 func (d *Decoder) scopeSpans(message []byte) error {
 	shared := d.build.Shared()
 	defer d.build.Unshare(shared)
+	d.scopeName = nil
 	spans := 0
 	for b := message; len(b) > 0; {
 		tag, rest, err := d.tag(b)
@@ -272,6 +273,7 @@ func (d *Decoder) scopeSpans(message []byte) error {
 			}
 		}
 	}
+	d.shareScopeName()
 	for b := message; spans > 0; {
 		tag, rest, _ := d.tag(b) // the first pass saw that all fields are whole
 		if tag == scopeSpansSpans {
@@ -301,7 +303,7 @@ func (d *Decoder) scope(b []byte) error {
 				return d.failure(b, errTruncated)
 			}
 			if tag == scopeName {
-				d.scopeName(field)
+				d.scopeName = field
 			} else if err := d.scopeAttr(field); err != nil {
 				return err
 			}
@@ -318,9 +320,10 @@ func (d *Decoder) scope(b []byte) error {
 	return nil
 }
 
-func (d *Decoder) scopeName(name []byte) {
-	if found := d.keys.Find(scopeKey); found != ingest.Unwanted && len(name) != 0 {
-		d.build.SharedAttr(found, scopeKey, ingest.Value{Text: name})
+// shareScopeName makes the scope's name an attribute of its spans, if it is wanted. It comes after the scope's attributes.
+func (d *Decoder) shareScopeName() {
+	if found := d.keys.Find(scopeKey); found != ingest.Unwanted && len(d.scopeName) != 0 {
+		d.build.SharedAttr(found, scopeKey, ingest.Value{Text: d.scopeName})
 	}
 }
 

@@ -1,0 +1,133 @@
+package otlp_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// scalars says which wire type the fields of a message have that are no messages.
+var scalars = map[string]map[protowire.Number]protowire.Type{
+	"resourceSpans": {3: protowire.BytesType}, "scopeSpans": {3: protowire.BytesType}, "resource": {2: protowire.VarintType},
+	"scope": {1: protowire.BytesType, 2: protowire.BytesType, 4: protowire.VarintType},
+	"span": {
+		1: protowire.BytesType, 2: protowire.BytesType, 3: protowire.BytesType, 4: protowire.BytesType, 5: protowire.BytesType,
+		6: protowire.VarintType, 7: protowire.Fixed64Type, 8: protowire.Fixed64Type, 10: protowire.VarintType, 12: protowire.VarintType,
+		14: protowire.VarintType, 16: protowire.Fixed32Type,
+	},
+	"link": {
+		1: protowire.BytesType, 2: protowire.BytesType, 3: protowire.BytesType, 5: protowire.VarintType, 6: protowire.Fixed32Type,
+	},
+	"status": {2: protowire.BytesType, 3: protowire.VarintType},
+	"pair":   {1: protowire.BytesType, 3: protowire.VarintType},
+	"value": {
+		1: protowire.BytesType, 2: protowire.VarintType, 3: protowire.VarintType, 4: protowire.Fixed64Type, 7: protowire.BytesType,
+		8: protowire.VarintType,
+	},
+	"event": {1: protowire.Fixed64Type, 2: protowire.BytesType, 4: protowire.VarintType},
+}
+
+// strings are field values that mean something somewhere.
+var strings = []string{
+	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint, trace.KeyPlan,
+	"127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
+}
+
+// shape draws a message with its fields in any order and number, now and then with an unknown field or a wrong wire type.
+func shape(t *rapid.T, message string, depth int) []byte {
+	var out []byte
+	for range rapid.IntRange(0, 6).Draw(t, "fields") {
+		out = append(out, shapeField(t, message, depth)...)
+	}
+	switch { // else hardly any span is there or usable
+	case depth == 0:
+	case message == "resourceSpans" || message == "scopeSpans":
+		inner := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), shape(t, messages[message][2], depth-1))
+		if rapid.Bool().Draw(t, "first") {
+			return append(inner, out...)
+		}
+		return append(out, inner...)
+	case message == "span":
+		out = protowire.AppendBytes(protowire.AppendTag(out, 1, protowire.BytesType), []byte("0123456789abcdef"))
+		out = protowire.AppendBytes(protowire.AppendTag(out, 2, protowire.BytesType), []byte("\x01\x02\x03\x04\x05\x06\x07\x08"))
+	}
+	return out
+}
+
+func shapeField(t *rapid.T, message string, depth int) []byte {
+	number := protowire.Number(rapid.IntRange(1, 17).Draw(t, "number"))
+	inner, kind := messages[message][number], protowire.Type(0)
+	if inner == "" {
+		var known bool
+		if kind, known = scalars[message][number]; !known {
+			if number < 17 && depth > 0 && rapid.IntRange(0, 3).Draw(t, "unknown") > 0 {
+				return nil
+			}
+			kind = rapid.SampledFrom([]protowire.Type{0, 1, 2, 5}).Draw(t, "kind")
+		}
+	}
+	if rapid.IntRange(0, 999).Draw(t, "wrong") == 0 {
+		inner, kind = "", rapid.SampledFrom([]protowire.Type{0, 1, 2, 5}).Draw(t, "kind")
+	}
+	switch {
+	case inner != "":
+		if depth == 0 {
+			return nil
+		}
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), shape(t, inner, depth-1))
+	case kind == protowire.VarintType:
+		v := rapid.SampledFrom([]uint64{0, 1, 2, 3, 5, 6, 300, 1 << 32, 1<<32 + 2, 1<<64 - 1}).Draw(t, "varint")
+		return protowire.AppendVarint(protowire.AppendTag(nil, number, kind), v)
+	case kind == protowire.Fixed64Type:
+		v := rapid.SampledFrom([]uint64{0, 1, 1e18, uint64(trace.MaxNanos), uint64(trace.MaxNanos) + 1, 1 << 63}).Draw(t, "fixed64")
+		return protowire.AppendFixed64(protowire.AppendTag(nil, number, kind), v)
+	case kind == protowire.Fixed32Type:
+		return protowire.AppendFixed32(protowire.AppendTag(nil, number, kind), rapid.SampledFrom([]uint32{0, 0x100, 0x200, 0x300}).Draw(t, "fixed32"))
+	}
+	text := rapid.SampledFrom(strings).Draw(t, "text")
+	if message == "span" && number < 5 && number != 3 || message == "link" && number < 3 { // identifiers
+		text = rapid.SampledFrom([]string{"", "\x01\x02\x03\x04\x05\x06\x07\x08"}).Draw(t, "id")
+		if number == 1 {
+			text = "0123456789abcdef"
+		}
+	}
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), []byte(text))
+}
+
+// On messages of any shape the lean decoder equals pdata.
+func TestShapes(t *testing.T) {
+	accepted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		data := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), shape(t, "resourceSpans", 7))
+		all := rapid.Bool().Draw(t, "all")
+		keys, _ := ingest.NewKeys(fuzzKeys...)
+		if all {
+			keys = ingest.AllKeys()
+		}
+		var got, want ingest.Batch
+		if otlp.NewReference(&trace.Table{}, all, fuzzKeys...).Protobuf(data, &want) != nil {
+			_ = otlp.NewDecoder(&trace.Table{}, keys).Protobuf(data, &got) // it may be laxer, and must not panic
+			return
+		}
+		if err := otlp.NewDecoder(&trace.Table{}, keys).Protobuf(data, &got); err != nil {
+			if stricter(data) {
+				return
+			}
+			t.Fatalf("pdata accepts %x, the lean decoder: %v", data, err)
+		}
+		accepted += len(got.Spans)
+		if diff := cmp.Diff(want, got, sameBatch); diff != "" {
+			t.Fatalf("%x: -pdata +lean:\n%s", data, diff)
+		}
+	})
+	if accepted == 0 {
+		t.Error("no spans were compared")
+	}
+	t.Logf("%d spans compared", accepted)
+}
