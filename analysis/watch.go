@@ -19,17 +19,20 @@ type WatchOptions struct {
 	MinImpact float64
 	// MinSamples is the number of requests from which a group is learned and judged.
 	MinSamples uint64
-	// Confirm is in how many epochs in a row the evidence must suffice: the change shows in windows that share nothing.
+	// Confirm is in how many epochs in a row the evidence must have grown once it suffices: the change shows in windows that
+	// share nothing.
 	Confirm int
 	// Calm is for how many epochs in a row a problem's requests must be within the expectation again for it to be gone.
 	Calm int
 }
 
-// DefaultWatchOptions returns the options of design: 5 % false discoveries, two disjoint windows.
+// DefaultWatchOptions returns the options of design: 5 % false discoveries, two disjoint windows. The tests are less cautious than
+// package stats would have them: the correlation of requests within an epoch is learned, and a false discovery has more gates to
+// pass here.
 func DefaultWatchOptions() WatchOptions {
-	return WatchOptions{
-		Tests: stats.DefaultTestOptions(), FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6,
-	}
+	tests := stats.DefaultTestOptions()
+	tests.Margin, tests.Rho, tests.Doubt = 0.1, 0.005, 1e-3
+	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6}
 }
 
 // mixGroups bounds the groups of a request type whose proportions are watched one by one; the rarer ones are watched together.
@@ -50,7 +53,8 @@ type watch struct {
 	mixed        []uint64 // requests of the open epoch, by number
 	number       int      // of groups: their number in the mix of their type
 
-	alarms int // epochs in a row in which the evidence sufficed
+	last   float64 // strongest evidence at the end of the last epoch
+	rising int     // epochs in a row in which it grew, and stood above 1
 	open   bool
 	kind   ProblemKind
 	since  trace.Nanos
@@ -73,12 +77,13 @@ func (g *Grouper) count(requestType, group *Group, duration time.Duration) {
 	}
 }
 
-// Learn takes what is judged so far as the expectation of every group that has none yet and has enough requests.
-func (g *Grouper) Learn(o WatchOptions) {
+// Learn takes what is judged so far as the expectation of every group that has none yet, that was seen before the given time
+// first, and that has enough requests. Nothing is learned of request types with an open problem.
+func (g *Grouper) Learn(before trace.Nanos, o WatchOptions) {
 	all := g.Groups()
 	for _, group := range all {
 		w := &group.watch
-		if w.learned || group.Current.Total.N < o.MinSamples {
+		if w.learned || group.Current.Total.N < o.MinSamples || group.Current.First >= before || g.groups[group.RequestType].watch.open {
 			continue
 		}
 		w.learned = true
@@ -171,8 +176,19 @@ func (g *Grouper) step(all []*Group, o WatchOptions) []suspicion {
 			clear(w.mixed)
 			suspicions = append(suspicions, suspicion{group, KindShifted, w.mix.Shifted()})
 		}
+		w.rise(group.evidence())
 	}
 	return suspicions
+}
+
+// rise takes in how strong the evidence now is.
+func (w *watch) rise(evidence float64) {
+	if evidence > max(1, w.last) {
+		w.rising++
+	} else if evidence < w.last {
+		w.rising = 0
+	}
+	w.last = evidence
 }
 
 // judge opens and closes the problems of one request type and its groups.
@@ -181,15 +197,9 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 	for _, group := range append([]*Group{requestType}, groups...) {
 		w := &group.watch
 		s, suspect := alarmed[group]
-		switch {
-		case suspect:
-			w.alarms++
-		default:
-			w.alarms = 0
-		}
 		if w.open {
 			g.close(group, o)
-		} else if w.alarms >= o.Confirm && group.Level == level && g.impact(group) > o.MinImpact && !(level == GroupLevel && requestType.watch.open) {
+		} else if suspect && w.rising >= o.Confirm && group.Level == level && g.impact(group) > o.MinImpact && !(level == GroupLevel && requestType.watch.open) {
 			w.open, w.kind, w.since, w.calm = true, s.kind, now, 0
 		}
 		if !w.open && group.evidence() < quiet {
@@ -260,7 +270,7 @@ func (g *Grouper) close(group *Group, o WatchOptions) {
 		return
 	}
 	if w.calm++; w.calm >= o.Calm {
-		w.open, w.alarms, w.change, w.mix = false, 0, stats.Change{}, stats.Mix{}
+		w.open, w.rising, w.change, w.mix = false, 0, stats.Change{}, stats.Mix{}
 		group.Current.Reset()
 	}
 }
@@ -325,4 +335,15 @@ func (g *Grouper) vanished(group *Group, p *Problem) {
 		p.Edges = append(p.Edges, s)
 	}
 	slices.SortFunc(p.Edges, func(a, b EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
+}
+
+// Watched returns how many groups and request types have an expectation.
+func (g *Grouper) Watched() int {
+	n := 0
+	for _, group := range g.groups {
+		if group.watch.learned {
+			n++
+		}
+	}
+	return n
 }
