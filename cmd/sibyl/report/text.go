@@ -47,7 +47,7 @@ func words(text sentence) []word {
 	space := true
 	for _, p := range text {
 		glued := !space && !strings.HasPrefix(p.Text, " ")
-		for _, w := range strings.FieldsSeq(p.Text) {
+		for w := range strings.FieldsSeq(p.Text) {
 			all = append(all, word{phrase{w, p.Strong}, glued})
 			glued = false
 		}
