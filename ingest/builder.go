@@ -82,6 +82,12 @@ func (b *Builder) Begin(into *Batch) {
 	b.NewResource()
 }
 
+// Mark and Rollback are those of the batch, for decoders that have to read something again.
+func (b *Builder) Mark() Mark { return b.into.Mark() }
+
+// Rollback removes everything that was added since m.
+func (b *Builder) Rollback(m Mark) { b.into.Rollback(m) }
+
 // NewResource starts a resource: nothing is known about it yet.
 func (b *Builder) NewResource() {
 	b.Resource = Resource{hostRank: len(hostKeys), shared: b.shared[:0]}

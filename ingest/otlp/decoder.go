@@ -28,6 +28,7 @@ type Decoder struct {
 	keys  *ingest.Keys
 	data  []byte // the request being decoded
 
+	scoped    bool   // the names of scopes are wanted
 	scopeName []byte // of the scope being read
 
 	json    jx.Decoder
@@ -40,7 +41,7 @@ type Decoder struct {
 // NewDecoder returns a decoder that keeps the attributes in keys and enters names in table, which it shares with nobody
 // while it is used.
 func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
-	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys}
+	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, scoped: keys.Find(scopeKey) != ingest.Unwanted}
 }
 
 // scopeKey is the key under which the name of the instrumentation scope counts as an attribute of its spans.

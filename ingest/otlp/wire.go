@@ -242,13 +242,29 @@ func (d *Decoder) resourceAttr(pair []byte) error {
 	return nil
 }
 
-// scopeSpans reads the scope first, if its name or attributes are wanted, then the spans.
+// scopeSpans reads spans and their scope. The scope may stand behind its spans (pdata writes it there). If something of it is
+// then wanted, the spans are read again; so what is certain to be wanted is looked for first.
 func (d *Decoder) scopeSpans(message []byte) error {
-	shared := d.build.Shared()
+	shared, mark := d.build.Shared(), d.build.Mark()
 	defer d.build.Unshare(shared)
 	d.scopeName = nil
-	spans := 0
-	for b := message; len(b) > 0; {
+	if d.scoped {
+		if err := d.scopeFields(message, true, false); err != nil {
+			return err
+		}
+		d.shareScopeName()
+		return d.scopeFields(message, false, true)
+	}
+	if err := d.scopeFields(message, true, true); err != nil || d.build.Shared() == shared {
+		return err
+	}
+	d.build.Rollback(mark)
+	return d.scopeFields(message, false, true)
+}
+
+// scopeFields reads the scope, the spans or both.
+func (d *Decoder) scopeFields(b []byte, scope, spans bool) error {
+	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
 		if err != nil {
 			return err
@@ -259,33 +275,18 @@ func (d *Decoder) scopeSpans(message []byte) error {
 			if !ok {
 				return d.failure(b, errTruncated)
 			}
-			if tag == scopeSpansScope {
-				if err := d.scope(field); err != nil {
-					return err
-				}
-			} else if tag == scopeSpansSpans {
-				spans++
+			if spans && tag == scopeSpansSpans {
+				err = d.span(field)
+			} else if scope && tag == scopeSpansScope {
+				err = d.scope(field)
 			}
 			b = rest
 		default:
-			if b, err = d.skip(b, rest, tag, 3); err != nil {
-				return err
-			}
+			b, err = d.skip(b, rest, tag, 3)
 		}
-	}
-	d.shareScopeName()
-	for b := message; spans > 0; {
-		tag, rest, _ := d.tag(b) // the first pass saw that all fields are whole
-		if tag == scopeSpansSpans {
-			var field []byte
-			field, b, _ = bytesField(rest)
-			if err := d.span(field); err != nil {
-				return err
-			}
-			spans--
-			continue
+		if err != nil {
+			return err
 		}
-		b, _ = d.skip(b, rest, tag, 0)
 	}
 	return nil
 }
@@ -348,101 +349,96 @@ func (d *Decoder) span(b []byte) error {
 	s := d.build
 	s.Span()
 	for i := 0; i < len(b); {
-		at := i
-		tag := uint64(b[i])
-		i++
-		if tag >= 0x80 {
-			var rest []byte
-			var err error
-			if tag, rest, err = d.tag(b[at:]); err != nil {
-				return err
+		tag, at := uint64(b[i]), i
+		if i++; tag >= 0x80 {
+			v, n := protowire.ConsumeVarint(b[at:])
+			if tag, i = v, at+n; n < 0 {
+				return d.failure(b[at:], errTruncated)
 			}
-			i = len(b) - len(rest)
 		}
-		if tag&7 == length {
-			n, next := size(b, i)
-			if n > len(b)-next {
-				return d.failure(b[at:], errTruncated)
-			}
-			i = next + n
-			if err := d.spanMessage(tag, b[next:i]); err != nil {
-				return err
-			}
-			continue
-		}
-		rest := b[i:]
-		switch tag {
-		case spanKind:
-			v, n := protowire.ConsumeVarint(rest)
-			s.Kind = kindOf(int32(v))
-			i += n
-			if n < 0 {
-				return d.failure(b[at:], errTruncated)
-			}
-		case spanStart, spanEnd:
-			if len(rest) < 8 {
-				return d.failure(b[at:], errTruncated)
-			}
-			if v := binary.LittleEndian.Uint64(rest); tag == spanStart {
-				s.Start = v
-			} else {
-				s.End = v
-			}
-			i += 8
-		case spanFlags:
-			if len(rest) < 4 {
-				return d.failure(b[at:], errTruncated)
-			}
-			d.flags(binary.LittleEndian.Uint32(rest))
-			i += 4
-		default:
-			rest, err := d.spanOther(b[at:], rest, tag)
+		if tag&7 != length {
+			n, err := d.spanScalar(b[at:], b[i:], tag)
 			if err != nil {
 				return err
 			}
-			i = len(b) - len(rest)
+			i += n
+			continue
+		}
+		n, from := math.MaxInt, i+1
+		if i < len(b) && b[i] < 0x80 {
+			n = int(b[i])
+		} else {
+			n, from = longSize(b, i)
+		}
+		if n > len(b)-from {
+			return d.failure(b[at:], errTruncated)
+		}
+		i = from + n
+		field := b[from:i]
+		var err error
+		switch tag {
+		case spanAttributes:
+			err = d.attr(field)
+		case spanTraceID:
+			s.Trace = field
+		case spanID:
+			s.ID = field
+		case spanParent:
+			s.Parent = field
+		case spanName:
+			s.Name = field
+		case spanLinks:
+			err = d.link(field)
+		case spanStatus:
+			err = d.status(field)
+		case spanState, spanEvents:
+		default:
+			err = d.unknown(b[at:], tag, spanFlags>>3)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	s.EndSpan()
 	return nil
 }
 
-// spanMessage takes a length-delimited field of the current span.
-func (d *Decoder) spanMessage(tag uint64, field []byte) error {
+// spanScalar takes a field of the current span that is not length-delimited, and returns the size of its value at the start of
+// rest. The field itself begins at b.
+func (d *Decoder) spanScalar(b, rest []byte, tag uint64) (size int, err error) {
 	s := d.build
 	switch tag {
-	case spanAttributes:
-		return d.attr(field)
-	case spanTraceID:
-		s.Trace = field
-	case spanID:
-		s.ID = field
-	case spanParent:
-		s.Parent = field
-	case spanName:
-		s.Name = field
-	case spanLinks:
-		return d.link(field)
-	case spanStatus:
-		return d.status(field)
-	case spanState, spanEvents:
-	default:
-		if tag>>3 <= spanFlags>>3 {
-			return d.failure(field, errWireType)
+	case spanStart:
+		if len(rest) >= 8 {
+			s.Start = binary.LittleEndian.Uint64(rest)
+			return 8, nil
 		}
+	case spanEnd:
+		if len(rest) >= 8 {
+			s.End = binary.LittleEndian.Uint64(rest)
+			return 8, nil
+		}
+	case spanFlags:
+		if len(rest) >= 4 {
+			d.flags(binary.LittleEndian.Uint32(rest))
+			return 4, nil
+		}
+	case spanKind:
+		v, n := protowire.ConsumeVarint(rest)
+		if n > 0 {
+			s.Kind = kindOf(int32(v))
+			return n, nil
+		}
+	default:
+		if tag != spanDropped && tag != spanDroppedEv && tag != spanDroppedLi {
+			if err := d.unknown(b, tag, spanFlags>>3); err != nil {
+				return 0, err
+			}
+		}
+		after, err := d.pass(b, rest, tag)
+		return len(rest) - len(after), err
 	}
-	return nil
-}
-
-// spanOther skips a field of the current span that is neither length-delimited nor read.
-func (d *Decoder) spanOther(b, rest []byte, tag uint64) ([]byte, error) {
-	if tag>>3 == 0 {
-		return nil, d.failure(b, errField)
-	}
-	if tag == spanDropped || tag == spanDroppedEv || tag == spanDroppedLi {
-		return d.pass(b, rest, tag)
-	}
-	return d.skip(b, rest, tag, spanFlags>>3)
+	return 0, d.failure(b, errTruncated)
 }
 
 func kindOf(v int32) trace.Kind {
@@ -462,7 +458,18 @@ func (d *Decoder) flags(v uint32) {
 
 // attr reads an attribute of the current span, if its key is wanted.
 func (d *Decoder) attr(pair []byte) error {
-	key, value := plainPair(pair)
+	var key, value []byte
+	// The usual form is a key and a value, in either order (pdata writes the fields of a message backwards), of less than 128
+	// bytes each: two tags, two sizes.
+	if n := len(pair); n >= 4 && n < 0x80 && int(pair[1]) < n-3 {
+		if k := 2 + int(pair[1]); int(pair[k+1]) == n-k-2 {
+			if tags := uint64(pair[0])<<8 | uint64(pair[k]); tags == pairValue<<8|pairKey {
+				key, value = pair[k+2:], pair[2:k]
+			} else if tags == pairKey<<8|pairValue {
+				key, value = pair[2:k], pair[k+2:]
+			}
+		}
+	}
 	if len(key) == 0 {
 		var err error
 		if key, value, err = d.pair(pair); err != nil {
@@ -478,31 +485,6 @@ func (d *Decoder) attr(pair []byte) error {
 		d.build.Attr(found, key, v)
 	}
 	return err
-}
-
-// plainPair takes a KeyValue apart if it is of the usual form: a key of 1 to 127 bytes and a value, in either order (pdata
-// writes the fields of a message backwards). Otherwise the key is empty.
-func plainPair(b []byte) (key, value []byte) {
-	if len(b) < 5 {
-		return nil, nil
-	}
-	if uint64(b[0]) == pairKey {
-		k := 2 + int(b[1])
-		if b[1] >= 0x80 || k >= len(b) || uint64(b[k]) != pairValue {
-			return nil, nil
-		}
-		n, v := size(b, k+1)
-		if n != len(b)-v {
-			return nil, nil
-		}
-		return b[2:k], b[v:]
-	}
-	n, v := size(b, 1)
-	k := v + n
-	if uint64(b[0]) != pairValue || n > len(b)-v-2 || uint64(b[k]) != pairKey || int(b[k+1]) != len(b)-k-2 || b[k+1] >= 0x80 {
-		return nil, nil
-	}
-	return b[k+2:], b[v:k]
 }
 
 // pair takes any KeyValue apart. A value in several pieces is refused: protobuf would merge them, but no encoder writes that.
@@ -754,22 +736,26 @@ func (d *Decoder) pass(b, rest []byte, tag uint64) ([]byte, error) {
 
 // skip skips a field that is not known, or, if its number is at most known, complains of its wire type.
 func (d *Decoder) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
-	if tag>>3 <= known {
-		return nil, d.failure(b, errWireType)
+	if err := d.unknown(b, tag, known); err != nil {
+		return nil, err
 	}
 	return d.pass(b, rest, tag)
 }
 
-// size reads a length at b[i:] and returns it with the place after it. A length that is no number is too great for any
-// slice.
-func size(b []byte, i int) (n, next int) {
-	if i < len(b) && b[i] < 0x80 {
-		return int(b[i]), i + 1
+// unknown returns an error if tag is not of a field that may be there although it is not known: if its number is at most known,
+// its wire type is wrong.
+func (d *Decoder) unknown(b []byte, tag, known uint64) error {
+	switch num, _ := protowire.DecodeTag(tag); {
+	case !num.IsValid():
+		return d.failure(b, errField)
+	case tag>>3 <= known:
+		return d.failure(b, errWireType)
 	}
-	return longSize(b, i)
+	return nil
 }
 
-// longSize is size for lengths of 128 and more.
+// longSize reads a length at b[i:] and returns it with the place after it. A length that is no number is too great for any
+// slice.
 func longSize(b []byte, i int) (n, next int) {
 	if i+1 < len(b) && b[i+1] < 0x80 {
 		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2
