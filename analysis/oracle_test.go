@@ -226,7 +226,10 @@ func (w *oracle) skew() {
 	median := map[hosts]int64{}
 	for h, all := range shifts {
 		slices.Sort(all)
-		m := all[(len(all)-1)/2]
+		m := all[len(all)/2]
+		if n := len(all); n%2 == 0 {
+			m = slices.MinFunc(all[n/2-1:n/2+1], func(a, b int64) int { return cmp.Compare(max(a, -a), max(b, -b)) })
+		}
 		switch {
 		case m > int64(w.options.MaxSkew) || m < -int64(w.options.MaxSkew):
 			w.flags |= FlagSkewExcessive

@@ -92,8 +92,10 @@ func (w *printer) summary() {
 	if p.Flags != 0 {
 		w.printf("flags: %s\n", strings.Join(p.Flags.Names(), " "))
 	}
-	if p.Counts != (Counts{}) {
-		w.printf("counts: %s\n", strings.Trim(fmt.Sprintf("%+v", p.Counts), "{}"))
+	counts := strings.Fields(strings.Trim(fmt.Sprintf("%+v", p.Counts), "{}"))
+	counts = slices.DeleteFunc(counts, func(c string) bool { return strings.HasSuffix(c, ":0") })
+	if len(counts) > 0 {
+		w.printf("counts: %s\n", strings.Join(counts, " "))
 	}
 	if len(p.Roots) == 0 {
 		w.printf("no roots\n")
@@ -186,7 +188,7 @@ func (w *printer) observation(root int) {
 		children[i] = w.op(op)
 	}
 	slices.Sort(children)
-	w.printf("children %s\n", strings.Join(children, " "))
+	w.printf("children: %s\n", strings.Join(children, " "))
 	var lines []string
 	for _, c := range o.Contexts {
 		line := fmt.Sprintf("context %s count=%d exclusive=%d self=%d total=%d", names[c.Context], c.Count, c.Exclusive, c.Self, c.Total)

@@ -9,11 +9,13 @@ import (
 )
 
 // spanIndex finds spans by ID. It is an open-addressing hash table whose entries are valid if they carry the current
-// generation, so that it need not be cleared between traces. IDs that were chosen to collide turn it into a sorted list,
-// which keeps every lookup logarithmic. The zero spanIndex is empty.
+// generation, so that it need not be cleared between traces. If many IDs collide, it is built again with other factors; should
+// even these have been foreseen, it turns into a sorted list, so that a lookup takes logarithmic time whatever the IDs are. The
+// zero spanIndex is empty.
 type spanIndex struct {
 	slots      []slot // len is a power of two, at least twice the number of spans
 	shift      int    // 64 − log2(len(slots))
+	factor     uint64 // by which IDs are hashed
 	generation uint32
 	sorted     []slot // by ID; used instead of slots if not empty
 }
@@ -28,23 +30,37 @@ type slot struct {
 // most half full, one in 10^10 does.
 const maxProbes = 128
 
+// factors are odd and unrelated: to collide under several of them, IDs have so many bits given that few are left.
+var factors = [...]uint64{0x9e3779b97f4a7c15, 0xd1342543de82ef95, 0xaf251af3b0f025b5, 0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53}
+
 // fill indexes spans and appends to copies those whose ID an earlier span has.
 func (x *spanIndex) fill(spans []trace.Span, copies []int32) []int32 {
-	x.reset(len(spans))
 	first := len(copies)
+	x.sorted = x.sorted[:0]
+	for _, x.factor = range factors {
+		x.reset(len(spans))
+		var ok bool
+		if copies, ok = x.fillSlots(spans, copies[:first]); ok {
+			return copies
+		}
+	}
+	return x.fillSorted(spans, copies[:first])
+}
+
+// fillSlots is fill for the hash table. It reports false if too many IDs collide.
+func (x *spanIndex) fillSlots(spans []trace.Span, copies []int32) ([]int32, bool) {
 	for i := range spans {
 		switch x.insert(spans[i].ID, int32(i)) {
 		case present:
 			copies = append(copies, int32(i))
 		case refused:
-			return x.fillSorted(spans, copies[:first])
+			return copies, false
 		}
 	}
-	return copies
+	return copies, true
 }
 
 func (x *spanIndex) reset(spans int) {
-	x.sorted = x.sorted[:0]
 	size := 1 << max(4, bits.Len(uint(2*spans)))
 	x.generation++
 	if size > cap(x.slots) || x.generation == 0 {
@@ -55,7 +71,7 @@ func (x *spanIndex) reset(spans int) {
 }
 
 // home returns where id hashes to: the top bits of a product spread sequential and random IDs alike.
-func (x *spanIndex) home(id trace.SpanID) int { return int(uint64(id) * 0x9e3779b97f4a7c15 >> x.shift) }
+func (x *spanIndex) home(id trace.SpanID) int { return int(uint64(id) * x.factor >> (x.shift & 63)) }
 
 // What became of an insertion.
 type insertion int

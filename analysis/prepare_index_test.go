@@ -42,16 +42,30 @@ func TestSpanIndex(t *testing.T) {
 	})
 }
 
-// TestSpanIndexCollisions makes sure that chosen IDs do not slow the index down.
+// TestSpanIndexCollisions makes sure that IDs which were chosen to collide do not slow the index down: it is built again with
+// another factor, and without hashing if none helps.
 func TestSpanIndexCollisions(t *testing.T) {
 	spans := make([]trace.Span, 4096)
-	const inverse = 0xf1de83e19937733d // of the factor by which IDs are hashed
 	for i := range spans {
-		spans[i].ID = trace.SpanID(uint64(i+1) * inverse)
+		spans[i].ID = trace.SpanID(uint64(i+1) * 0xf1de83e19937733d) // the inverse of the first factor
 	}
 	var x spanIndex
-	x.fill(spans, nil)
-	if len(x.sorted) != len(spans) {
-		t.Fatalf("%d of %d IDs that hash alike are in the sorted list", len(x.sorted), len(spans))
+	if x.fill(spans, nil); x.factor == factors[0] || len(x.sorted) > 0 {
+		t.Errorf("IDs that hash alike are hashed with factor %x", x.factor)
+	}
+	for i, want := range x.fillSorted(spans, nil) {
+		t.Errorf("copy %d: %d", i, want)
+	}
+	for i := range spans {
+		if s := x.find(spans[i].ID); s == nil || s.span != int32(i) {
+			t.Fatalf("find(%x) = %v in the sorted list, want %d", uint64(spans[i].ID), s, i)
+		}
+	}
+	if s := x.find(1); s != nil {
+		t.Errorf("find(1) = %v, want none", s)
+	}
+	twice := append(spans[:100:100], spans[50:60]...)
+	if copies := x.fillSorted(twice, nil); len(copies) != 10 || slices.Min(copies) != 100 {
+		t.Errorf("copies %v, want 100..109", copies)
 	}
 }

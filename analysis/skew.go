@@ -43,7 +43,8 @@ func shiftOf(c, s *trace.Span) int64 {
 }
 
 // findShifts decides how far each server is shifted against its client: all pairs between the same two hosts by the median
-// of what each of them asks for (the lower one of an even number). It fills x.shifts if any is shifted at all.
+// of what each of them asks for (of an even number, the smaller one of the two in the middle). It fills x.shifts if any is
+// shifted at all.
 func (x *Extractor) findShifts() {
 	x.shifting = false
 	x.path.Flags &^= FlagSkewCorrected | FlagSkewExcessive
@@ -58,9 +59,17 @@ func (x *Extractor) findShifts() {
 		for n < len(pairs) && pairs[n].client == pairs[0].client && pairs[n].server == pairs[0].server {
 			n++
 		}
-		x.shiftAll(pairs[:n], pairs[(n-1)/2].shift)
+		x.shiftAll(pairs[:n], smaller(pairs[(n-1)/2].shift, pairs[n/2].shift))
 		pairs = pairs[n:]
 	}
+}
+
+// smaller returns the shift that changes less; a if they are opposite.
+func smaller(a, b int64) int64 {
+	if max(b, -b) < max(a, -a) {
+		return b
+	}
+	return a
 }
 
 // shiftAll shifts the servers of pairs by shift, unless it is excessive.
