@@ -144,3 +144,46 @@ func TestSize(t *testing.T) {
 		}
 	}
 }
+
+// TestFormats reads the same traces in every format.
+func TestFormats(t *testing.T) {
+	small := filepath.Join("..", "..", "testdata", "small.")
+	want := sibyl(t, "", "trace", "-o", "json", small+"otlp.jsonl")
+	if strings.Count(want.out, "\n") != 12 {
+		t.Fatalf("%d traces, want 12: %s", strings.Count(want.out, "\n"), want.err)
+	}
+	for _, file := range []string{"otlp.jsonl.gz", "otlp.pb", "otlp.pb.zst"} {
+		if got := sibyl(t, "", "trace", "-o", "json", small+file); got != want {
+			t.Errorf("%s: the paths differ from those of the JSON lines; exit code %d, %s", file, got.code, got.err)
+		}
+	}
+	got := sibyl(t, "", "trace", "-o", "json", small+"jaeger.json.gz")
+	if onPath(t, got.out) != onPath(t, want.out) { // times are whole microseconds there
+		t.Errorf("Jaeger: other spans on the paths:\n%s\nwant\n%s", onPath(t, got.out), onPath(t, want.out))
+	}
+}
+
+// onPath returns the spans of every section of every path, without times.
+func onPath(t *testing.T, lines string) string {
+	t.Helper()
+	var all strings.Builder
+	for line := range strings.Lines(lines) {
+		var doc struct {
+			Roots []struct {
+				Sections []struct {
+					SpanID string `json:"span_id"`
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &doc); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range doc.Roots {
+			for _, s := range r.Sections {
+				all.WriteString(s.SpanID + " ")
+			}
+		}
+		all.WriteByte('\n')
+	}
+	return all.String()
+}

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -45,17 +46,25 @@ func (w *otlpWriter) trace(t *trace.Trace) {
 		spans[i] = w.span(t.ID, &t.Spans[i])
 	}
 	for _, a := range t.Attrs {
-		if key := w.table.Text(a.Key); a.Numeric {
-			spans[a.Span].Attributes().PutDouble(key, a.Number)
-		} else {
-			spans[a.Span].Attributes().PutStr(key, w.table.Text(a.Text))
-		}
+		w.attr(spans[a.Span].Attributes(), a)
 	}
 	for _, j := range t.Joins {
 		link := spans[j.Span].Links().AppendEmpty()
 		link.SetTraceID(pcommon.TraceID(t.ID))
 		link.SetSpanID(spanID(j.Linked))
 		link.Attributes().PutBool(trace.KeyJoin, true)
+	}
+}
+
+// attr adds a to the attributes of its span; whole numbers as integers, as tracers send them.
+func (w *otlpWriter) attr(to pcommon.Map, a trace.Attr) {
+	switch key := w.table.Text(a.Key); {
+	case !a.Numeric:
+		to.PutStr(key, w.table.Text(a.Text))
+	case a.Number == math.Trunc(a.Number) && math.Abs(a.Number) < 1<<53:
+		to.PutInt(key, int64(a.Number))
+	default:
+		to.PutDouble(key, a.Number)
 	}
 }
 
