@@ -1,0 +1,357 @@
+// Package engine has the moving parts: it runs the pure core on traces, offline and epoch by epoch, and publishes what was
+// decided.
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Options choose how a [Core] works. Use [DefaultOptions] and change what you need.
+type Options struct {
+	Path     analysis.Options
+	Groups   analysis.GroupOptions
+	Watch    analysis.WatchOptions
+	Learning time.Duration // how long what is seen at first counts as healthy
+	Epoch    time.Duration // between two decisions
+	Budget   search.Budget
+	Strategy string // one of search.Strategies; empty: the default
+	Seed     uint64
+}
+
+// DefaultOptions returns the options of design: five minutes to learn, a decision every ten seconds.
+func DefaultOptions() Options {
+	return Options{
+		Path: analysis.DefaultOptions(), Watch: analysis.DefaultWatchOptions(),
+		Learning: 5 * time.Minute, Epoch: 10 * time.Second,
+	}
+}
+
+// Core is the loop from closed traces to decisions, without clock, goroutines or I/O: time is an argument. The same traces and
+// times give the same decisions. It is not safe for concurrent use.
+type Core struct {
+	options   Options
+	table     *trace.Table
+	extractor *analysis.Extractor
+	observer  analysis.Observer
+	scratch   analysis.Observation
+
+	types       *analysis.RequestTypes
+	grouper     *analysis.Grouper
+	trees       map[analysis.Hash]*tree // by request type
+	catalogue   []cct.Tracepoint
+	announced   trace.Nanos
+	state       search.State
+	problems    []analysis.Problem
+	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
+	plans       []plan                         // the present one last
+
+	began   trace.Nanos // start of the first request; 0: none yet
+	learned bool
+	early   *log // observations until learning ends
+}
+
+// tree is a calling-context tree, built anew when it was asked for and has grown since.
+type tree struct {
+	builder cct.Builder
+	built   *cct.Tree
+	grown   bool
+}
+
+// NewCore returns a Core that names things by table, which it adds contexts and edges to.
+func NewCore(table *trace.Table, options Options) *Core {
+	types := &analysis.RequestTypes{}
+	return &Core{
+		options: options, table: table, extractor: analysis.NewExtractor(options.Path), types: types,
+		grouper:     analysis.NewGrouper(types, table, options.Groups),
+		trees:       make(map[analysis.Hash]*tree),
+		refinements: make(map[analysis.Hash]*refinements),
+		plans:       []plan{{}},
+		early:       newLog("", 1<<30),
+	}
+}
+
+// Announce takes the tracepoints that agents say they could switch on.
+func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
+	c.catalogue, c.announced = catalogue, now
+	for _, t := range c.trees {
+		t.builder.Announce(now, catalogue)
+		t.grown = true
+	}
+}
+
+// Ingest takes a closed trace. Traces that are not complete, and roots that are not usable, change no statistics; Ingest returns
+// how many requests were observed.
+func (c *Core) Ingest(t *trace.Trace) (requests int) {
+	p := c.extractor.Extract(t)
+	if !p.Complete() {
+		return 0
+	}
+	for i := range p.Roots {
+		if p.Unusable(i) == "" {
+			c.observer.Observe(p, i, &c.scratch)
+			c.Observe(&c.scratch)
+			requests++
+		}
+	}
+	return requests
+}
+
+// Observe takes one request. It keeps nothing of o.
+func (c *Core) Observe(o *analysis.Observation) {
+	if c.began == 0 {
+		c.began = o.Start
+	}
+	if !c.learned {
+		c.types.Learn(o)
+		if err := c.early.add(o); err != nil {
+			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+		}
+		return
+	}
+	requestType, group := c.grouper.Observe(o)
+	c.observeTree(requestType.ID, o)
+	c.refine(requestType.ID, o, true)
+	if group != nil {
+		c.refine(group.ID, o, false)
+	}
+}
+
+// observeTree adds the contexts of a request to the tree of its type.
+func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
+	t := c.trees[requestType]
+	if t == nil {
+		t = &tree{}
+		t.builder.Announce(c.announced, c.catalogue)
+		c.trees[requestType] = t
+	}
+	t.grown = true
+	t.builder.Observe(cct.Observation{Seen: o.Start, On: c.arm(o).on, Contexts: c.sightings(o)})
+}
+
+// sightings returns the contexts of a request as package cct takes them.
+func (c *Core) sightings(o *analysis.Observation) []cct.Sighting {
+	s := make([]cct.Sighting, len(o.Contexts))
+	for i := range o.Contexts {
+		x := &o.Contexts[i]
+		s[i] = cct.Sighting{
+			Context: x.Context, Parent: x.Parent, Op: x.Op, Tracepoint: x.Tracepoint,
+			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
+		}
+	}
+	return s
+}
+
+// Epoch ends an epoch at time now: what was seen is weighed, and the next plan decided. It returns the decisions, each with its
+// evidence.
+func (c *Core) Epoch(now trace.Nanos) []search.Decision {
+	if !c.learned {
+		if c.began == 0 || now.Sub(c.began) < c.options.Learning {
+			return nil
+		}
+		c.learn(now)
+	}
+	c.problems = c.grouper.Watch(now, c.options.Watch)
+	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
+	c.attachRefined()
+	var decisions []search.Decision
+	c.state, decisions = search.Next(search.Input{
+		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
+		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
+	})
+	c.adopt(&c.state.Plan)
+	return decisions
+}
+
+// learn ends the learning period: request types are frozen, and what was seen becomes the expectation.
+func (c *Core) learn(now trace.Nanos) {
+	c.types.Freeze()
+	c.learned = true
+	epoch := c.began
+	for o, err := range c.early.all() {
+		if err != nil {
+			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+		}
+		for o.Start >= epoch.Add(c.options.Epoch) {
+			epoch = epoch.Add(c.options.Epoch)
+			c.grouper.Close(epoch)
+		}
+		requestType, _ := c.grouper.Observe(o)
+		c.observeTree(requestType.ID, o)
+	}
+	c.early = nil
+	c.grouper.Close(now)
+	c.grouper.Learn(now, c.options.Watch)
+}
+
+// Problems returns the open problems as of the last epoch, ranked.
+func (c *Core) Problems() []analysis.Problem { return c.problems }
+
+// Plan returns what should be switched on now.
+func (c *Core) Plan() *search.Plan { return &c.state.Plan }
+
+// State returns the state of the search.
+func (c *Core) State() *search.State { return &c.state }
+
+// Tree returns the calling-context tree of a request type; nil if there is none.
+func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
+	t := c.trees[requestType]
+	if t == nil {
+		return nil
+	}
+	if t.grown {
+		t.built, t.grown = t.builder.Build(c.table), false
+	}
+	return t.built
+}
+
+// builtTrees returns the trees of the request types that have a problem.
+func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
+	trees := make(map[analysis.Hash]*cct.Tree)
+	for i := range c.problems {
+		id := c.problems[i].RequestType
+		if t := c.Tree(id); t != nil {
+			trees[id] = t
+		}
+	}
+	return trees
+}
+
+// rates returns the requests per second of every type, over the windows judged.
+func (c *Core) rates() map[analysis.Hash]float64 {
+	rates := make(map[analysis.Hash]float64)
+	for i := range c.problems {
+		g := c.grouper.Group(c.problems[i].RequestType)
+		w := &g.Current
+		if w.Total.N == 0 {
+			w = &g.Reference
+		}
+		if span := w.Last.Sub(w.First).Seconds(); span > 0 {
+			rates[g.ID] = float64(w.Total.N) / span
+		}
+	}
+	return rates
+}
+
+// plan is a plan as observations are told apart by it.
+type plan struct {
+	version int64
+	arms    []arm
+}
+
+// arm is the set of tracepoints of one arm. Equal sets of different plans are the same to the statistics.
+type arm struct {
+	name trace.Symbol
+	on   []trace.Symbol // ascending
+	set  uint64         // hash of on; 0 for the empty set
+}
+
+// keptPlans is how many plans are remembered: requests may still come that began under one of them.
+const keptPlans = 16
+
+// adopt makes p the present plan.
+func (c *Core) adopt(p *search.Plan) {
+	if p.Version == c.plans[len(c.plans)-1].version {
+		return
+	}
+	next := plan{version: p.Version}
+	for i, a := range p.Arms {
+		next.arms = append(next.arms, arm{name: a.Name})
+		for _, l := range p.Leases {
+			if int(l.Arm) == i {
+				next.arms[i].on = append(next.arms[i].on, l.Tracepoint)
+			}
+		}
+		slices.Sort(next.arms[i].on)
+		for _, tp := range next.arms[i].on {
+			next.arms[i].set = trace.Mix(next.arms[i].set, uint64(tp))
+		}
+	}
+	c.plans = append(c.plans, next)
+	c.plans = c.plans[max(0, len(c.plans)-keptPlans):]
+}
+
+// arm returns what was switched on for a request: nothing if its plan is not known any more.
+func (c *Core) arm(o *analysis.Observation) *arm {
+	if o.Plan > 0 {
+		for i := range slices.Backward(c.plans) {
+			if c.plans[i].version != o.Plan {
+				continue
+			}
+			for k := range c.plans[i].arms {
+				if a := &c.plans[i].arms[k]; a.name == o.Arm {
+					return a
+				}
+			}
+		}
+	}
+	return &arm{}
+}
+
+// refinements is what the sets of tracepoints that are on show about one problem.
+type refinements struct {
+	bySet map[uint64]*analysis.Refinement
+}
+
+// refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
+func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool) {
+	r := c.refinements[group]
+	if r == nil {
+		return
+	}
+	a := c.arm(o)
+	if a.set == 0 {
+		return
+	}
+	refinement := r.bySet[a.set]
+	if refinement == nil {
+		refinement = analysis.NewRefinement(a.name, a.on)
+		r.bySet[a.set] = refinement
+	}
+	refinement.Observe(o, coarse)
+}
+
+// attachRefined gives every problem what the present plan's tracepoints showed, and forgets what earlier plans' and closed problems' did.
+func (c *Core) attachRefined() {
+	present := c.plans[len(c.plans)-1].arms
+	open := make(map[analysis.Hash]*refinements, len(c.problems))
+	for i := range c.problems {
+		p := &c.problems[i]
+		r := c.refinements[p.Group]
+		if r == nil {
+			r = &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+		}
+		open[p.Group] = r
+		for set := range r.bySet {
+			if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {
+				delete(r.bySet, set)
+			}
+		}
+		p.Refined = r.shares(present)
+	}
+	c.refinements = open
+}
+
+// shares returns what the sets of the given arms showed.
+func (r *refinements) shares(arms []arm) []analysis.RefinedShare {
+	var shares []analysis.RefinedShare
+	for i := range arms {
+		if refinement := r.bySet[arms[i].set]; refinement != nil {
+			shares = append(shares, refinement.Shares()...)
+		}
+	}
+	slices.SortStableFunc(shares, func(a, b analysis.RefinedShare) int {
+		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm))
+	})
+	return shares
+}
+
+// Watched returns how many groups and request types have an expectation that changes are measured against.
+func (c *Core) Watched() int { return c.grouper.Watched() }

@@ -1,0 +1,157 @@
+package localize
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+)
+
+// Report is what a [Simulation] showed, by strategy.
+type Report struct {
+	Strategies map[string]*Score `json:"strategies"`
+}
+
+// Score sums up runs. Rates are over the locatable ones with a fault and are NaN-free: they are 0 where there was none.
+type Score struct {
+	Cases     int `json:"cases"`     // runs with a fault
+	Locatable int `json:"locatable"` // of these
+	// Top1 and Top3 are the fractions of locatable cases with a correct suspect first, and among the first three, with
+	// Wilson's 95 % interval.
+	Top1     float64 `json:"top1"`
+	Top1Low  float64 `json:"top1_low"`
+	Top1High float64 `json:"top1_high"`
+	Top3     float64 `json:"top3"`
+	Top3Low  float64 `json:"top3_low"`
+	Top3High float64 `json:"top3_high"`
+	// Raised is the fraction of locatable cases in which a problem was raised at all.
+	Raised float64 `json:"raised"`
+	// Medians over the locatable cases: of the executed tracepoints that were ever on, and that were on at the peak; of extra
+	// spans per 1 000 requests; of epochs from the fault to the answer.
+	EnabledMedian  float64 `json:"enabled_median"`
+	PeakMedian     float64 `json:"peak_median"`
+	SpanHitsMedian float64 `json:"span_hits_median"`
+	SpanHitsMean   float64 `json:"span_hits_mean"`
+	EpochsMedian   float64 `json:"epochs_median"`
+	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
+	FalseAlarms    float64           `json:"false_alarms_per_1000_group_hours"`
+	FalseAlarmsRaw int               `json:"false_alarms"`
+	GroupHours     float64           `json:"group_hours"`
+	Decide         time.Duration     `json:"decide_max_ns"` // slowest weighing and decision of an epoch
+	ByFault        map[string]*Score `json:"by_fault,omitempty"`
+}
+
+// Summarize sums up runs by strategy and, within, by fault.
+func Summarize(runs []Run) Report {
+	report := Report{Strategies: make(map[string]*Score)}
+	for _, strategy := range distinct(runs, func(r *Run) string { return r.Strategy }) {
+		of := filter(runs, func(r *Run) bool { return r.Strategy == strategy })
+		score := summarize(of)
+		score.ByFault = make(map[string]*Score)
+		for _, fault := range distinct(of, func(r *Run) string { return string(r.Fault) }) {
+			score.ByFault[fault] = summarize(filter(of, func(r *Run) bool { return string(r.Fault) == fault }))
+		}
+		report.Strategies[strategy] = score
+	}
+	return report
+}
+
+func summarize(runs []Run) *Score {
+	s := &Score{}
+	var enabled, peak, hits, epochs []float64
+	var top1, top3, raised int
+	for i := range runs {
+		r := &runs[i]
+		s.FalseAlarmsRaw += r.FalseAlarms
+		s.GroupHours += r.GroupHours
+		s.Decide = max(s.Decide, r.Decide)
+		if r.Fault == simapp.None {
+			continue
+		}
+		s.Cases++
+		if !r.Locatable {
+			continue
+		}
+		s.Locatable++
+		top1 += count(r.Rank == 1)
+		top3 += count(r.Rank >= 1 && r.Rank <= 3)
+		raised += count(r.Raised)
+		enabled = append(enabled, ratio(r.Enabled, r.Executed))
+		peak = append(peak, ratio(r.Peak, r.Executed))
+		hits = append(hits, 1000*ratio(r.SpanHits, r.Requests))
+		epochs = append(epochs, float64(r.Epochs))
+	}
+	s.Top1, s.Top1Low, s.Top1High = wilson(top1, s.Locatable)
+	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
+	s.Raised = ratio(raised, s.Locatable)
+	s.EnabledMedian, s.PeakMedian = median(enabled), median(peak)
+	s.SpanHitsMedian, s.SpanHitsMean, s.EpochsMedian = median(hits), mean(hits), median(epochs)
+	if s.GroupHours > 0 {
+		s.FalseAlarms = 1000 * float64(s.FalseAlarmsRaw) / s.GroupHours
+	}
+	return s
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func ratio(a, b int) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+func mean(xs []float64) float64 {
+	var sum float64
+	for _, x := range xs {
+		sum += x / float64(len(xs))
+	}
+	return sum
+}
+
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	slices.Sort(xs)
+	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+}
+
+// wilson returns k/n with Wilson's 95 % score interval; zeros for n = 0.
+func wilson(k, n int) (value, low, high float64) {
+	if n == 0 {
+		return 0, 0, 0
+	}
+	const z = 1.96
+	p, m := float64(k)/float64(n), float64(n)
+	center := (p + z*z/(2*m)) / (1 + z*z/m)
+	half := z / (1 + z*z/m) * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
+	return p, max(0, center-half), min(1, center+half)
+}
+
+// distinct returns the values of key in the order of their first run.
+func distinct(runs []Run, key func(*Run) string) []string {
+	var keys []string
+	for i := range runs {
+		if k := key(&runs[i]); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func filter(runs []Run, keep func(*Run) bool) []Run {
+	var kept []Run
+	for i := range runs {
+		if keep(&runs[i]) {
+			kept = append(kept, runs[i])
+		}
+	}
+	return kept
+}
