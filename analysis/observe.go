@@ -121,7 +121,7 @@ func (o *Observer) contexts() {
 	o.into.Contexts = o.into.Contexts[:0]
 	for i, k := range o.keys {
 		if i == 0 || k.hash != o.keys[i-1].hash {
-			o.into.Contexts = append(o.into.Contexts, o.context(&p.Nodes[k.i]))
+			o.addContext(&p.Nodes[k.i])
 		}
 		if i > 0 && k == o.keys[i-1] {
 			continue // added by several of its sections
@@ -137,14 +137,16 @@ func (o *Observer) addJoined(i int32) {
 	}
 }
 
-// context returns the empty count of n's context.
-func (o *Observer) context(n *Node) ContextCount {
-	s := &o.path.Trace.Spans[n.Span]
-	c := ContextCount{Context: n.Full, Op: s.Op, Tracepoint: s.Tracepoint}
+// addContext adds the empty count of n's context.
+func (o *Observer) addContext(n *Node) {
+	i := len(o.into.Contexts)
+	o.into.Contexts = slices.Grow(o.into.Contexts, 1)[:i+1]
+	s, c := &o.path.Trace.Spans[n.Span], &o.into.Contexts[i]
+	*c = ContextCount{}
+	c.Context, c.Op, c.Tracepoint = n.Full, s.Op, s.Tracepoint
 	if n.up >= 0 {
 		c.Parent = o.path.Nodes[n.up].Full
 	}
-	return c
 }
 
 // count adds node i to c.

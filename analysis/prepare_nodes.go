@@ -50,7 +50,8 @@ func (x *Extractor) emptyNodes() {
 		p.Nodes = make([]Node, 0, n+n/4)
 		p.families = make([]family, 0, n+n/4)
 	}
-	p.Nodes, p.Roots, p.families = p.Nodes[:0], p.Roots[:0], p.families[:0]
+	p.Nodes, p.families = p.Nodes[:0], p.families[:0]
+	p.Roots = slices.Grow(p.Roots[:0], len(x.heads))
 	c := &p.Counts
 	c.Clamped, c.Outside, c.Negative, c.ZeroLength = 0, 0, 0, 0
 	x.offset, x.chains = x.offset[:0], x.chains[:0]
@@ -59,17 +60,37 @@ func (x *Extractor) emptyNodes() {
 // addHead adds the node of a span without a parent and returns its end.
 func (x *Extractor) addHead(h *head, baseline bool) trace.Nanos {
 	s := &x.trace.Spans[h.span]
-	n := Node{ID: h.id, Span: h.span, Parent: -1, Anchor: -1, Root: -1, Start: h.start, End: h.end, Callee: -1, up: -1}
+	i, n := x.add()
+	n.ID, n.Span, n.Parent, n.up = h.id, h.span, -1, -1
+	n.Start, n.End = h.start, h.end
+	n.Full = trace.Context(0).Child(s.Op)
 	if baseline {
-		n.Anchor, n.Root = int32(len(x.path.Nodes)), int32(len(x.path.Roots))
-		n.Context = trace.Context(0).Child(s.Op)
-		n.Full = n.Context
+		n.Anchor, n.Root, n.Context = i, int32(len(x.path.Roots)), n.Full
 	} else {
-		n.Full = trace.Context(0).Child(s.Op)
+		n.Anchor, n.Root, n.Context = -1, -1, 0
 	}
 	x.countLength(s)
-	x.append(&n, 0)
+	x.added(i, n, 0)
 	return n.End
+}
+
+// add adds a node, of which it sets nothing but that no callee is known. There is room for one of each span.
+func (x *Extractor) add() (int32, *Node) {
+	i := len(x.path.Nodes)
+	x.path.Nodes = x.path.Nodes[:i+1]
+	n := &x.path.Nodes[i]
+	n.Callee = -1
+	return int32(i), n
+}
+
+// added notes what depends on node i, which was shifted by offset.
+func (x *Extractor) added(i int32, n *Node, offset int64) {
+	if x.shifting {
+		x.offset = append(x.offset, offset)
+	}
+	if x.switched {
+		x.addChain(i, n)
+	}
 }
 
 func (x *Extractor) countLength(s *trace.Span) {
@@ -79,17 +100,6 @@ func (x *Extractor) countLength(s *trace.Span) {
 	case s.End == s.Start:
 		x.path.Counts.ZeroLength++
 	}
-}
-
-// append adds n, which was shifted by offset.
-func (x *Extractor) append(n *Node, offset int64) {
-	if x.shifting {
-		x.offset = append(x.offset, offset)
-	}
-	if x.switched {
-		x.addChain(n)
-	}
-	x.path.Nodes = append(x.path.Nodes, *n)
 }
 
 // addFamily adds the children of node i and returns the latest end, before clamping, of those that are baseline.
@@ -139,7 +149,10 @@ func (x *Extractor) place(i int32, parent *Node, span int32) trace.Nanos {
 	if s.Tracepoint != 0 {
 		class = switchedOn
 	}
-	c := child{class: class, end: min(end, parent.End), start: max(start, parent.Start), id: x.id(span), span: span}
+	x.children = slices.Grow(x.children, 1)
+	x.children = x.children[:len(x.children)+1]
+	c := &x.children[len(x.children)-1]
+	c.end, c.start, c.id, c.span, c.class = min(end, parent.End), max(start, parent.Start), x.id(span), span, class
 	switch {
 	case parent.Root < 0, c.end < c.start, c.end == c.start && start < end && (end <= parent.Start || start >= parent.End):
 		c.class = outside
@@ -153,7 +166,6 @@ func (x *Extractor) place(i int32, parent *Node, span int32) trace.Nanos {
 	case c.start != start || c.end != end:
 		x.path.Counts.Clamped++
 	}
-	x.children = append(x.children, c)
 	return end
 }
 
@@ -204,40 +216,40 @@ func compareLatest(a, b child) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.end, a.end), cmp.Compare(b.start, a.start), cmp.Compare(a.id, b.id))
 }
 
-// addChild adds c below node i.
-func (x *Extractor) addChild(i int32, c *child) {
-	parent := &x.path.Nodes[i]
+// addChild adds c below node up.
+func (x *Extractor) addChild(up int32, c *child) {
 	s := &x.trace.Spans[c.span]
-	n := Node{ID: c.id, Span: c.span, Parent: i, up: i, Root: parent.Root, Start: c.start, End: c.end, Callee: -1}
+	i, n := x.add()
+	parent := &x.path.Nodes[up]
+	n.ID, n.Span, n.Parent, n.up = c.id, c.span, up, up
+	n.Start, n.End = c.start, c.end
+	n.Root = parent.Root
 	if c.class == outside {
 		n.Root = -1
 	}
-	if s.Tracepoint == 0 {
-		n.Anchor = int32(len(x.path.Nodes))
-		n.Context = parent.Context.Child(s.Op)
-		n.Full = n.Context
-		if s.Kind == trace.Server && n.Root >= 0 && x.trace.Spans[parent.Span].Kind == trace.Client {
-			x.addCallee(parent, &n)
-		}
+	n.Full = parent.Full.Child(s.Op)
+	if s.Tracepoint != 0 {
+		n.Anchor, n.Context = parent.Anchor, parent.Context
 	} else {
-		n.Anchor = parent.Anchor
-		n.Context = parent.Context
-		n.Full = parent.Full.Child(s.Op)
+		n.Anchor, n.Context = i, n.Full
+		if s.Kind == trace.Server && n.Root >= 0 && x.trace.Spans[parent.Span].Kind == trace.Client {
+			x.addCallee(parent, i, n)
+		}
 	}
 	offset := int64(0)
 	if x.shifting {
-		offset = x.offsetBelow(i, c.span)
+		offset = x.offsetBelow(up, c.span)
 	}
-	x.append(&n, offset)
+	x.added(i, n, offset)
 }
 
-// addCallee makes n, which is about to be added, the callee of client, unless that has a better one.
-func (x *Extractor) addCallee(client, n *Node) {
+// addCallee makes n, which is node i, the callee of client, unless that has a better one.
+func (x *Extractor) addCallee(client *Node, i int32, n *Node) {
 	if client.Callee >= 0 {
 		c := &x.path.Nodes[client.Callee]
 		if cmp.Or(cmp.Compare(c.Start, n.Start), cmp.Compare(c.ID, n.ID)) < 0 {
 			return
 		}
 	}
-	client.Callee = int32(len(x.path.Nodes))
+	client.Callee = i
 }

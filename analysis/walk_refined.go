@@ -9,9 +9,8 @@ type chain struct {
 	live  int32 // the nearest at or above that was not dropped; -1 if there is none
 }
 
-// addChain adds the chain of n, which is about to be added.
-func (x *Extractor) addChain(n *Node) {
-	i := int32(len(x.path.Nodes))
+// addChain adds the chain of n, which is node i.
+func (x *Extractor) addChain(i int32, n *Node) {
 	c := chain{jump: i, live: i}
 	switch {
 	case n.Anchor == i:
