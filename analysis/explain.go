@@ -1,0 +1,366 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// ExplainOptions choose how explanations are looked for. The zero value takes the defaults.
+type ExplainOptions struct {
+	Alpha float64 // probability of naming any variable where none matters; 0: 0.02
+	Edges int     // leading edges that are explained beside the duration; 0: 3
+	Seed  uint64  // of the permutations
+	// Concurrency returns how many requests were being served when o arrived, NaN where it is not known. Nil: never known.
+	// [Load] is one way to know it.
+	Concurrency func(o *Observation) float64
+	// On reports whether a tracepoint was on for o. Where it was, a context of it that is missing was not executed; else it is not known
+	// whether it was. Nil: never on.
+	On func(o *Observation, tracepoint trace.Symbol) bool
+}
+
+// Bounds of [Associate].
+const (
+	minRequests = 12 // under which nothing is tested
+	// manyRequests is the number from which on p-values are extrapolated from a few permutations and what is found must hold in both
+	// halves of the requests by itself. With fewer, there are as many permutations as it takes, and nothing is held out: half of so few
+	// would confirm nothing.
+	manyRequests = 64
+	permutations = 1000 // to extrapolate from
+	maxNamed     = 4   // variables named for one target
+	maxDoubted   = 4   // variables that may fail to be confirmed before the search for one target ends
+	screened     = 0.1 // p-value, uncorrected, up to which a variable may be a cause and is looked at again beside others
+	confirming   = 0.1 // p-value that each half must reach
+	leastEffect  = 0.02
+)
+
+// Association is what the variables of requests have to do with their times.
+type Association struct {
+	Explanations []Explanation // the duration's before those of edges, by falling effect
+	// Joint is the first canonical correlation, 0–1, between the numeric variables that were looked at closely and the targets (the
+	// duration and the leading edges): what they explain together. NaN where there are none.
+	Joint float64
+	// Unrelated holds the variables that certainly explain less than a tenth of the variance of every target. They need not be
+	// recorded. Ascending by (Context, Key).
+	Unrelated []UnrelatedVariable
+	Tried     int // pairs of variable and target that were tested
+}
+
+// UnrelatedVariable is an attribute, or the presence, count or errors of a context, that explains nothing.
+type UnrelatedVariable struct {
+	Context    trace.Context
+	Key        trace.Symbol // of the attribute; 0: derived from the context
+	Name       string
+	Tracepoint trace.Symbol // of the context; 0: baseline
+}
+
+// Explain returns the variables that account for problem p, judged by a uniform sample of its requests. See [Associate].
+func Explain(p *Problem, requests []*Observation, table *trace.Table, o ExplainOptions) []Explanation {
+	return Associate(p, requests, table, o).Explanations
+}
+
+// Associate finds out which variables of the requests go with their durations, and with their times in the leading edges of
+// p. Requests are a uniform sample; their order does not matter. The same requests give the same answer.
+//
+// For each target:
+//
+//  1. Every variable is tested by itself: a numeric one by its correlation, a categorical one by η², both as an F test.
+//  2. The one with the smallest p-value is named if the p-value, corrected for the number of pairs of variable and target (Holm),
+//     is at most alpha, and if it holds in each of two halves of the requests by itself.
+//  3. The others are tested again for what they explain beyond those named: by partial correlation, and likewise for
+//     categories. A variable that only goes along with the cause has nothing left.
+//  4. 2 and 3 are repeated until nothing is named.
+//
+// Of variables that say the same (an attribute copied on many spans, a context and its child), one stands for all: the nearest to the root,
+// an attribute before what is derived. Categories with few requests are pooled, so that an identifier explains nothing.
+//
+// Tests use the logarithm of times, plus a hundredth of the mean duration so that nothing hangs on differences which do not
+// matter: latencies are skewed products of many factors, and neither a single extreme request nor the noise of slow ones should
+// decide. Ranks, the other cure, are blind to how slow the slowest are: a value that makes 2 % of the requests ten times slower
+// accounts for at most 6 % of the variance of ranks. Numeric variables are taken by rank: their units are anyone's guess, and
+// latency need only rise with them. Effects, on the other hand, are fractions of the variance of the times themselves, which the
+// problem is about.
+func Associate(p *Problem, requests []*Observation, table *trace.Table, o ExplainOptions) Association {
+	o.Alpha = cmp.Or(o.Alpha, 0.02)
+	o.Edges = cmp.Or(o.Edges, 3)
+	s := &study{options: o, table: table, requests: sortedRequests(requests)}
+	a := Association{Joint: math.NaN()}
+	if len(s.requests) < minRequests {
+		return a
+	}
+	s.collect()
+	s.aim(p)
+	if len(s.targets) == 0 {
+		return a // nothing varies
+	}
+	s.testAll()
+	for i := range s.targets {
+		a.Explanations = append(a.Explanations, s.explain(&s.targets[i])...)
+	}
+	sortExplanations(a.Explanations, p)
+	a.Joint = s.joint()
+	a.Unrelated = s.unrelated()
+	a.Tried = s.tried
+	return a
+}
+
+// sortedRequests returns the requests by key, each once.
+func sortedRequests(requests []*Observation) []*Observation {
+	out := slices.Clone(requests)
+	slices.SortFunc(out, func(a, b *Observation) int {
+		return cmp.Or(cmp.Compare(a.Key(), b.Key()), a.Trace.Compare(b.Trace), cmp.Compare(a.Root, b.Root))
+	})
+	return slices.CompactFunc(out, func(a, b *Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
+}
+
+// sortExplanations orders those of the duration before those of edges, then by the part of the problem that they explain.
+func sortExplanations(all []Explanation, p *Problem) {
+	weight := func(x *Explanation) float64 {
+		for i := range p.Edges {
+			if p.Edges[i].Edge == x.Target && x.Target != 0 && p.Edges[i].Score > 0 {
+				return x.Effect * p.Edges[i].Score
+			}
+		}
+		return x.Effect
+	}
+	slices.SortStableFunc(all, func(a, b Explanation) int {
+		if (a.Target == 0) != (b.Target == 0) {
+			return cmp.Compare(min(1, a.Target), min(1, b.Target))
+		}
+		return cmp.Or(cmp.Compare(weight(&b), weight(&a)), cmp.Compare(a.Target, b.Target))
+	})
+}
+
+// study is one run of [Associate].
+type study struct {
+	options  ExplainOptions
+	table    *trace.Table
+	requests []*Observation // by key
+	held     []bool         // of each request whether it is in the second half
+	columns  []column
+	targets  []target
+	tried    int
+}
+
+// target is what is to be explained.
+type target struct {
+	edge  trace.Edge // 0: the duration
+	nanos []float64
+	logs  []float64 // what is tested
+	first []float64 // of each column the p-value by itself; NaN: cannot be tested
+	bound []float64 // of each column the upper end of the interval of what it explains by itself
+}
+
+// aim fills in the targets: the duration and the leading edges, as far as they vary.
+func (s *study) aim(p *Problem) {
+	n := len(s.requests)
+	durations := make([]float64, n)
+	var sum float64
+	for i, o := range s.requests {
+		durations[i] = float64(o.Duration)
+		sum += durations[i]
+	}
+	floor := sum / float64(n) / 100
+	s.addTarget(0, durations, floor)
+	leading := slices.DeleteFunc(slices.Clone(p.Edges), func(e EdgeShare) bool { return e.Edge == 0 })
+	slices.SortStableFunc(leading, func(a, b EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
+	for _, e := range leading[:min(len(leading), s.options.Edges)] {
+		nanos := make([]float64, n)
+		for i, o := range s.requests {
+			nanos[i] = edgeNanos(o, e.Edge, p.Level)
+		}
+		s.addTarget(e.Edge, nanos, floor)
+	}
+}
+
+func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
+	logs := make([]float64, len(nanos))
+	for i, v := range nanos {
+		logs[i] = math.Log(v + floor)
+	}
+	if slices.Min(logs) < slices.Max(logs) {
+		s.targets = append(s.targets, target{edge: edge, nanos: nanos, logs: logs})
+	}
+}
+
+// edgeNanos returns the time of o in an edge of the given level.
+func edgeNanos(o *Observation, edge trace.Edge, level Level) float64 {
+	var sum int64
+	for i := range o.Edges {
+		e := &o.Edges[i]
+		if level == GroupLevel && e.Edge == edge || level == RequestTypeLevel && trace.WholeEdge(e.Context) == edge {
+			sum += e.Nanos
+		}
+	}
+	return float64(sum)
+}
+
+// testAll tests every column by itself for every target.
+func (s *study) testAll() {
+	n := len(s.requests)
+	for i := range s.targets {
+		t := &s.targets[i]
+		f := newFit(t.logs)
+		t.first = make([]float64, len(s.columns))
+		t.bound = make([]float64, len(s.columns))
+		for k := range s.columns {
+			g := f.gain(&s.columns[k])
+			t.first[k] = g.pValue()
+			t.bound[k] = upperBound(g.adjusted(), n)
+			if g.pValue() == g.pValue() {
+				s.tried++
+			}
+		}
+	}
+}
+
+// explain returns the variables that account for t, by the order in which they were found.
+func (s *study) explain(t *target) []Explanation {
+	open := s.screen(t)
+	f := newFit(t.logs)
+	var named []Explanation
+	var used []int
+	doubted := 0
+	level := 0.0
+	for len(named) < maxNamed && doubted < maxDoubted && len(open) > 0 {
+		best := s.best(f, open)
+		if best < 0 {
+			break
+		}
+		c := &s.columns[open[best]]
+		left := float64(s.tried - len(used))
+		if !(f.gain(c).pValue()*left <= s.options.Alpha) {
+			break
+		}
+		k := open[best]
+		open = slices.Delete(open, best, best+1)
+		p := s.pValue(f, c) * left
+		if !(p <= s.options.Alpha) || !s.confirmed(t, used, k) {
+			doubted++
+			continue
+		}
+		level = max(level, p) // Holm's adjusted p-values do not fall
+		f.control(c.controls(s.many()))
+		used = append(used, k)
+		if x := s.explanation(t, c, level); x.Effect >= leastEffect && !slices.ContainsFunc(named, x.sameVariable) {
+			named = append(named, x)
+		}
+	}
+	return named
+}
+
+func (x Explanation) sameVariable(y Explanation) bool {
+	return x.Variable == y.Variable && x.Where == y.Where
+}
+
+func (s *study) many() bool { return len(s.requests) >= manyRequests }
+
+// screen returns the columns that may be causes of t, as numbers.
+func (s *study) screen(t *target) []int {
+	var open []int
+	for k, p := range t.first {
+		if p <= screened {
+			open = append(open, k)
+		}
+	}
+	return open
+}
+
+// best returns which of the open columns has the smallest p-value; -1 if nothing can be tested. Of equal ones it is the first, as
+// columns are in the order of preference.
+func (s *study) best(f *fit, open []int) int {
+	best, lowest, part := -1, math.Inf(1), 0.0
+	for i, k := range open {
+		g := f.gain(&s.columns[k])
+		if p := g.pValue(); p < lowest || p == lowest && g.part > part+1e-9 {
+			best, lowest, part = i, p, g.part
+		}
+	}
+	return best
+}
+
+// pValue returns the p-value of what c explains beyond what f accounts for.
+func (s *study) pValue(f *fit, c *column) float64 {
+	g := f.gain(c)
+	if s.many() {
+		return max(g.pValue(), f.extrapolated(c, g, permutations, s.options.Seed))
+	}
+	// Enough permutations for a corrected p-value of half of alpha.
+	limit := int(2 * float64(s.tried) / s.options.Alpha)
+	return stats.PermutationTest(g.part, len(s.requests), max(1000, limit), s.options.Seed, f.permuted(c))
+}
+
+// confirmed reports whether column k explains t beyond the used ones in both halves of the requests by themselves.
+func (s *study) confirmed(t *target, used []int, k int) bool {
+	if !s.many() {
+		return true
+	}
+	for _, half := range []bool{false, true} {
+		rows := make([]int, 0, len(s.requests))
+		for i, held := range s.held {
+			if held == half {
+				rows = append(rows, i)
+			}
+		}
+		f := newFit(pick(t.logs, rows))
+		for _, u := range used {
+			c := s.columns[u].of(rows)
+			f.control(c.controls(true))
+		}
+		c := s.columns[k].of(rows)
+		if g := f.gain(&c); !(g.pValue() <= confirming) {
+			return false
+		}
+	}
+	return true
+}
+
+// joint returns the first canonical correlation between numeric columns and targets.
+func (s *study) joint() float64 {
+	var xs, ys [][]float64
+	for i := range s.targets {
+		ys = append(ys, s.targets[i].logs)
+	}
+	limit := len(s.requests) / 8 // with more, everything correlates
+	for k := range s.columns {
+		if c := &s.columns[k]; c.codes == nil && len(xs) < limit && slices.ContainsFunc(s.targets, func(t target) bool { return t.first[k] <= screened }) {
+			xs = append(xs, c.ranks)
+		}
+	}
+	c, err := stats.CanonicalCorrelation(xs, ys)
+	if err != nil {
+		return math.NaN()
+	}
+	return c.Correlations[0]
+}
+
+// unrelatedBound is the part of the variance under which a variable is of no use.
+const unrelatedBound = 0.1
+
+// unrelated returns the variables with nothing to say about any target.
+func (s *study) unrelated() []UnrelatedVariable {
+	useful := make(map[columnID]bool)
+	tested := make(map[columnID]trace.Symbol)
+	for k := range s.columns {
+		c := &s.columns[k]
+		for _, id := range append([]columnID{c.id}, c.copies...) {
+			tested[id] = c.tracepoint
+			if slices.ContainsFunc(s.targets, func(t target) bool { return !(t.bound[k] < unrelatedBound) }) {
+				useful[id] = true
+			}
+		}
+	}
+	var out []UnrelatedVariable
+	for id, tracepoint := range tested {
+		if !useful[id] && id.context != 0 {
+			out = append(out, UnrelatedVariable{Context: id.context, Key: id.key, Name: s.name(id), Tracepoint: tracepoint})
+		}
+	}
+	slices.SortFunc(out, func(a, b UnrelatedVariable) int {
+		return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}

@@ -1,0 +1,473 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// columnKind is where the values of a variable come from. Of variables that say the same, the first kind is the most telling.
+type columnKind uint8
+
+const (
+	attribute   columnKind = iota
+	errorCount             // spans of a context that failed
+	presence               // whether a context was executed
+	spanCount              // how often
+	concurrency            // of requests at arrival
+	structure              // the skeleton
+)
+
+var columnNames = [...]string{"", "errors", "present", "count", "concurrency", "skeleton"}
+
+// columnID identifies a variable.
+type columnID struct {
+	context trace.Context
+	key     trace.Symbol
+	kind    columnKind
+}
+
+func (s *study) name(id columnID) string {
+	if id.kind == attribute {
+		return s.table.Text(id.key)
+	}
+	return columnNames[id.kind]
+}
+
+// column is a variable over all requests, categorical or numeric.
+type column struct {
+	id         columnID
+	depth      int // of the context
+	tracepoint trace.Symbol
+	copies     []columnID // variables that say the same
+
+	codes  []int32  // of a categorical one the category of each request; else nil
+	labels []string // of the categories
+
+	values []float64 // of a numeric one: NaN where there is none
+	ranks  []float64 // centred; 0 where there is no value
+}
+
+// Bounds of columns.
+const (
+	maxCategories = 24   // the most frequent ones; the others are pooled
+	fewValues     = 10   // numbers with so few different values are tried as categories too: status codes, shards
+	maxColumns    = 2048 // the first in order of preference
+)
+
+// Labels of what is not a value.
+const (
+	labelNone  = "(none)"  // the request has no such attribute
+	labelOther = "(other)" // values with too few requests each
+	labelSome  = "(any)"   // whatever value it has
+)
+
+// cell is the value of a variable in one request.
+type cell struct {
+	some    bool
+	numeric bool
+	number  float64
+	text    trace.Symbol
+}
+
+// rawColumn is a column that is being collected.
+type rawColumn struct {
+	id         columnID
+	depth      int
+	tracepoint trace.Symbol
+	cells      []cell
+}
+
+// collect fills in the columns: those of all variables that vary, in order of preference, none twice.
+func (s *study) collect() {
+	s.held = make([]bool, len(s.requests))
+	for i, o := range s.requests {
+		s.held[i] = stats.HeldOut(o.Key())
+	}
+	raw := s.raw()
+	slices.SortFunc(raw, func(a, b *rawColumn) int {
+		return cmp.Or(cmp.Compare(a.id.kind, b.id.kind), cmp.Compare(a.depth, b.depth), cmp.Compare(s.name(a.id), s.name(b.id)),
+			cmp.Compare(a.id.context, b.id.context), cmp.Compare(a.id.key, b.id.key))
+	})
+	first := make(map[Hash]int)
+	for _, r := range raw {
+		if s.isDuration(r) {
+			continue
+		}
+		for _, c := range s.columnsOf(r) {
+			if k, ok := first[c.signature()]; ok {
+				s.columns[k].copies = append(s.columns[k].copies, c.id)
+			} else if len(s.columns) < maxColumns {
+				first[c.signature()] = len(s.columns)
+				s.columns = append(s.columns, c)
+			}
+		}
+	}
+}
+
+// collector gathers cells by variable.
+type collector struct {
+	n       int
+	columns map[columnID]*rawColumn
+	depths  map[trace.Context]int
+}
+
+func (c *collector) column(id columnID, tracepoint trace.Symbol) *rawColumn {
+	r := c.columns[id]
+	if r == nil {
+		r = &rawColumn{id: id, cells: make([]cell, c.n), tracepoint: tracepoint}
+		c.columns[id] = r
+	}
+	return r
+}
+
+// raw returns what the requests say, in any order.
+func (s *study) raw() []*rawColumn {
+	c := collector{n: len(s.requests), columns: make(map[columnID]*rawColumn), depths: make(map[trace.Context]int)}
+	for i, o := range s.requests {
+		c.contexts(i, o)
+		for _, v := range o.Variables {
+			c.column(columnID{v.Context, v.Key, attribute}, 0).cells[i] = cell{true, v.Numeric, v.Number, v.Text}
+		}
+		c.column(columnID{kind: structure}, 0).cells[i] = cell{some: true, text: trace.Symbol(o.Skeleton.Lo)}
+		if s.options.Concurrency != nil {
+			if x := s.options.Concurrency(o); x == x {
+				c.column(columnID{kind: concurrency}, 0).cells[i] = cell{some: true, numeric: true, number: x}
+			}
+		}
+	}
+	out := make([]*rawColumn, 0, len(c.columns))
+	for _, r := range c.columns {
+		if m := c.columns[columnID{context: r.id.context, kind: presence}]; m != nil {
+			r.tracepoint = m.tracepoint
+		}
+		s.fillAbsent(r)
+		r.depth = c.depth(r.id.context)
+		out = append(out, r)
+	}
+	return out
+}
+
+// contexts adds which contexts request i executed, how often, and how that went. Parents are remembered for depths.
+func (c *collector) contexts(i int, o *Observation) {
+	for k := range o.Contexts {
+		x := &o.Contexts[k]
+		if _, ok := c.depths[x.Context]; !ok {
+			c.depths[x.Context] = c.climb(o, x)
+		}
+		c.column(columnID{x.Context, 0, presence}, x.Tracepoint).cells[i] = cell{true, true, 1, 0}
+		c.column(columnID{x.Context, 0, spanCount}, x.Tracepoint).cells[i] = cell{true, true, float64(x.Count), 0}
+		if x.Errors > 0 {
+			c.column(columnID{x.Context, 0, errorCount}, x.Tracepoint).cells[i] = cell{true, true, float64(x.Errors), 0}
+		}
+	}
+}
+
+// climb returns the depth of x, a context of o.
+func (c *collector) climb(o *Observation, x *ContextCount) int {
+	for depth := 0; ; depth++ {
+		if known, ok := c.depths[x.Context]; ok {
+			return depth + known
+		}
+		up, found := slices.BinarySearchFunc(o.Contexts, x.Parent, func(c ContextCount, p trace.Context) int { return cmp.Compare(c.Context, p) })
+		if !found || depth > len(o.Contexts) {
+			return depth
+		}
+		x = &o.Contexts[up]
+	}
+}
+
+func (c *collector) depth(x trace.Context) int { return c.depths[x] }
+
+// fillAbsent sets to 0 what is counted where it did not happen.
+func (s *study) fillAbsent(r *rawColumn) {
+	if r.id.kind != presence && r.id.kind != spanCount && r.id.kind != errorCount {
+		return
+	}
+	for i := range r.cells {
+		if !r.cells[i].some && (r.tracepoint == 0 || s.options.On != nil && s.options.On(s.requests[i], r.tracepoint)) {
+			r.cells[i] = cell{some: true, numeric: true}
+		}
+	}
+}
+
+// units are those in which durations are recorded as attributes, in ns.
+var durationUnits = [...]float64{1, 1e3, 1e6, 1e9}
+
+// isDuration reports whether the values of an attribute are the durations of the spans that it is on, or of the requests, in some unit: such
+// an attribute explains nothing, it repeats what is to be explained. It may be rounded, and up to 3 % less, as the
+// attribute is measured before the span ends.
+func (s *study) isDuration(r *rawColumn) bool {
+	if r.id.kind != attribute {
+		return false
+	}
+	for _, unit := range durationUnits {
+		if s.measures(r, unit, func(o *Observation) float64 { return float64(o.Duration) }) ||
+			s.measures(r, unit, func(o *Observation) float64 { return totalAt(o, r.id.context) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *study) measures(r *rawColumn, unit float64, nanos func(o *Observation) float64) bool {
+	low, high := math.Inf(1), 0.0
+	for i, c := range r.cells {
+		if !c.some {
+			continue
+		}
+		d := nanos(s.requests[i])
+		if x := c.number * unit; !c.numeric || x > d+unit || x < 0.97*d-unit {
+			return false
+		}
+		low, high = min(low, c.number), max(high, c.number)
+	}
+	return high >= low+2 // rounded to one or two values, it may be anything
+}
+
+// totalAt returns the time from start to end of the spans of o in a context.
+func totalAt(o *Observation, context trace.Context) float64 {
+	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+	if !found {
+		return 0
+	}
+	return float64(o.Contexts[i].Total)
+}
+
+// columnsOf returns how r can be looked at: by number, by category, or both.
+func (s *study) columnsOf(r *rawColumn) []column {
+	base := column{id: r.id, depth: r.depth, tracepoint: r.tracepoint}
+	least := s.leastCount()
+	distinct := make(map[float64]bool)
+	present := 0
+	for _, c := range r.cells {
+		if !c.some {
+			continue
+		}
+		present++
+		if !c.numeric || c.number != c.number {
+			return s.categorical(base, r, false)
+		}
+		if len(distinct) <= fewValues {
+			distinct[c.number] = true
+		}
+	}
+	absent := len(r.cells) - present
+	var out []column
+	if len(distinct) <= fewValues {
+		out = s.categorical(base, r, false)
+	} else if present >= least && absent >= least {
+		out = s.categorical(base, r, true)
+	}
+	if len(distinct) > 2 && present >= max(8, 2*least) {
+		out = append(out, numericColumn(base, r))
+	}
+	return out
+}
+
+// leastCount is the number of requests that a category needs: fewer are an anecdote.
+func (s *study) leastCount() int { return max(3, len(s.requests)/64) }
+
+func numericColumn(c column, r *rawColumn) column {
+	c.values = make([]float64, len(r.cells))
+	for i, x := range r.cells {
+		c.values[i] = math.NaN()
+		if x.some {
+			c.values[i] = x.number
+		}
+	}
+	c.ranks = ranksOf(c.values)
+	return c
+}
+
+// ranksOf returns the rank of every value, centred: equal values share the mean of theirs, NaNs have 0.
+func ranksOf(values []float64) []float64 {
+	order := make([]int, 0, len(values))
+	for i, v := range values {
+		if v == v {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	ranks := make([]float64, len(values))
+	middle := float64(len(order)-1) / 2
+	for i := 0; i < len(order); {
+		j := i
+		for j < len(order) && values[order[j]] == values[order[i]] {
+			j++
+		}
+		for _, k := range order[i:j] {
+			ranks[k] = float64(i+j-1)/2 - middle
+		}
+		i = j
+	}
+	return ranks
+}
+
+// categorical returns the column of r's categories, if there are at least two with enough requests; any takes all values for one.
+func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
+	counts := make(map[cell]int)
+	for i := range r.cells {
+		counts[categoryOf(r.cells[i], anyValue)]++
+	}
+	order := make([]cell, 0, len(counts))
+	for x := range counts {
+		order = append(order, x)
+	}
+	slices.SortFunc(order, func(a, b cell) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number), compareFlags(a.some, b.some), compareFlags(a.numeric, b.numeric))
+	})
+	least, most := s.leastCount(), max(2, min(maxCategories, len(r.cells)/8))
+	codes := make(map[cell]int32, len(order))
+	pooled := 0
+	for i, x := range order {
+		if i < most && counts[x] >= least {
+			codes[x] = int32(i)
+			c.labels = append(c.labels, s.label(r.id.kind, x, anyValue))
+		} else {
+			pooled += counts[x]
+		}
+	}
+	other := int32(0) // too few even together: with the most frequent, where they change least
+	if pooled >= least {
+		other = int32(len(c.labels))
+		c.labels = append(c.labels, labelOther)
+	}
+	if len(c.labels) < 2 {
+		return nil
+	}
+	c.codes = make([]int32, len(r.cells))
+	for i := range r.cells {
+		code, ok := codes[categoryOf(r.cells[i], anyValue)]
+		if !ok {
+			code = other
+		}
+		c.codes[i] = code
+	}
+	return []column{c}
+}
+
+func categoryOf(c cell, anyValue bool) cell {
+	if !c.some || anyValue || c.number != c.number {
+		return cell{some: c.some}
+	}
+	return c
+}
+
+func compareFlags(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func (s *study) label(kind columnKind, c cell, anyValue bool) string {
+	switch {
+	case !c.some:
+		return labelNone
+	case anyValue:
+		return labelSome
+	case kind == presence:
+		return strconv.FormatBool(c.number != 0)
+	case kind == structure:
+		return strconv.FormatUint(uint64(c.text), 16)
+	case c.numeric:
+		return strconv.FormatFloat(c.number, 'g', -1, 64)
+	}
+	return s.table.Text(c.text)
+}
+
+// signature is the same for columns that say the same: whose categories are the same sets of requests, or whose numbers are
+// in the same order, or in the opposite one.
+func (c *column) signature() Hash {
+	words := make([]uint64, 0, 1+len(c.codes)+len(c.ranks))
+	words = append(words, uint64(flag(c.codes != nil)))
+	numbers := make(map[int32]uint64)
+	for _, code := range c.codes {
+		if _, ok := numbers[code]; !ok {
+			numbers[code] = uint64(len(numbers))
+		}
+		words = append(words, numbers[code])
+	}
+	sign := 0.0
+	for _, rank := range c.ranks {
+		if sign == 0 {
+			sign = rank
+		}
+		words = append(words, math.Float64bits(math.Copysign(1, sign)*rank+0)) // +0: no negative zero
+	}
+	return hashOf(words...)
+}
+
+// controls returns columns that together account for the effect of c, as far as it is smooth. Few requests have no degrees of freedom
+// to spare for curves.
+func (c *column) controls(curved bool) [][]float64 {
+	if c.codes != nil {
+		out := make([][]float64, len(c.labels))
+		for i := range out {
+			out[i] = make([]float64, len(c.codes))
+		}
+		for i, code := range c.codes {
+			out[code][i] = 1
+		}
+		return out
+	}
+	n := len(c.ranks)
+	out := [][]float64{c.ranks}
+	if !curved {
+		return out
+	}
+	half := floats.Norm(c.ranks, math.Inf(1))
+	for degree := 2; degree <= 3; degree++ {
+		v := make([]float64, n)
+		for i, rank := range c.ranks {
+			v[i] = math.Pow(rank/half, float64(degree))
+		}
+		out = append(out, v)
+	}
+	var sum, count float64
+	for _, v := range c.values {
+		if v == v {
+			sum, count = sum+math.Abs(v), count+1
+		}
+	}
+	mean := sum / count
+	plain, log := make([]float64, n), make([]float64, n)
+	for i, v := range c.values {
+		if v == v && !math.IsInf(mean, 0) && mean > 0 {
+			plain[i] = v / mean
+			log[i] = math.Copysign(math.Log1p(100*math.Abs(v)/mean), v)
+		}
+	}
+	return append(out, plain, log)
+}
+
+// of returns c over some of its requests.
+func (c *column) of(rows []int) column {
+	out := *c
+	if c.codes != nil {
+		out.codes = pick(c.codes, rows)
+		return out
+	}
+	out.values = pick(c.values, rows)
+	out.ranks = ranksOf(out.values)
+	return out
+}
+
+// pick returns the elements of xs with the given indices.
+func pick[T any](xs []T, rows []int) []T {
+	out := make([]T, len(rows))
+	for i, r := range rows {
+		out[i] = xs[r]
+	}
+	return out
+}

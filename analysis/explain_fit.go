@@ -1,0 +1,237 @@
+package analysis
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mathext"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+// fit is a linear model of some values that is extended variable by variable.
+type fit struct {
+	vectors [][]float64 // orthonormal, spanning what is accounted for; the first one is constant
+	rest    []float64   // the values, without what is accounted for
+	square  float64     // Σ rest²
+	total   float64     // Σ (value − mean)²
+}
+
+// gain is what a variable would add to a fit.
+type gain struct {
+	part    float64 // fraction of what is not accounted for, 0–1; NaN if the variable has nothing of its own
+	columns int     // degrees of freedom that it uses
+	left    int     // degrees of freedom that remain
+}
+
+// pValue returns the probability of so large a gain by chance (F test); NaN where it cannot be tested.
+func (g gain) pValue() float64 {
+	if g.part != g.part || g.columns == 0 || g.left < 1 {
+		return math.NaN()
+	}
+	return mathext.RegIncBeta(float64(g.left)/2, float64(g.columns)/2, 1-g.part)
+}
+
+// adjusted returns the part of the gain that is beyond chance.
+func (g gain) adjusted() float64 {
+	return max(0, 1-(1-g.part)*float64(g.left+g.columns)/float64(g.left))
+}
+
+// negligible is the part of a sum of squares that is nothing but rounding errors.
+const negligible = 1e-8
+
+func newFit(values []float64) *fit {
+	n := len(values)
+	f := &fit{rest: append([]float64(nil), values...)}
+	one := make([]float64, n)
+	floats.AddConst(1/math.Sqrt(float64(n)), one)
+	f.vectors = [][]float64{one}
+	removeAlong(f.rest, f.vectors)
+	f.square = floats.Dot(f.rest, f.rest)
+	f.total = f.square
+	return f
+}
+
+// removeAlong removes from v what lies along the orthonormal vectors, twice, which is as exact as it gets.
+func removeAlong(v []float64, vectors [][]float64) {
+	for range 2 {
+		for _, u := range vectors {
+			floats.AddScaled(v, -floats.Dot(v, u), u)
+		}
+	}
+}
+
+// control accounts for what is linear in any of the columns.
+func (f *fit) control(columns [][]float64) {
+	for _, c := range columns {
+		v := append([]float64(nil), c...)
+		before := floats.Dot(v, v)
+		removeAlong(v, f.vectors)
+		after := floats.Dot(v, v)
+		if !(after > negligible*before) || len(f.vectors)+2 > len(v) {
+			continue
+		}
+		floats.Scale(1/math.Sqrt(after), v)
+		f.vectors = append(f.vectors, v)
+		floats.AddScaled(f.rest, -floats.Dot(f.rest, v), v)
+	}
+	f.square = floats.Dot(f.rest, f.rest)
+}
+
+// gain returns what c would add.
+func (f *fit) gain(c *column) gain {
+	if f.square <= negligible*f.total {
+		return gain{part: math.NaN()}
+	}
+	explained, columns := f.effectOf(c)
+	g := gain{part: math.NaN(), columns: columns, left: len(f.rest) - len(f.vectors) - columns}
+	if columns > 0 {
+		g.part = min(1, max(0, explained(f.rest)/f.square))
+	}
+	return g
+}
+
+// effectOf returns the number of degrees of freedom that c has beyond what is accounted for, and the function that tells how much
+// of the sum of squares of values, which must not correlate with what is accounted for, is linear in them.
+func (f *fit) effectOf(c *column) (explained func(values []float64) float64, columns int) {
+	if c.codes != nil {
+		w := f.whiten(c)
+		return w.explained, w.columns
+	}
+	v := append([]float64(nil), c.ranks...)
+	before := floats.Dot(v, v)
+	removeAlong(v, f.vectors)
+	after := floats.Dot(v, v)
+	if !(after > negligible*before) {
+		return nil, 0
+	}
+	floats.Scale(1/math.Sqrt(after), v)
+	return func(values []float64) float64 {
+		d := floats.Dot(values, v)
+		return d * d
+	}, 1
+}
+
+// permuted returns, for [stats.PermutationTest], the part that c would explain if the rest were in another order (Freedman and Lane
+// 1983, "A nonstochastic interpretation of reported significance levels").
+func (f *fit) permuted(c *column) func(order []int) float64 {
+	explained, columns := f.effectOf(c)
+	shuffled := make([]float64, len(f.rest))
+	return func(order []int) float64 {
+		if columns == 0 {
+			return 0
+		}
+		for i, k := range order {
+			shuffled[i] = f.rest[k]
+		}
+		removeAlong(shuffled, f.vectors)
+		return explained(shuffled) / floats.Dot(shuffled, shuffled)
+	}
+}
+
+// extrapolated returns the p-value of gain g of c by permutation, beyond the reach of the number of permutations: by the Pearson III
+// distribution with the mean, variance and skewness that they show (Josse, Pagès, Husson 2008, for the RV coefficient). Times in two
+// modes, or a category of four requests, are far from what the F test assumes: it finds things in noise.
+func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) float64 {
+	parts := make([]float64, 0, permutations)
+	part := f.permuted(c)
+	stats.PermutationTest(math.Inf(1), len(f.rest), permutations, seed, func(order []int) float64 {
+		parts = append(parts, part(order))
+		return 0
+	})
+	mean, deviation := stat.MeanStdDev(parts, nil)
+	skew := stat.Skew(parts, nil)
+	z := (g.part - mean) / deviation
+	if !(skew > 0.01) { // the normal distribution
+		return math.Erfc(z/math.Sqrt2) / 2
+	}
+	shape := 4 / (skew * skew)
+	return mathext.GammaIncRegComp(shape, max(0, shape+z*math.Sqrt(shape)))
+}
+
+// whitened is the part of a categorical column that is not accounted for.
+//
+// With D the 0/1 columns of its categories and Q the vectors, the sum of squares of y that D adds is bᵀG⁻¹b with b = Dᵀy and
+// G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So nothing as wide as D has to be formed: lower is the Cholesky factor of G without the
+// rows that depend on earlier ones.
+type whitened struct {
+	codes   []int32
+	size    int       // categories
+	lower   []float64 // size × size
+	kept    []bool
+	columns int
+	sums    []float64 // scratch
+}
+
+func (f *fit) whiten(c *column) *whitened {
+	k := len(c.labels)
+	w := &whitened{codes: c.codes, size: k, lower: make([]float64, k*k), kept: make([]bool, k), sums: make([]float64, k)}
+	counts := make([]float64, k)
+	for _, code := range c.codes {
+		counts[code]++
+	}
+	for i, n := range counts {
+		w.lower[i*k+i] = n
+	}
+	sums := make([]float64, k)
+	for _, u := range f.vectors {
+		clear(sums)
+		for i, code := range c.codes {
+			sums[code] += u[i]
+		}
+		for i := range k {
+			for j := range i + 1 {
+				w.lower[i*k+j] -= sums[i] * sums[j]
+			}
+		}
+	}
+	for i := range k {
+		row := w.lower[i*k : i*k+i+1]
+		for j := range i {
+			if !w.kept[j] {
+				row[j] = 0
+				continue
+			}
+			other := w.lower[j*k : j*k+j+1]
+			row[j] = (row[j] - floats.Dot(row[:j], other[:j])) / other[j]
+		}
+		pivot := row[i] - floats.Dot(row[:i], row[:i])
+		if w.kept[i] = pivot > negligible*counts[i]; w.kept[i] {
+			row[i] = math.Sqrt(pivot)
+			w.columns++
+		}
+	}
+	return w
+}
+
+// explained returns the sum of squares of values that lies between the categories.
+func (w *whitened) explained(values []float64) float64 {
+	clear(w.sums)
+	for i, code := range w.codes {
+		w.sums[code] += values[i]
+	}
+	var total float64
+	for i := range w.size {
+		if !w.kept[i] {
+			w.sums[i] = 0
+			continue
+		}
+		row := w.lower[i*w.size : i*w.size+i+1]
+		w.sums[i] = (w.sums[i] - floats.Dot(row[:i], w.sums[:i])) / row[i]
+		total += w.sums[i] * w.sums[i]
+	}
+	return total
+}
+
+// upperBound returns the upper end of the 95 % interval of a squared correlation over n requests (Fisher's z); NaN for NaN.
+func upperBound(part float64, n int) float64 {
+	z := math.Tanh(math.Atanh(math.Sqrt(part)) + normal95/math.Sqrt(float64(n-3)))
+	return z * z
+}
+
+// studentsT returns the two-sided 95 % quantile of Student's t.
+func studentsT(freedom int) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: float64(freedom)}.Quantile(0.975)
+}
