@@ -12,18 +12,15 @@ package jaeger
 import (
 	"encoding/hex"
 	"errors"
-	"io"
 	"math"
 	"strconv"
 
 	"github.com/go-faster/jx"
 
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/internal/jsonwalk"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// errTrailing is returned for bytes after the end of the document.
-var errTrailing = errors.New("bytes after the end of the document")
 
 // maxProcesses bounds the processes of one trace.
 const maxProcesses = 1 << 16
@@ -34,10 +31,7 @@ var errProcesses = errors.New("more than 65536 processes in a trace")
 type Decoder struct {
 	build *ingest.Builder
 	keys  *ingest.Keys
-	json  jx.Decoder
-
-	data    []byte
-	lastKey []byte // tells where an error is
+	walk  jsonwalk.Walker
 
 	processes map[string]ingest.Resource
 	process   string // ID of the present one; only valid if known
@@ -75,70 +69,17 @@ func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	d.build.Begin(into)
-	d.data = data[:len(data):len(data)]
-	d.json.ResetBytes(d.data)
-	err := d.document(&d.json)
-	if err == nil && !errors.Is(d.json.Skip(), io.EOF) {
-		err = errTrailing
-	}
+	err := d.walk.Record(data, d.document)
 	if err != nil {
 		into.Rollback(mark)
-		err = &ingest.RecordError{Reason: trace.Malformed, Offset: d.position(), Err: err}
 	}
-	d.json.ResetBytes(nil)
-	d.data, d.lastKey = nil, nil
 	return err
-}
-
-// position returns the offset of the key read last, −1 if it is not known.
-func (d *Decoder) position() int64 {
-	// A key without escapes is a part of d.data, and all parts share the end of their capacity.
-	at := cap(d.data) - cap(d.lastKey)
-	if len(d.lastKey) == 0 || at < 0 || &d.data[at] != &d.lastKey[0] {
-		return -1
-	}
-	return int64(at)
-}
-
-// fields calls f for each field of the object that follows; null has none. f must consume the value.
-func (d *Decoder) fields(j *jx.Decoder, f func(key []byte) error) error {
-	if j.Next() == jx.Null {
-		return j.Null()
-	}
-	it, err := j.ObjIter()
-	if err != nil {
-		return err
-	}
-	for it.Next() {
-		d.lastKey = it.Key()
-		if err := f(d.lastKey); err != nil {
-			return err
-		}
-	}
-	return it.Err()
-}
-
-// elements calls f for each element of the array that follows; null has none.
-func elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
-	if j.Next() == jx.Null {
-		return j.Null()
-	}
-	it, err := j.ArrIter()
-	if err != nil {
-		return err
-	}
-	for it.Next() {
-		if err := f(j); err != nil {
-			return err
-		}
-	}
-	return it.Err()
 }
 
 // document reads a list of traces, or what trace reads.
 func (d *Decoder) document(j *jx.Decoder) error {
 	if j.Next() == jx.Array {
-		return elements(j, d.trace)
+		return jsonwalk.Elements(j, d.trace)
 	}
 	return d.trace(j)
 }
@@ -149,16 +90,16 @@ func (d *Decoder) trace(j *jx.Decoder) error {
 	d.known = false
 	processes := false
 	var later []jx.Raw
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "data":
-			return elements(j, d.trace)
+			return jsonwalk.Elements(j, d.trace)
 		case "processes":
 			processes = true
-			return d.fields(j, func(key []byte) error { return d.addProcess(j, key) })
+			return d.walk.Fields(j, func(key []byte) error { return d.addProcess(j, key) })
 		case "spans":
 			if processes {
-				return elements(j, d.span)
+				return jsonwalk.Elements(j, d.span)
 			}
 			raw, err := j.Raw()
 			later = append(later, raw)
@@ -168,7 +109,7 @@ func (d *Decoder) trace(j *jx.Decoder) error {
 	})
 	for _, raw := range later {
 		if err == nil {
-			err = elements(jx.DecodeBytes(raw), d.span)
+			err = jsonwalk.Elements(jx.DecodeBytes(raw), d.span)
 		}
 	}
 	return err
@@ -193,16 +134,16 @@ var hostTags = map[string][]byte{"hostname": []byte("host.name"), "ip": []byte("
 func (d *Decoder) readProcess(j *jx.Decoder) error {
 	d.build.NewResource()
 	d.known = false
-	return d.fields(j, func(key []byte) error {
+	return d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "serviceName":
-			name, err := text(j)
+			name, err := jsonwalk.Text(j)
 			if err == nil {
 				d.build.Service(name)
 			}
 			return err
 		case "tags":
-			return elements(j, func(j *jx.Decoder) error {
+			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
 				key, v, ok, err := d.tag(j)
 				if err != nil || !ok {
 					return err
@@ -243,7 +184,7 @@ func (d *Decoder) span(j *jx.Decoder) error {
 	d.start, d.duration, d.badTime = 0, 0, false
 	var process []byte
 	inline := false
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		var err error
 		switch string(key) {
 		case "traceID":
@@ -253,17 +194,17 @@ func (d *Decoder) span(j *jx.Decoder) error {
 		case "parentSpanID":
 			err = d.parent.read(j)
 		case "operationName":
-			s.Name, err = text(j)
+			s.Name, err = jsonwalk.Text(j)
 		case "references":
-			err = elements(j, d.reference)
+			err = jsonwalk.Elements(j, d.reference)
 		case "startTime":
 			d.start, err = d.micros(j)
 		case "duration":
 			d.duration, err = d.micros(j)
 		case "tags":
-			err = elements(j, d.spanTag)
+			err = jsonwalk.Elements(j, d.spanTag)
 		case "processID":
-			process, err = text(j)
+			process, err = jsonwalk.Text(j)
 		case "process":
 			if inline = j.Next() == jx.Object; inline {
 				err = d.readProcess(j)
@@ -337,12 +278,12 @@ func (d *Decoder) relate() {
 
 func (d *Decoder) reference(j *jx.Decoder) error {
 	var r reference
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		var err error
 		switch string(key) {
 		case "refType":
 			var kind []byte
-			kind, err = text(j)
+			kind, err = jsonwalk.Text(j)
 			r.child = string(kind) == "CHILD_OF"
 		case "traceID":
 			err = r.trace.read(j)
@@ -383,13 +324,13 @@ func (d *Decoder) spanTag(j *jx.Decoder) error {
 // tag reads a tag {"key", "type", "value"}. It is not ok if its value is binary or no scalar.
 func (d *Decoder) tag(j *jx.Decoder) (key []byte, v ingest.Value, ok bool, err error) {
 	var kind []byte
-	err = d.fields(j, func(field []byte) error {
+	err = d.walk.Fields(j, func(field []byte) error {
 		var err error
 		switch string(field) {
 		case "key":
-			key, err = text(j)
+			key, err = jsonwalk.Text(j)
 		case "type":
-			kind, err = text(j)
+			kind, err = jsonwalk.Text(j)
 		case "value":
 			v, ok, err = value(j)
 		default:
@@ -448,14 +389,6 @@ func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 	return v, false, j.Skip()
 }
 
-// text reads a string; null is the empty one.
-func text(j *jx.Decoder) ([]byte, error) {
-	if j.Next() == jx.Null {
-		return nil, j.Null()
-	}
-	return j.StrBytes()
-}
-
 // micros reads a number of microseconds, or a string of one. One that is out of range spoils its span only.
 func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	v, ok, err := value(j)
@@ -472,7 +405,7 @@ func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 // read reads an identifier of at most 32 hexadecimal digits.
 func (id *id) read(j *jx.Decoder) error {
 	var err error
-	if id.text, err = text(j); err != nil || len(id.text) == 0 {
+	if id.text, err = jsonwalk.Text(j); err != nil || len(id.text) == 0 {
 		return err
 	}
 	var digits [32]byte

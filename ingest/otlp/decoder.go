@@ -16,9 +16,8 @@
 package otlp
 
 import (
-	"github.com/go-faster/jx"
-
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/internal/jsonwalk"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -31,8 +30,7 @@ type Decoder struct {
 	scoped    bool   // the names of scopes are wanted
 	scopeName []byte // of the scope being read
 
-	json    jx.Decoder
-	lastKey []byte   // the key read last from JSON: tells where an error is
+	walk    jsonwalk.Walker
 	traceID [16]byte // what the builder points at while a span is read from JSON
 	spanID  [8]byte
 	parent  [8]byte

@@ -3,20 +3,19 @@ package otlp
 import (
 	"encoding/hex"
 	"errors"
-	"io"
 	"strconv"
 
 	"github.com/go-faster/jx"
 
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/internal/jsonwalk"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // What can be wrong with a request in JSON, beside its syntax.
 var (
-	errNumber   = errors.New("not a number of the range of its field")
-	errEnum     = errors.New("not a name of its enumeration")
-	errTrailing = errors.New("bytes after the end of the request")
+	errNumber = errors.New("not a number of the range of its field")
+	errEnum   = errors.New("not a name of its enumeration")
 )
 
 // JSON decodes one request in OTLP/JSON and appends its spans to into, as [Decoder.Protobuf] does. Field names may be in
@@ -34,72 +33,20 @@ func (d *Decoder) ResourceSpansJSON(data []byte, into *ingest.Batch) error {
 func (d *Decoder) document(data []byte, into *ingest.Batch, read func(*jx.Decoder) error) error {
 	mark := into.Mark()
 	d.build.Begin(into)
-	d.data = data[:len(data):len(data)]
-	d.json.ResetBytes(d.data)
-	err := read(&d.json)
-	if err == nil && !errors.Is(d.json.Skip(), io.EOF) {
-		err = errTrailing
-	}
+	err := d.walk.Record(data, read)
+	d.scopeName = nil
 	if err != nil {
 		into.Rollback(mark)
-		err = &ingest.RecordError{Reason: trace.Malformed, Offset: d.position(), Err: err}
 	}
-	d.json.ResetBytes(nil)
-	d.data, d.lastKey, d.scopeName = nil, nil, nil
 	return err
-}
-
-// position returns the offset of the key read last, −1 if it is not known.
-func (d *Decoder) position() int64 {
-	// A key without escapes is a part of d.data, and all parts share the end of their capacity.
-	at := cap(d.data) - cap(d.lastKey)
-	if len(d.lastKey) == 0 || at < 0 || &d.data[at] != &d.lastKey[0] {
-		return -1
-	}
-	return int64(at)
-}
-
-// fields calls f for each field of the object that follows; null has none. f must consume the value.
-func (d *Decoder) fields(j *jx.Decoder, f func(key []byte) error) error {
-	if j.Next() == jx.Null {
-		return j.Null()
-	}
-	it, err := j.ObjIter()
-	if err != nil {
-		return err
-	}
-	for it.Next() {
-		d.lastKey = it.Key()
-		if err := f(d.lastKey); err != nil {
-			return err
-		}
-	}
-	return it.Err()
-}
-
-// elements calls f for each element of the array that follows; null has none.
-func elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
-	if j.Next() == jx.Null {
-		return j.Null()
-	}
-	it, err := j.ArrIter()
-	if err != nil {
-		return err
-	}
-	for it.Next() {
-		if err := f(j); err != nil {
-			return err
-		}
-	}
-	return it.Err()
 }
 
 // requestJSON reads a request, or one within the envelope of Jaeger's API, {"result": request}.
 func (d *Decoder) requestJSON(j *jx.Decoder) error {
-	return d.fields(j, func(key []byte) error {
+	return d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "resourceSpans", "resource_spans":
-			return elements(j, d.resourceSpansJSON)
+			return jsonwalk.Elements(j, d.resourceSpansJSON)
 		case "result":
 			return d.envelopeJSON(j)
 		}
@@ -111,10 +58,10 @@ func (d *Decoder) envelopeJSON(j *jx.Decoder) error {
 	if j.Next() != jx.Object {
 		return j.Skip()
 	}
-	return d.fields(j, func(key []byte) error {
+	return d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "resourceSpans", "resource_spans":
-			return elements(j, d.resourceSpansJSON)
+			return jsonwalk.Elements(j, d.resourceSpansJSON)
 		}
 		return j.Skip()
 	})
@@ -137,7 +84,7 @@ func (d *Decoder) headed(j *jx.Decoder, head string, readHead func(*jx.Decoder) 
 ) error {
 	known := false
 	var later []jx.Raw
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case head:
 			if known {
@@ -147,7 +94,7 @@ func (d *Decoder) headed(j *jx.Decoder, head string, readHead func(*jx.Decoder) 
 			return readHead(j)
 		case list, listSnake:
 			if known {
-				return elements(j, readElement)
+				return jsonwalk.Elements(j, readElement)
 			}
 			raw, err := j.Raw()
 			later = append(later, raw)
@@ -157,18 +104,18 @@ func (d *Decoder) headed(j *jx.Decoder, head string, readHead func(*jx.Decoder) 
 	})
 	for _, raw := range later {
 		if err == nil {
-			err = elements(jx.DecodeBytes(raw), readElement)
+			err = jsonwalk.Elements(jx.DecodeBytes(raw), readElement)
 		}
 	}
 	return err
 }
 
 func (d *Decoder) resourceJSON(j *jx.Decoder) error {
-	return d.fields(j, func(key []byte) error {
+	return d.walk.Fields(j, func(key []byte) error {
 		if string(key) != "attributes" {
 			return j.Skip()
 		}
-		return elements(j, func(j *jx.Decoder) error {
+		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
 			key, v, kind, err := d.pairJSON(j, nil)
 			if err != nil {
 				return err
@@ -186,14 +133,14 @@ func (d *Decoder) resourceJSON(j *jx.Decoder) error {
 
 func (d *Decoder) scopeJSON(j *jx.Decoder) error {
 	d.scopeName = nil
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
 		case "name":
 			var err error
-			d.scopeName, err = textJSON(j)
+			d.scopeName, err = jsonwalk.Text(j)
 			return err
 		case "attributes":
-			return elements(j, func(j *jx.Decoder) error {
+			return jsonwalk.Elements(j, func(j *jx.Decoder) error {
 				key, v, kind, err := d.pairJSON(j, d.keys)
 				if err == nil && kind >= isScalar {
 					d.build.SharedAttr(d.keys.Find(key), key, v)
@@ -210,7 +157,7 @@ func (d *Decoder) scopeJSON(j *jx.Decoder) error {
 func (d *Decoder) spanJSON(j *jx.Decoder) error {
 	s := d.build
 	s.Span()
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		var err error
 		switch string(key) {
 		case "traceId", "trace_id":
@@ -226,7 +173,7 @@ func (d *Decoder) spanJSON(j *jx.Decoder) error {
 				s.Cause = ingest.SpanIDDefect
 			}
 		case "name":
-			s.Name, err = textJSON(j)
+			s.Name, err = jsonwalk.Text(j)
 		case "kind":
 			var kind int32
 			kind, err = enumJSON(j, kinds)
@@ -245,9 +192,9 @@ func (d *Decoder) spanJSON(j *jx.Decoder) error {
 		case "status":
 			err = d.statusJSON(j)
 		case "attributes":
-			err = elements(j, d.attrJSON)
+			err = jsonwalk.Elements(j, d.attrJSON)
 		case "links":
-			err = elements(j, d.linkJSON)
+			err = jsonwalk.Elements(j, d.linkJSON)
 		default:
 			err = j.Skip()
 		}
@@ -277,7 +224,7 @@ func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
 }
 
 func (d *Decoder) statusJSON(j *jx.Decoder) error {
-	return d.fields(j, func(key []byte) error {
+	return d.walk.Fields(j, func(key []byte) error {
 		if string(key) != "code" {
 			return j.Skip()
 		}
@@ -300,7 +247,7 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 	var spanID [8]byte
 	var t, s []byte
 	join := false
-	err := d.fields(j, func(key []byte) error {
+	err := d.walk.Fields(j, func(key []byte) error {
 		var err error
 		switch string(key) {
 		case "traceId", "trace_id":
@@ -308,7 +255,7 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 		case "spanId", "span_id":
 			s, err = hexJSON(j, spanID[:])
 		case "attributes":
-			err = elements(j, func(j *jx.Decoder) error {
+			err = jsonwalk.Elements(j, func(j *jx.Decoder) error {
 				key, v, kind, err := d.pairJSON(j, d.keys)
 				join = join || kind >= isScalar && string(key) == trace.KeyJoin && v.True()
 				return err
@@ -328,11 +275,11 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v ingest.Value, kind valueKind, err error) {
 	var later jx.Raw
 	known := false
-	err = d.fields(j, func(field []byte) error {
+	err = d.walk.Fields(j, func(field []byte) error {
 		var err error
 		switch string(field) {
 		case "key":
-			key, err = textJSON(j)
+			key, err = jsonwalk.Text(j)
 			known = true
 		case "value":
 			switch {
@@ -356,7 +303,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 
 // valueJSON reads an AnyValue. Of a list it returns the first element, if that is a text, and isArray.
 func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
-	err = d.fields(j, func(key []byte) error {
+	err = d.walk.Fields(j, func(key []byte) error {
 		if j.Next() == jx.Null && string(key) != "stringValue" && string(key) != "string_value" {
 			return j.Null()
 		}
@@ -364,7 +311,7 @@ func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err 
 		switch string(key) {
 		case "stringValue", "string_value":
 			v, kind = ingest.Value{}, isString
-			v.Text, err = textJSON(j)
+			v.Text, err = jsonwalk.Text(j)
 		case "boolValue", "bool_value":
 			var b bool
 			b, err = j.Bool()
@@ -391,20 +338,20 @@ func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err 
 
 func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	first := true
-	err = d.fields(j, func(key []byte) error {
+	err = d.walk.Fields(j, func(key []byte) error {
 		if string(key) != "values" {
 			return j.Skip()
 		}
-		return elements(j, func(j *jx.Decoder) error {
+		return jsonwalk.Elements(j, func(j *jx.Decoder) error {
 			if !first {
 				return j.Skip()
 			}
 			first = false
-			return d.fields(j, func(key []byte) error {
+			return d.walk.Fields(j, func(key []byte) error {
 				var err error
 				switch string(key) {
 				case "stringValue", "string_value":
-					text, err = textJSON(j)
+					text, err = jsonwalk.Text(j)
 				default:
 					err = j.Skip()
 				}
@@ -415,18 +362,10 @@ func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	return text, err
 }
 
-// textJSON reads a string; null is the empty one. The result is valid as long as the input.
-func textJSON(j *jx.Decoder) ([]byte, error) {
-	if j.Next() == jx.Null {
-		return nil, j.Null()
-	}
-	return j.StrBytes()
-}
-
 // hexJSON reads an identifier into id and returns id; nil if it is empty; the text itself if it is not len(id) bytes in
 // hexadecimal digits.
 func hexJSON(j *jx.Decoder, id []byte) ([]byte, error) {
-	text, err := textJSON(j)
+	text, err := jsonwalk.Text(j)
 	if err != nil || len(text) == 0 {
 		return nil, err
 	}

@@ -33,8 +33,8 @@ var scalars = map[string]map[protowire.Number]protowire.Type{
 	"event": {1: protowire.Fixed64Type, 2: protowire.BytesType, 4: protowire.VarintType},
 }
 
-// strings are field values that mean something somewhere.
-var strings = []string{
+// texts are field values that mean something somewhere.
+var texts = []string{
 	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint, trace.KeyPlan,
 	"127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
 }
@@ -90,7 +90,7 @@ func shapeField(t *rapid.T, message string, depth int) []byte {
 	case kind == protowire.Fixed32Type:
 		return protowire.AppendFixed32(protowire.AppendTag(nil, number, kind), rapid.SampledFrom([]uint32{0, 0x100, 0x200, 0x300}).Draw(t, "fixed32"))
 	}
-	text := rapid.SampledFrom(strings).Draw(t, "text")
+	text := rapid.SampledFrom(texts).Draw(t, "text")
 	if message == "span" && number < 5 && number != 3 || message == "link" && number < 3 { // identifiers
 		text = rapid.SampledFrom([]string{"", "\x01\x02\x03\x04\x05\x06\x07\x08"}).Draw(t, "id")
 		if number == 1 {

@@ -534,6 +534,9 @@ const (
 
 // value reads an AnyValue, not looking into nested ones.
 func (d *Decoder) value(b []byte) (v ingest.Value, kind valueKind, err error) {
+	if n := len(b) - 2; n >= 0 && n < 0x80 && uint64(b[0]) == valueString && int(b[1]) == n { // most are
+		return ingest.Value{Text: b[2:]}, isString, nil
+	}
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
 		if err != nil {

@@ -1,0 +1,240 @@
+package otlp_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// oneBad makes a request of two spans of which change spoils the first.
+func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
+	traces := ptrace.NewTraces()
+	rs := traces.ResourceSpans().AppendEmpty()
+	for i := range 2 {
+		s := rs.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{byte(i + 1)})
+		s.SetStartTimestamp(1)
+		s.SetEndTimestamp(2)
+		if i == 0 {
+			change(rs, s)
+		}
+	}
+	return traces
+}
+
+// A span that cannot be used is counted with its reason, and costs no other, in both encodings.
+func TestRejected(t *testing.T) {
+	name := string(bytes.Repeat([]byte("n"), 10<<20))
+	tests := []struct {
+		name     string
+		change   func(ptrace.ResourceSpans, ptrace.Span)
+		want     trace.Reason
+		rejected int
+	}{
+		{"trace id", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetTraceID(pcommon.TraceID{}) }, trace.BadTraceID, 1},
+		{"span id", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetSpanID(pcommon.SpanID{}) }, trace.BadSpanID, 1},
+		{"start in 2262", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetStartTimestamp(1<<63 - 1) }, trace.BadTime, 1},
+		{"end before 1970", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetEndTimestamp(1<<64 - 1) }, trace.BadTime, 1},
+		{"start in year 1", func(_ ptrace.ResourceSpans, s ptrace.Span) {
+			s.SetStartTimestamp(pcommon.NewTimestampFromTime(time.Time{}))
+		}, trace.BadTime, 1},
+		{"name", func(_ ptrace.ResourceSpans, s ptrace.Span) { s.SetName(name) }, trace.TooLarge, 1},
+		{"service", func(rs ptrace.ResourceSpans, _ ptrace.Span) { rs.Resource().Attributes().PutStr("service.name", name) }, trace.TooLarge, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			traces := oneBad(test.change)
+			wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+			text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+			d := otlp.NewDecoder(&trace.Table{}, wanted(t))
+			for encoding, decode := range map[string]func(*ingest.Batch) error{
+				"protobuf": func(b *ingest.Batch) error { return d.Protobuf(wire, b) },
+				"JSON":     func(b *ingest.Batch) error { return d.JSON(text, b) },
+			} {
+				var b ingest.Batch
+				if err := decode(&b); err != nil {
+					t.Fatalf("%s: %v", encoding, err)
+				}
+				if len(b.Spans) != 2-test.rejected || len(b.Rejected) != 1 || b.Rejected[0].Reason != test.want || b.RejectedSpans() != test.rejected {
+					t.Fatalf("%s: %d spans, rejected %+v, want %d for %s", encoding, len(b.Spans), b.Rejected, test.rejected, test.want)
+				}
+				if n := len(b.Rejected[0].Detail); n == 0 || n > 200 {
+					t.Errorf("%s: detail of %d bytes", encoding, n)
+				}
+			}
+		})
+	}
+}
+
+// Times of 0 and ends before starts are times: what they mean is for the analysis to say.
+func TestOddTimes(t *testing.T) {
+	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(oneBad(func(_ ptrace.ResourceSpans, s ptrace.Span) {
+		s.SetStartTimestamp(pcommon.Timestamp(trace.MaxNanos))
+		s.SetEndTimestamp(0)
+	}))
+	var b ingest.Batch
+	if err := otlp.NewDecoder(&trace.Table{}, wanted(t)).Protobuf(wire, &b); err != nil || len(b.Spans) != 2 || b.Spans[0].Start != trace.MaxNanos {
+		t.Errorf("error %v, spans %+v", err, b.Spans)
+	}
+}
+
+// In JSON, identifiers and times that are no such thing spoil their span only.
+func TestRejectedJSON(t *testing.T) {
+	const good = `"traceId":"01000000000000000000000000000000","spanId":"0100000000000000"`
+	for span, want := range map[string]trace.Reason{
+		`"traceId":"0100","spanId":"0100000000000000"`:                             trace.BadTraceID,
+		`"traceId":"0100000000000000000000000000000x","spanId":"0100000000000000"`: trace.BadTraceID,
+		`"traceId":"0123456789abcdef","spanId":"0100000000000000"`:                 trace.BadTraceID, // 16 digits, not 16 bytes
+		`"spanId":"0100000000000000"`:                                              trace.BadTraceID,
+		`"traceId":"01000000000000000000000000000000","spanId":"abcdefgh"`:         trace.BadSpanID,
+		`"traceId":"01000000000000000000000000000000"`:                             trace.BadSpanID,
+		good + `,"parentSpanId":"1"`:                                               trace.BadSpanID,
+		good + `,"startTimeUnixNano":"-1"`:                                         trace.BadTime,
+		good + `,"startTimeUnixNano":-1`:                                           trace.BadTime,
+		good + `,"endTimeUnixNano":1e18`:                                           trace.BadTime,
+		good + `,"endTimeUnixNano":"99999999999999999999"`:                         trace.BadTime,
+		good + `,"endTimeUnixNano":99999999999999999999999`:                        trace.BadTime,
+		good + `,"startTimeUnixNano":"0001-01-01T00:00:00Z"`:                       trace.BadTime,
+	} {
+		data := `{"resourceSpans":[{"scopeSpans":[{"spans":[{` + span + `},{` + good + `}]}]}]}`
+		var b ingest.Batch
+		if err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(data), &b); err != nil {
+			t.Errorf("%s: %v", span, err)
+			continue
+		}
+		if len(b.Spans) != 1 || len(b.Rejected) != 1 || b.Rejected[0].Reason != want {
+			t.Errorf("%s: %d spans, rejected %+v, want %s", span, len(b.Spans), b.Rejected, want)
+		}
+	}
+}
+
+// What is no request is an error that says where, and adds nothing.
+func TestMalformedJSON(t *testing.T) {
+	deep := string(bytes.Repeat([]byte(`{"arrayValue":{"values":[`), 1<<16))
+	for data, offset := range map[string]int64{
+		``:                                -1,
+		`[]`:                              -1,
+		`{"resourceSpans":{}}`:            2,
+		`{"resourceSpans":[{}]}x`:         2,
+		`{"resourceSpans":[{}]}{}`:        2,
+		`{"resourceSpans":[{"resource":5`: 20,
+		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"name":5}]}]}]}`:                          70,
+		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"kind":"SPAN_KIND_X"}]}]}]}`:              70,
+		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"flags":-1}]}]}]}`:                        70,
+		`{"resourceSpans":[{"resource":{},"resource":{}}]}`:                                                             34,
+		`{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":` + deep:                            -2,
+		`{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{},"spans":[{"attributes":[{"key":"x","value":` + deep: -2,
+	} {
+		b := ingest.Batch{Rejected: []ingest.Rejection{{Reason: trace.BadTime, Spans: 1}}}
+		err := otlp.NewDecoder(&trace.Table{}, wanted(t)).JSON([]byte(data), &b)
+		var failed *ingest.RecordError
+		if !errors.As(err, &failed) || failed.Reason == "" || len(b.Spans) != 0 || b.RejectedSpans() != 1 {
+			t.Errorf("%.100s: error %v, batch %+v", data, err, b)
+			continue
+		}
+		if offset != -2 && failed.Offset != offset {
+			t.Errorf("%.100s: offset %d, want %d", data, failed.Offset, offset)
+		}
+		if len(err.Error()) > 300 {
+			t.Errorf("%.100s: message of %d bytes", data, len(err.Error()))
+		}
+		if tooLarge := strings.Contains(data, deep); tooLarge != (failed.Reason == trace.TooLarge) {
+			t.Errorf("%.100s: reason %s", data, failed.Reason)
+		}
+	}
+}
+
+// Requests cut off, with bits flipped, or claiming huge lengths end in an error or in spans that can be used; so do deeply nested
+// values. Nothing panics, and an error says where.
+func TestDamaged(t *testing.T) {
+	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(request(3, 20, 5))
+	text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(request(3, 2, 1))
+	r := rand.New(rand.NewPCG(1, 1))
+	d := otlp.NewDecoder(&trace.Table{}, ingest.AllKeys())
+	check := func(what string, err error, b *ingest.Batch) {
+		t.Helper()
+		var failed *ingest.RecordError
+		if err != nil && (!errors.As(err, &failed) || len(b.Spans) != 0) {
+			t.Fatalf("%s: error %v, %d spans", what, err, len(b.Spans))
+		}
+	}
+	for n := range wire {
+		var b ingest.Batch
+		check(fmt.Sprintf("protobuf cut after %d bytes", n), d.Protobuf(wire[:n], &b), &b)
+	}
+	for n := range text {
+		var b ingest.Batch
+		if err := d.JSON(text[:n], &b); err == nil {
+			t.Fatalf("JSON cut after %d bytes: no error", n)
+		}
+	}
+	for range 3000 {
+		var b ingest.Batch
+		flipped := bytes.Clone(wire)
+		flipped[r.IntN(len(wire))] ^= 1 << r.IntN(8)
+		check("protobuf with a bit flipped", d.Protobuf(flipped, &b), &b)
+		b.Reset()
+		flipped = bytes.Clone(text)
+		flipped[r.IntN(len(text))] ^= 1 << r.IntN(8)
+		check("JSON with a bit flipped", d.JSON(flipped, &b), &b)
+	}
+	for at := range 2000 {
+		var b ingest.Batch
+		huge := bytes.Clone(wire)
+		copy(huge[at:], binary.AppendUvarint(nil, 1<<63))
+		check("protobuf with a huge number", d.Protobuf(huge, &b), &b)
+	}
+	var b ingest.Batch
+	check("protobuf nested deeply", d.Protobuf(nested(1<<16), &b), &b)
+}
+
+// nested returns a request with a resource attribute of lists in lists.
+func nested(depth int) []byte {
+	var value []byte
+	for range depth {
+		value = protowire.AppendBytes([]byte{5<<3 | 2}, protowire.AppendBytes([]byte{1<<3 | 2}, value))
+		if len(value) > 1<<20 {
+			break
+		}
+	}
+	pair := protowire.AppendBytes(protowire.AppendBytes([]byte{1<<3 | 2}, []byte("a")), nil)
+	pair = append(pair[:3], protowire.AppendBytes([]byte{2<<3 | 2}, value)...)
+	resource := protowire.AppendBytes([]byte{1<<3 | 2}, pair)
+	return protowire.AppendBytes([]byte{1<<3 | 2}, protowire.AppendBytes([]byte{1<<3 | 2}, resource))
+}
+
+// In the steady state nothing is allocated, in either encoding.
+func TestAllocations(t *testing.T) {
+	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(request(5, 512, 64))
+	text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(request(5, 512, 64))
+	d := otlp.NewDecoder(&trace.Table{}, wanted(t, benchKeys...))
+	var b ingest.Batch
+	for name, decode := range map[string]func() error{
+		"protobuf": func() error { return d.Protobuf(wire, &b) },
+		"JSON":     func() error { return d.JSON(text, &b) },
+	} {
+		n := testing.AllocsPerRun(10, func() {
+			b.Reset()
+			if err := decode(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations per request, want 0", name, n)
+		}
+	}
+}
