@@ -139,17 +139,13 @@ func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
 // problem returns what every kind of problem says about the window of group that is judged.
 func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
 	w := &group.Current
-	p := Problem{
+	return Problem{
 		ID:   hashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo),
 		Kind: kind, Onset: Chronic, Level: group.Level,
 		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
-		Requests: w.Total.N, Mean: time.Duration(w.Total.Mean()),
+		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),
 		Edges: g.Shares(group),
 	}
-	if span := w.Last.Sub(w.First); span > 0 {
-		p.Rate = float64(w.Total.N) / span.Seconds()
-	}
-	return p
 }
 
 // lead scores edges and orders them by falling score.

@@ -53,6 +53,15 @@ func (w *Window) Merge(u *Window, limit int) {
 	w.Last = max(w.Last, u.Last)
 }
 
+// Rate returns the requests per second between the first and the last; 0 where these coincide.
+func (w *Window) Rate() float64 {
+	span := w.Last.Sub(w.First).Seconds()
+	if !(span > 0) {
+		return 0
+	}
+	return float64(w.Total.N) / span
+}
+
 // Reset empties w.
 func (w *Window) Reset() {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](w.Sample.Cap())}

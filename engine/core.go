@@ -133,11 +133,11 @@ func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
 		c.trees[requestType] = t
 	}
 	t.grown = true
-	t.builder.Observe(cct.Observation{Seen: o.Start, On: c.arm(o).on, Contexts: c.sightings(o)})
+	t.builder.Observe(cct.Observation{Seen: o.Start, On: c.arm(o).on, Contexts: sightings(o)})
 }
 
 // sightings returns the contexts of a request as package cct takes them.
-func (c *Core) sightings(o *analysis.Observation) []cct.Sighting {
+func sightings(o *analysis.Observation) []cct.Sighting {
 	s := make([]cct.Sighting, len(o.Contexts))
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
@@ -233,9 +233,7 @@ func (c *Core) rates() map[analysis.Hash]float64 {
 		if w.Total.N == 0 {
 			w = &g.Reference
 		}
-		if span := w.Last.Sub(w.First).Seconds(); span > 0 {
-			rates[g.ID] = float64(w.Total.N) / span
-		}
+		rates[g.ID] = w.Rate()
 	}
 	return rates
 }

@@ -21,4 +21,5 @@ type Report struct {
 type ProblemReport struct {
 	analysis.Problem
 	Proposed []search.Pick
+	Missing  []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
 }

@@ -37,7 +37,8 @@ type Run struct {
 	Status      string        `json:"status"`       // of the investigation that answered; empty: there was none
 	Rank        int           `json:"rank"`         // of the first correct suspect, from 1; 0: not among the suspects
 	Answer      string        `json:"answer"`       // the first suspect
-	Epochs      int           `json:"epochs"`       // from the fault to the answer, or to the end of the run
+	Detected    int           `json:"detected"`     // epochs from the fault to the first problem; 0: none was raised
+	Epochs      int           `json:"epochs"`       // from then to the answer, or to the end of the run
 	Executed    int           `json:"executed"`     // tracepoints that requests executed, on or off
 	Enabled     int           `json:"enabled"`      // of these, ever switched on
 	Peak        int           `json:"peak"`         // of these, on at the same time
@@ -131,11 +132,18 @@ func (s *Simulation) run(seed uint64, fault simapp.Fault, strategy string, clock
 	}
 	g.core.Announce(start, app.Catalogue())
 	now := g.play(start, start.Add(options.Learning))
+	g.Decide = 0 // what ends the learning is no decision
 	healthy := now.Add(s.Healthy)
 	now = g.play(now, healthy)
 	g.inject(now, s.Epochs)
-	for g.Epochs = 0; g.Epochs < s.Epochs && !g.answered(); g.Epochs++ {
+	for epoch := 1; epoch <= s.Epochs && !g.answered(); epoch++ {
 		now = g.play(now, now.Add(g.epoch))
+		switch {
+		case g.Detected > 0:
+			g.Epochs++
+		case g.Raised:
+			g.Detected = epoch
+		}
 	}
 	g.score()
 	return g.Run

@@ -28,11 +28,12 @@ type Score struct {
 	// Raised is the fraction of locatable cases in which a problem was raised at all.
 	Raised float64 `json:"raised"`
 	// Medians over the locatable cases: of the executed tracepoints that were ever on, and that were on at the peak; of extra
-	// spans per 1 000 requests; of epochs from the fault to the answer.
+	// spans per 1 000 requests; where a problem was raised, of epochs until then and from then to the answer.
 	EnabledMedian  float64 `json:"enabled_median"`
 	PeakMedian     float64 `json:"peak_median"`
 	SpanHitsMedian float64 `json:"span_hits_median"`
 	SpanHitsMean   float64 `json:"span_hits_mean"`
+	DetectedMedian float64 `json:"detected_median"`
 	EpochsMedian   float64 `json:"epochs_median"`
 	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
 	FalseAlarms    float64           `json:"false_alarms_per_1000_group_hours"`
@@ -59,7 +60,7 @@ func Summarize(runs []Run) Report {
 
 func summarize(runs []Run) *Score {
 	s := &Score{}
-	var enabled, peak, hits, epochs []float64
+	var enabled, peak, hits, detected, epochs []float64
 	var top1, top3, raised int
 	for i := range runs {
 		r := &runs[i]
@@ -80,13 +81,17 @@ func summarize(runs []Run) *Score {
 		enabled = append(enabled, ratio(r.Enabled, r.Executed))
 		peak = append(peak, ratio(r.Peak, r.Executed))
 		hits = append(hits, 1000*ratio(r.SpanHits, r.Requests))
-		epochs = append(epochs, float64(r.Epochs))
+		if r.Raised {
+			detected = append(detected, float64(r.Detected))
+			epochs = append(epochs, float64(r.Epochs))
+		}
 	}
 	s.Top1, s.Top1Low, s.Top1High = wilson(top1, s.Locatable)
 	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
 	s.Raised = ratio(raised, s.Locatable)
 	s.EnabledMedian, s.PeakMedian = median(enabled), median(peak)
-	s.SpanHitsMedian, s.SpanHitsMean, s.EpochsMedian = median(hits), mean(hits), median(epochs)
+	s.SpanHitsMedian, s.SpanHitsMean = median(hits), mean(hits)
+	s.DetectedMedian, s.EpochsMedian = median(detected), median(epochs)
 	if s.GroupHours > 0 {
 		s.FalseAlarms = 1000 * float64(s.FalseAlarmsRaw) / s.GroupHours
 	}

@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// AnalyzeOptions choose how files are analysed. Use [DefaultAnalyzeOptions] and change what you need.
+type AnalyzeOptions struct {
+	Input      file.Options
+	Path       analysis.Options
+	Thresholds analysis.Thresholds      // Objectives are filled in from the next field
+	Objectives map[string]time.Duration // by "service operation" of the entry
+	Budget     search.Budget
+	Strategy   string // one of search.Strategies; empty: the default
+	Explained  int    // how many of the first problems are explained; 0: none
+}
+
+// DefaultAnalyzeOptions returns what `sibyl analyze` does without flags.
+func DefaultAnalyzeOptions() AnalyzeOptions {
+	return AnalyzeOptions{Path: analysis.DefaultOptions(), Thresholds: analysis.DefaultThresholds(), Explained: 20}
+}
+
+// Offline nothing is bounded but memory, so that a report does not depend on the order of its input.
+const (
+	offlineEdges  = 1 << 20
+	offlineGroups = 1 << 20
+	offlineSample = 256 // requests of a group that intervals and explanations are drawn from
+)
+
+// offline is one analysis while it runs.
+type offline struct {
+	options AnalyzeOptions
+	input   *file.Input
+	report  *Report
+	log     *log
+	types   *analysis.RequestTypes
+	grouper *analysis.Grouper
+	trees   map[analysis.Hash]*cct.Builder
+}
+
+// Analyze reads traces from files and directories and reports what is wrong with the requests in them. The report depends on the
+// set of spans only: not on their order, nor on how they are spread over files.
+func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (report *Report, err error) {
+	in, err := file.Read(ctx, paths, options.Input)
+	if err != nil {
+		return nil, err
+	}
+	a := &offline{
+		options: options, input: in,
+		report: &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
+		log:    newLog(options.Input.TempDir, int(options.Input.Memory)),
+		types:  &analysis.RequestTypes{},
+		trees:  make(map[analysis.Hash]*cct.Builder),
+	}
+	defer func() { err = errors.Join(err, in.Close(), a.log.close()) }()
+	for _, pass := range []func(context.Context) error{a.extract, a.group, a.judge} {
+		if err := pass(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a.report, nil
+}
+
+// extract reduces every trace to observations and learns the request types.
+func (a *offline) extract(ctx context.Context) error {
+	r := a.report
+	for reason, n := range a.input.Summary.Broken {
+		r.Rejected[reason] += int(n.Records + n.Spans)
+	}
+	extractor := analysis.NewExtractor(a.options.Path)
+	var observer analysis.Observer
+	var o analysis.Observation
+	for t, err := range a.input.All() {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.Traces++
+		r.Spans += len(t.Spans)
+		p := extractor.Extract(t)
+		if !p.Complete() {
+			r.Rejected[trace.Incomplete]++
+			continue
+		}
+		usable := false
+		for i := range p.Roots {
+			if reason := p.Unusable(i); reason != "" {
+				r.Rejected[reason]++
+				continue
+			}
+			usable = true
+			observer.Observe(p, i, &o)
+			a.types.Learn(&o)
+			if err := a.log.add(&o); err != nil {
+				return err
+			}
+		}
+		if usable {
+			r.Complete++
+		}
+	}
+	a.types.Freeze()
+	return nil
+}
+
+// group puts the observations into groups, and their contexts into the trees of their request types.
+func (a *offline) group(ctx context.Context) error {
+	a.grouper = analysis.NewGrouper(a.types, a.report.Table, analysis.GroupOptions{
+		Edges: offlineEdges, Sample: offlineSample, Groups: offlineGroups,
+	})
+	for o, err := range a.log.all() {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		requestType, _ := a.grouper.Observe(o)
+		t := a.trees[requestType.ID]
+		if t == nil {
+			t = &cct.Builder{}
+			a.trees[requestType.ID] = t
+		}
+		t.Observe(cct.Observation{Seen: o.Start, Contexts: sightings(o)})
+	}
+	a.grouper.Close(0)
+	for _, group := range a.grouper.Groups() {
+		a.report.Groups = append(a.report.Groups, a.grouper.Summarize(group))
+	}
+	return nil
+}
+
+// judge ranks the problems, explains the first ones, and asks the search what to switch on for them.
+func (a *offline) judge(ctx context.Context) error {
+	thresholds := a.options.Thresholds
+	objectives, err := a.objectives()
+	if err != nil {
+		return err
+	}
+	thresholds.Objectives = objectives
+	problems := a.grouper.Chronic(thresholds)
+	explained := problems[:min(len(problems), a.options.Explained)]
+	if err := a.explain(ctx, explained); err != nil {
+		return err
+	}
+	proposals := a.propose(explained)
+	for i := range problems {
+		p := ProblemReport{Problem: problems[i]}
+		if d, ok := proposals[p.ID]; ok {
+			p.Proposed, p.Missing = d.Picks, d.Missing
+		}
+		a.report.Problems = append(a.report.Problems, p)
+	}
+	return nil
+}
+
+// objectives resolves the names of entry operations.
+func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
+	if len(a.options.Objectives) == 0 {
+		return nil, nil
+	}
+	table := a.report.Table
+	byOp := make(map[trace.Op]time.Duration)
+	known := make(map[string]bool)
+	for i := range a.report.Groups {
+		entry := a.report.Groups[i].Entry
+		name := table.ServiceName(entry) + " " + table.OpName(entry)
+		if d, ok := a.options.Objectives[name]; ok {
+			byOp[entry], known[name] = d, true
+		}
+	}
+	for name := range a.options.Objectives {
+		if !known[name] {
+			return nil, fmt.Errorf("objective for %q: no request enters there (write it as \"service operation\", as the report does)", name)
+		}
+	}
+	return byOp, nil
+}
+
+// explain looks for variables that account for the problems, among a uniform sample of the requests of each.
+func (a *offline) explain(ctx context.Context, problems []analysis.Problem) error {
+	samples := make(map[analysis.Hash]*stats.Sample[*analysis.Observation])
+	for i := range problems {
+		s := stats.NewSample[*analysis.Observation](offlineSample)
+		samples[problems[i].Group] = &s
+	}
+	for o, err := range a.log.all() {
+		if err != nil {
+			return err
+		}
+		requestType := a.types.Of(o)
+		for _, id := range [2]analysis.Hash{requestType, analysis.GroupID(requestType, o.Skeleton)} {
+			if s := samples[id]; s != nil && s.Wants(o.Key()) {
+				s.Add(o.Key(), o.Clone())
+			}
+		}
+	}
+	for i := range problems {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p := &problems[i]
+		var requests []*analysis.Observation
+		for _, o := range samples[p.Group].All() {
+			requests = append(requests, o)
+		}
+		p.Explanations = analysis.Explain(p, requests, a.report.Table, analysis.ExplainOptions{})
+	}
+	return nil
+}
+
+// propose asks the search what it would do first about each problem.
+func (a *offline) propose(problems []analysis.Problem) map[analysis.Hash]search.Decision {
+	trees := make(map[analysis.Hash]*cct.Tree)
+	rates := make(map[analysis.Hash]float64)
+	for i := range problems {
+		id := problems[i].RequestType
+		if trees[id] == nil {
+			trees[id] = a.trees[id].Build(a.report.Table)
+			rates[id] = a.grouper.Group(id).Current.Rate()
+		}
+	}
+	proposals := make(map[analysis.Hash]search.Decision)
+	for i := range problems { // each by itself: a report does not share a budget between problems
+		_, decisions := search.Next(search.Input{
+			Now: problemsAt, Problems: problems[i : i+1], Trees: trees, Rates: rates, Table: a.report.Table,
+			Budget: a.options.Budget, Strategy: a.options.Strategy, Epoch: DefaultOptions().Epoch,
+		})
+		for _, d := range decisions {
+			if d.Investigation == problems[i].ID {
+				proposals[d.Investigation] = d
+			}
+		}
+	}
+	return proposals
+}
+
+// problemsAt is the time at which an offline search decides. Nothing it says depends on it.
+const problemsAt = trace.Nanos(1)
