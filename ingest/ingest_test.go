@@ -1,0 +1,138 @@
+package ingest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// A set finds the keys that are in it, those of the tracepoint protocol always, and no others.
+func TestKeys(t *testing.T) {
+	protocol := []string{trace.KeyTracepoint, trace.KeyPlan, trace.KeyArm, trace.KeyJoin}
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SliceOfNDistinct(rapid.StringN(1, 20, -1), 0, ingest.MaxKeys, rapid.ID).Draw(t, "names")
+		keys, err := ingest.NewKeys(names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places := make(map[int]bool)
+		for _, name := range append(names, protocol...) {
+			place := keys.Find([]byte(name))
+			if place == ingest.Unwanted || places[place] {
+				t.Fatalf("%q found at %d of %v", name, place, places)
+			}
+			places[place] = true
+		}
+		other := rapid.String().Filter(func(s string) bool {
+			for _, name := range append(names, protocol...) {
+				if s == name {
+					return false
+				}
+			}
+			return true
+		}).Draw(t, "other")
+		if keys.Find([]byte(other)) != ingest.Unwanted {
+			t.Fatalf("%q found", other)
+		}
+		if other != "" && ingest.AllKeys().Find([]byte(other)) == ingest.Unwanted {
+			t.Fatalf("%q not found among all", other)
+		}
+	})
+}
+
+func TestTooManyKeys(t *testing.T) {
+	var names []string
+	for i := range ingest.MaxKeys {
+		names = append(names, fmt.Sprint(i))
+	}
+	if _, err := ingest.NewKeys(append(names, "0", "")...); err != nil {
+		t.Errorf("%d keys: %v", len(names), err)
+	}
+	if _, err := ingest.NewKeys(append(names, "x")...); err == nil {
+		t.Errorf("%d keys: no error", len(names)+1)
+	}
+	names = append(names, names...)
+	for i := range 1000 {
+		names = append(names, fmt.Sprint("many", i))
+	}
+	if _, err := ingest.NewKeys(names...); err == nil {
+		t.Error("a thousand keys: no error")
+	}
+}
+
+// An operation is the same whether it comes from the cache or not, and equal to what the dictionary says.
+func TestOp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cached := ingest.Names{Table: &trace.Table{}}
+		for range rapid.IntRange(1, 50).Draw(t, "n") {
+			service := cached.Symbol([]byte(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "service")))
+			name := []byte(rapid.SampledFrom([]string{"", "GET /", "GET /12", "GET /13", "\xff"}).Draw(t, "name"))
+			kind := trace.Kind(rapid.IntRange(0, 5).Draw(t, "kind"))
+			op := cached.Op(service, name, kind)
+			fresh := ingest.Names{Table: &trace.Table{}}
+			if want := fresh.Op(service, name, kind); op != want {
+				t.Fatalf("cached %x, fresh %x", op, want)
+			}
+			o := cached.Table.Operation(op)
+			normal := strings.ToValidUTF8(string(trace.NormalName(name, nil)), "\uFFFD")
+			if o.Service != service || o.Kind != kind || cached.Table.Text(o.Name) != normal {
+				t.Fatalf("%q became %+v, %q", name, o, cached.Table.Text(o.Name))
+			}
+		}
+	})
+}
+
+// Values are cut at a character and hold only UTF-8, and their symbol is that of the text that is stored.
+func TestValue(t *testing.T) {
+	names := ingest.Names{Table: &trace.Table{}}
+	for text, want := range map[string]string{
+		"x":                          "x",
+		"a\xffb":                     "a\uFFFDb",
+		strings.Repeat("x", 10<<20):  strings.Repeat("x", ingest.MaxValue),
+		strings.Repeat("€", 1000):    strings.Repeat("€", ingest.MaxValue/3),
+		strings.Repeat("\xff", 5000): "\uFFFD",
+		"":                           "",
+	} {
+		for range 2 {
+			sym := names.Value([]byte(text))
+			got := names.Table.Text(sym)
+			if got != want || sym != trace.SymbolOf([]byte(want)) || !utf8.ValidString(got) {
+				t.Errorf("%.20q of %d bytes became %.20q of %d bytes", text, len(text), got, len(got))
+			}
+		}
+	}
+}
+
+// Rolling back leaves a batch as it was.
+func TestRollback(t *testing.T) {
+	b := ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}}}
+	b.Reject(trace.BadTime, "first", 2)
+	mark := b.Mark()
+	want := ingest.Batch{
+		Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}},
+		Rejected: []ingest.Rejection{{Reason: trace.BadTime, Detail: "first", Spans: 2}},
+	}
+	b.Traces, b.Spans = append(b.Traces, trace.ID{2}), append(b.Spans, trace.Span{ID: 2})
+	b.Attrs, b.Joins = append(b.Attrs, trace.Attr{}), append(b.Joins, trace.Join{})
+	b.Reject(trace.BadTime, "second", 1)
+	b.Reject(trace.TooLarge, "third", 1)
+	if b.RejectedSpans() != 4 {
+		t.Errorf("%d spans rejected, want 4", b.RejectedSpans())
+	}
+	b.Rollback(mark)
+	if diff := cmp.Diff(want, b); diff != "" {
+		t.Error(diff)
+	}
+	b.Reset()
+	if diff := cmp.Diff(ingest.Batch{}, b, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
