@@ -35,23 +35,29 @@ type drafting struct {
 	byHint  map[trace.Symbol][]*point // catalogue entries placed under another tracepoint
 	byOp    map[trace.Op][]*point     // variables, by the operation that they annotate
 	base    map[trace.Op]trace.Symbol // the catalogue's names of baseline operations
+	loose   []Tracepoint              // entries that nothing places
+	table   *trace.Table
 	dropped uint64
 }
 
-// Build returns the tree of everything that b knows. It is a function of b's content, not of the order in which it was
+// Build returns the tree of everything that b knows; table, which may be nil, tells the services of operations. It is a function of b's content, not of the order in which it was
 // added. It takes O(n log n) for n nodes of moderate depth, in four steps:
 //
 //  1. The contexts that appeared form a tree as they appeared.
 //  2. Under every operation that owns catalogued tracepoints these are placed, along their hints.
 //  3. Contexts that appeared shorter than they are, because tracepoints between were off, are merged into the full ones.
 //  4. Leaves beyond the limit are dropped, the least recently seen first, and the rest is laid out in pre-order.
-func (b *Builder) Build() *Tree {
-	d := &drafting{Builder: b}
+func (b *Builder) Build(table *trace.Table) *Tree {
+	d := &drafting{Builder: b, table: table}
+	if table == nil {
+		d.table = new(trace.Table)
+	}
 	d.indexCatalogue()
 	d.appeared()
 	d.placeCatalogue()
 	d.reconcile()
 	t := newTree(d.layout(d.keep()))
+	t.loose = looseByService(d.loose, d.table)
 	t.Requests, t.Dropped = b.requests, d.dropped+b.refused
 	return t
 }
@@ -71,7 +77,11 @@ func (d *drafting) indexCatalogue() {
 		case p.Baseline:
 			d.base[p.Op] = id
 		}
-		if p.Owner != 0 && !d.hinted(&p) {
+		hinted := d.hinted(&p)
+		if !hinted && p.Owner == 0 && !p.Baseline {
+			d.loose = append(d.loose, p.Tracepoint)
+		}
+		if p.Owner != 0 && !hinted {
 			d.byOwner[p.Owner] = append(d.byOwner[p.Owner], &p)
 		} else {
 			d.byHint[p.Parent] = append(d.byHint[p.Parent], &p)
@@ -416,7 +426,7 @@ func (d *drafting) layout(kept []bool) []Node {
 func (d *drafting) node(f *draft, on map[trace.Symbol]uint64) Node {
 	p := d.points[f.tp]
 	n := Node{
-		Op: f.op, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued, Seen: f.seen,
+		Op: f.op, Service: d.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued, Seen: f.seen,
 		Requests: d.requests, Hits: f.hits, Errors: f.errors, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
 		Reference: f.reference,
 	}

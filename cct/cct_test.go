@@ -50,8 +50,8 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		w.builder.Age(trace.Nanos(now))
 		return fmt.Sprintf("pruned %d\n", w.builder.Pruned()), nil
 	case "build":
-		w.tree = w.builder.Build()
-		return w.tree.Text(&w.table) + fmt.Sprintf("dropped %d\n", w.tree.Dropped), nil
+		w.tree = w.builder.Build(&w.table)
+		return w.tree.Text(&w.table) + w.looseText() + fmt.Sprintf("dropped %d\n", w.tree.Dropped), nil
 	case "tree":
 		tree, err := ParseText(d.Input, &w.table)
 		w.tree = tree
@@ -148,6 +148,14 @@ func (w *world) match(d *datadriven.TestData) string {
 	}
 	for _, r := range m.RunnersUp {
 		fmt.Fprintf(&b, "not %s, distance %d\n", w.pathText(r.Node), r.Distance)
+	}
+	return b.String()
+}
+
+func (w *world) looseText() string {
+	var b strings.Builder
+	for p := range w.tree.Loose(w.table.Symbol("app")) {
+		fmt.Fprintf(&b, "%s anywhere\n", w.table.Text(p.ID))
 	}
 	return b.String()
 }

@@ -62,12 +62,14 @@ func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 // MatchContext is Match for a context that was observed on the baseline and is known only by its identity: there are exact
 // matches or none.
 func (t *Tree) MatchContext(ctx trace.Context) Match {
-	var exact []int32
-	for i := range t.Nodes {
-		if t.baseline[i] == ctx && t.Nodes[i].Baseline() {
-			exact = append(exact, int32(i))
-		}
+	at, _ := slices.BinarySearchFunc(t.byBaseline, ctx, func(i int32, ctx trace.Context) int {
+		return cmp.Compare(t.baseline[i], ctx)
+	})
+	end := at
+	for end < len(t.byBaseline) && t.baseline[t.byBaseline[end]] == ctx {
+		end++
 	}
+	exact := t.byBaseline[at:end:end]
 	return Match{Nodes: exact, Weights: t.weigh(exact)}
 }
 

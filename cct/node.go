@@ -13,6 +13,7 @@ import (
 type Node struct {
 	Context    trace.Context // the full calling context
 	Op         trace.Op      // for a variable the symbol of its tracepoint: a variable is no operation
+	Service    trace.Symbol  // of Op; 0: unknown
 	Tracepoint trace.Symbol  // 0: baseline
 	Parent     int32         // -1 for a root
 	End        int32         // the subtree of node i is Nodes[i:Nodes[i].End]

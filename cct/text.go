@@ -61,7 +61,7 @@ func TextOp(name string, table *trace.Table) trace.Op {
 }
 
 func parseNode(n *Node, words []string, table *trace.Table) error {
-	n.Op = TextOp(words[0], table)
+	n.Op, n.Service = TextOp(words[0], table), table.Symbol("app")
 	if n.Parent >= 0 {
 		n.Tracepoint = table.Symbol(words[0])
 	}

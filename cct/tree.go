@@ -19,7 +19,43 @@ type Tree struct {
 
 	byContext    []int32         // nodes ascending by Context
 	byTracepoint []int32         // nodes that are not baseline, ascending by (Tracepoint, index)
+	byBaseline   []int32         // baseline nodes ascending by baseline context
 	baseline     []trace.Context // of each node: its context with everything off
+	loose        []looseEntry    // ascending by (service, ID)
+}
+
+// looseEntry is a catalogued tracepoint of a service that no hint places.
+type looseEntry struct {
+	service trace.Symbol
+	Tracepoint
+}
+
+func looseByService(points []Tracepoint, table *trace.Table) []looseEntry {
+	var list []looseEntry
+	for _, p := range points {
+		if s := table.Operation(p.Op).Service; s != 0 {
+			list = append(list, looseEntry{s, p})
+		}
+	}
+	slices.SortFunc(list, func(a, b looseEntry) int {
+		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// Loose yields the catalogued tracepoints of a service that may be executed anywhere in it: their agents name neither an
+// operation nor a caller, as for kernel probes of a process. They are nodes only where they were seen.
+func (t *Tree) Loose(service trace.Symbol) iter.Seq[*Tracepoint] {
+	at, _ := slices.BinarySearchFunc(t.loose, service, func(e looseEntry, s trace.Symbol) int {
+		return cmp.Compare(e.service, s)
+	})
+	return func(yield func(*Tracepoint) bool) {
+		for ; at < len(t.loose) && t.loose[at].service == service; at++ {
+			if !yield(&t.loose[at].Tracepoint) {
+				return
+			}
+		}
+	}
 }
 
 // newTree completes a tree whose nodes are in pre-order and have Parent, Op and Tracepoint set: End, Depth, Context, indexes.
@@ -41,6 +77,9 @@ func newTree(nodes []Node) *Tree {
 	slices.SortFunc(t.byTracepoint, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(nodes[a].Tracepoint, nodes[b].Tracepoint), cmp.Compare(a, b))
 	})
+	slices.SortFunc(t.byBaseline, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(t.baseline[a], t.baseline[b]), cmp.Compare(a, b))
+	})
 	t.Tracepoints = t.countTracepoints()
 	return t
 }
@@ -56,6 +95,7 @@ func (t *Tree) complete(i int32) {
 	n.Context = above.Child(n.Op)
 	if n.Baseline() {
 		base = base.Child(n.Op)
+		t.byBaseline = append(t.byBaseline, i)
 	} else {
 		t.byTracepoint = append(t.byTracepoint, i)
 	}

@@ -56,9 +56,13 @@ type Input struct {
 	Problems []analysis.Problem          // ranked
 	Trees    map[analysis.Hash]*cct.Tree // by request type
 	Rates    map[analysis.Hash]float64   // requests per second, by request type
+	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
 	State    State                       // what the last call returned
 	Budget   Budget
-	Strategy string // one of Strategies; empty: adaptive
-	Seed     uint64
-	Epoch    time.Duration // how long until the next call
+	Measured Usage // what agents measured of State.Plan; zero: nothing
+	// Unavailable holds the tracepoints that agents cannot enable, or that did harm.
+	Unavailable []trace.Symbol
+	Strategy    string // one of Strategies; empty: adaptive
+	Seed        uint64
+	Epoch       time.Duration // how long until the next call
 }

@@ -1,0 +1,88 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/cct"
+)
+
+// Bounds of what adaptive picks at once.
+const (
+	leastSplit = 3  // so that a step always halves the region at least
+	mostSplit  = 32 // so that a region of thousands of siblings does not take the whole budget
+	all        = 5  // regions of so few candidates are taken whole
+	mostProbes = 12 // of the layers below, for one leaf
+)
+
+// adaptive picks what reveals most of the share that nothing explains yet, per unit of cost:
+//
+//  1. Regions are drawn by Thompson sampling over their posterior shares, so that one that is only probably better does
+//     not starve the others.
+//  2. The drawn region is divided: each pick takes the part with the most prior mass (history, smoothed; else the number of
+//     places) and divides it best for its cost. Shares are inclusive, so that what shows below one pick and not below
+//     another tells the parts apart, whatever lies between is off.
+//  3. Of a region without places in the application left, the layers below it are tried.
+//
+// It asks for as many requests as a verdict needs, not for all.
+func adaptive(q *Question) []Pick {
+	rng := rand.New(rand.NewPCG(q.Seed, 2))
+	draws := make([]float64, len(q.Regions))
+	order := make([]int, len(q.Regions))
+	for r := range q.Regions {
+		order[r] = r
+		draws[r] = q.Regions[r].Share + q.Regions[r].SD*rng.NormFloat64()
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(draws[b], draws[a]) })
+	var picks []Pick
+	for k, r := range order {
+		if k > 1 || len(picks) > 0 && draws[r] < draws[order[0]]/2 {
+			break
+		}
+		picks = append(picks, q.divide(r)...)
+	}
+	for i := range picks {
+		picks[i].Whole = false
+	}
+	return picks
+}
+
+// divide returns the picks that divide region r.
+func (q *Question) divide(r int) []Pick {
+	for _, stage := range stages {
+		list := slices.DeleteFunc(q.spans(r), func(i int) bool { return !stage.has(&q.Candidates[i]) })
+		if len(list) == 0 {
+			continue
+		}
+		s := newSplitter(q, r, list, func(i int) float64 { return q.Candidates[i].Mass })
+		var picks []Pick
+		for range stage.count(len(list)) {
+			i := s.next()
+			picks = append(picks, q.pick(i, q.Regions[r].Share/float64(1+len(picks)), stage.reason))
+		}
+		return picks
+	}
+	return nil
+}
+
+// stages are what adaptive tries of a region, in this order.
+var stages = []struct {
+	has    func(c *Candidate) bool
+	count  func(n int) int
+	reason string
+}{
+	{func(c *Candidate) bool { return c.Layer != cct.Kernel && c.Inside && !c.Loose }, splitCount, "divides what carries most"},
+	{func(c *Candidate) bool { return c.Layer != cct.Kernel && !c.Loose }, splitCount, "may reach into what carries most"},
+	{func(*Candidate) bool { return true }, func(n int) int { return min(n, mostProbes) }, "the layer below a leaf"},
+}
+
+// splitCount returns how many of n candidates are picked at once: about as many as parts they leave to be divided by the
+// next step.
+func splitCount(n int) int {
+	if n <= all {
+		return n
+	}
+	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n)))), leastSplit), mostSplit)
+}

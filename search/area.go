@@ -1,0 +1,284 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of what an investigation looks at.
+const (
+	maxAreas   = 4       // operations searched at a time
+	maxClasses = 1 << 16 // places within one operation
+	areaFloor  = 0.25    // an operation is searched if it carries this fraction of the leading one's share
+)
+
+// area is a baseline operation that carries part of a problem, in all calling contexts that do, with the places inside: the
+// switchable calling contexts below the operation down to the next baseline operation.
+type area struct {
+	op      trace.Op
+	score   float64 // Σ score of edges: the share of what is wrong that the operation spends itself
+	edges   []*analysis.EdgeShare
+	matches []Matched
+	roots   []int32 // matched nodes of the tree, ascending
+	classes []class // classes[0] is the operation itself; parents before children
+}
+
+// class is a place inside an area: all nodes of the tree with the same switchable path below the area's operation. They look
+// alike in every plan.
+type class struct {
+	parent int32
+	kids   []int32
+	op     trace.Op
+	tp     trace.Symbol
+	ctx    trace.Context // full context of the first node
+	node   int32         // the first node; -1: unplaced
+	layer  cct.Layer
+	kind   cct.TracepointKind
+	loose  bool    // may be executed anywhere in the area
+	hits   float64 // expected per request of the type
+	mass   float64 // prior weight of the cause being here
+	inside bool    // can lie between the neighbours of the area's edges
+
+	known       bool // evidence or silence says what it carries
+	n           float64
+	share, half float64 // inclusive share of the area, and half its 95 % interval
+	region      int32   // the nearest known class at or above
+	own, ownSD  float64 // of a known class: share less that of the known classes next below, and its standard deviation
+}
+
+// areas returns the operations that lead the problem, best first, with the tree's places inside them, and the scores of those
+// that are not searched.
+func areasOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*area) {
+	byOp := make(map[trace.Op]*area)
+	var all []*area
+	for _, i := range orderEdges(p.Edges) {
+		e := &p.Edges[i]
+		m := matchEdge(t, e, table)
+		op, key := trace.Op(0), trace.Op(e.Context)
+		if len(m.Nodes) > 0 {
+			op = t.Nodes[m.Nodes[0]].Op
+			key = op
+		}
+		a := byOp[key]
+		if a == nil {
+			a = &area{op: op}
+			byOp[key] = a
+			all = append(all, a)
+		}
+		a.add(e, t, m)
+	}
+	slices.SortStableFunc(all, func(a, b *area) int { return cmp.Compare(b.score, a.score) })
+	for k, a := range all {
+		if k < maxAreas && a.score > 0 && a.score >= areaFloor*all[0].score {
+			a.grow(t)
+			searched = append(searched, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return searched, rest
+}
+
+// orderEdges returns the indices of the edges that carry something, best first.
+func orderEdges(edges []analysis.EdgeShare) []int {
+	var order []int
+	for i := range edges {
+		if edges[i].Context != 0 && edges[i].Score > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(edges[b].Score, edges[a].Score), cmp.Compare(edges[a].Edge, edges[b].Edge))
+	})
+	return order
+}
+
+func matchEdge(t *cct.Tree, e *analysis.EdgeShare, table *trace.Table) cct.Match {
+	m := t.MatchContext(e.Context)
+	if len(m.Nodes) == 0 && table != nil {
+		m = t.Match(table.Path(e.Context), nil)
+	}
+	return m
+}
+
+func (a *area) add(e *analysis.EdgeShare, t *cct.Tree, m cct.Match) {
+	a.score += e.Score
+	a.edges = append(a.edges, e)
+	for k := range a.matches {
+		if a.matches[k].Context == e.Context {
+			a.matches[k].Score += e.Score
+			return
+		}
+	}
+	matched := Matched{Context: e.Context, Score: e.Score, Distance: m.Distance}
+	for _, i := range m.Nodes {
+		matched.Nodes = append(matched.Nodes, t.Nodes[i].Context)
+		if at, found := slices.BinarySearch(a.roots, i); !found {
+			a.roots = slices.Insert(a.roots, at, i)
+		}
+	}
+	for _, r := range m.RunnersUp {
+		matched.RunnersUp = append(matched.RunnersUp, RunnerUp{t.Nodes[r.Node].Context, r.Distance})
+	}
+	a.matches = append(a.matches, matched)
+}
+
+// grow fills in the classes: those of the tree, then what may be executed anywhere in the service.
+func (a *area) grow(t *cct.Tree) {
+	a.classes = append(a.classes, class{parent: -1, op: a.op, node: -1, known: true, share: 1, inside: true, hits: 1})
+	if len(a.roots) == 0 {
+		a.classes[0].ctx = a.edges[0].Context
+		return
+	}
+	first := &t.Nodes[a.roots[0]]
+	a.classes[0].node, a.classes[0].ctx, a.classes[0].hits = a.roots[0], first.Context, a.rootHits(t)
+	nodes := [][]int32{a.roots}
+	for i := 0; i < len(a.classes) && len(a.classes) < maxClasses; i++ {
+		nodes = a.growBelow(int32(i), t, nodes)
+		nodes[i] = nil
+	}
+	placed := make(map[trace.Symbol]bool, len(a.classes))
+	for i := range a.classes {
+		placed[a.classes[i].tp] = true
+	}
+	for p := range t.Loose(first.Service) {
+		if !placed[p.ID] {
+			a.append(class{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, loose: true, hits: 1, mass: 1, inside: true})
+		}
+	}
+	a.markOutside(t)
+}
+
+func (a *area) rootHits(t *cct.Tree) float64 {
+	hits := 0.0
+	for _, i := range a.roots {
+		if r := t.Nodes[i].HitRate(); !math.IsNaN(r) {
+			hits += r
+		}
+	}
+	if hits == 0 {
+		return 1
+	}
+	return hits
+}
+
+// append adds c below its parent and returns its index.
+func (a *area) append(c class) int32 {
+	i := int32(len(a.classes))
+	a.classes = append(a.classes, c)
+	p := &a.classes[c.parent]
+	p.kids = append(p.kids, i)
+	return i
+}
+
+// growBelow adds the children of class i, whose nodes are nodes[i], and appends theirs to nodes.
+func (a *area) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
+	var kids []int32
+	for _, n := range nodes[i] {
+		for k := range t.Children(n) {
+			if !t.Nodes[k].Baseline() {
+				kids = append(kids, k)
+			}
+		}
+	}
+	if len(nodes[i]) > 1 {
+		slices.SortStableFunc(kids, func(x, y int32) int { return compareSiblings(&t.Nodes[x], &t.Nodes[y]) })
+	}
+	for from := 0; from < len(kids); {
+		to := from + 1
+		for to < len(kids) && compareSiblings(&t.Nodes[kids[from]], &t.Nodes[kids[to]]) == 0 {
+			to++
+		}
+		n := &t.Nodes[kids[from]]
+		a.append(class{
+			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
+			hits: expectedHits(t, kids[from:to], a.classes[i].hits), mass: prior(t, kids[from:to]), inside: true,
+		})
+		nodes = append(nodes, kids[from:to])
+		from = to
+	}
+	return nodes
+}
+
+func compareSiblings(a, b *cct.Node) int {
+	return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Op, b.Op),
+		cmp.Compare(a.Tracepoint, b.Tracepoint))
+}
+
+// expectedHits returns how many spans a request will emit at nodes: as seen, else as often as their parents.
+func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
+	hits, seen := 0.0, false
+	for _, i := range nodes {
+		if n := &t.Nodes[i]; n.Requests > 0 {
+			hits += n.HitRate()
+			seen = true
+		}
+	}
+	if !seen {
+		return above
+	}
+	return hits
+}
+
+// prior returns the weight of the cause being at nodes rather than at any other place: 1 without history, more where past
+// causes were, little where requests that could get there did not. It never is 0, so that a wrong prior hides nothing.
+func prior(t *cct.Tree, nodes []int32) float64 {
+	var h cct.History
+	requests, hits := uint64(0), uint64(0)
+	for _, i := range nodes {
+		n := &t.Nodes[i]
+		h.Merge(n.History)
+		requests += n.Requests
+		hits += n.Hits
+	}
+	mass := 1.0
+	if h.N > 0 {
+		weight := float64(h.N) / (float64(h.N) + 2)
+		mass = 1 - weight*0.7 + weight*10*max(0, h.Mean())
+	}
+	if hits == 0 && requests > 50 {
+		mass *= 0.05
+	}
+	return mass
+}
+
+// markOutside finds the classes that cannot lie inside the area's edges: they lead to baseline operations, but to none that
+// is a neighbour of an edge. Edges of unknown neighbours contain everything.
+func (a *area) markOutside(t *cct.Tree) {
+	near := make(map[trace.Op]bool)
+	for _, e := range a.edges {
+		if e.Before == 0 && e.After == 0 {
+			return
+		}
+		near[e.Before], near[e.After] = true, true
+	}
+	for i := 1; i < len(a.classes); i++ {
+		c := &a.classes[i]
+		if c.node >= 0 {
+			c.inside = reaches(t, c.node, near)
+		}
+	}
+}
+
+// reaches reports whether the nearest baseline operations below node i are none, or one in near.
+func reaches(t *cct.Tree, i int32, near map[trace.Op]bool) bool {
+	none := true
+	for k := i + 1; k < t.Nodes[i].End; {
+		n := &t.Nodes[k]
+		switch {
+		case !n.Baseline():
+			k++
+		case near[n.Op]:
+			return true
+		default:
+			none = false
+			k = n.End
+		}
+	}
+	return none
+}

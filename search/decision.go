@@ -1,0 +1,118 @@
+package search
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Decision is a change of the plan or of an investigation's state, with everything it was decided from. A decision without an
+// investigation is about what people and agents said, or the budget.
+type Decision struct {
+	At            trace.Nanos
+	Plan          int64         // version of the plan that carries it out
+	Investigation analysis.Hash // its problem; zero: none
+	Strategy      string
+	From, To      Status
+	Reason        string
+
+	Group    GroupEvidence
+	Tree     TreeEvidence
+	Matches  []Matched  // places in the tree that were looked at, leading first
+	Suspects []Suspect  // best first, at most maxSuspects
+	Picks    []Pick     // switched on, best first
+	Rejected []Rejected // candidates that were not, and why; at most maxRejected
+	Off      []Off      // switched off
+	Missing  []trace.Op // operations that carry what is wrong and have no tracepoints left
+	Estimate Usage      // of the whole plan, after the decision
+	Budget   Budget
+}
+
+// GroupEvidence is the problem's statistics at the time of a decision.
+type GroupEvidence struct {
+	Group, RequestType analysis.Hash
+	Kind               analysis.ProblemKind
+	Requests           uint64
+	Rate, CoV          float64
+}
+
+// TreeEvidence says which tree was searched.
+type TreeEvidence struct {
+	Version            uint64
+	Nodes, Tracepoints int
+}
+
+// Matched says where in the tree an edge was looked up.
+type Matched struct {
+	Context   trace.Context // of the edge
+	Score     float64
+	Nodes     []trace.Context // full contexts that it stands for
+	Distance  int             // edit distance; 0: exact
+	RunnersUp []RunnerUp
+}
+
+// RunnerUp is a context that an edge was not matched to.
+type RunnerUp struct {
+	Context  trace.Context
+	Distance int
+}
+
+// Pick is a tracepoint to switch on.
+type Pick struct {
+	Tracepoint trace.Symbol
+	Op         trace.Op
+	Context    trace.Context // full calling context; the first of several
+	Region     int           // index of the region that it splits
+	Score      float64       // expected share revealed, per cost; comparable within a decision
+	Whole      bool          // all requests should have it, not only as many as a verdict needs
+	Arms       uint32        // bit i: in Plan.Arms[i]; set by Next
+	Cost       Usage         // estimate
+	Reason     string
+}
+
+// Usage is what tracepoints cost while on.
+type Usage struct {
+	Tracepoints int
+	Hits        float64 // spans per second
+	Bytes       float64 // per second
+	CPU         float64 // CPU seconds per second
+}
+
+func (u *Usage) add(v Usage) {
+	u.Tracepoints += v.Tracepoints
+	u.Hits += v.Hits
+	u.Bytes += v.Bytes
+	u.CPU += v.CPU
+}
+
+// Rejected is a candidate that was not switched on.
+type Rejected struct {
+	Tracepoint trace.Symbol
+	Reason     string // of a small fixed set, see the Why constants
+}
+
+// Off is a tracepoint that was switched off.
+type Off struct {
+	Tracepoint trace.Symbol
+	Reason     string // of a small fixed set, see the Why constants
+}
+
+// Why a tracepoint was not switched on, or was switched off.
+const (
+	WhyLater       = "not needed yet"
+	WhyBudget      = "over budget"
+	WhyForbidden   = "forbidden by a person"
+	WhySilent      = "silent after it explained nothing"
+	WhyUnavailable = "the agent cannot enable it, or reported harm"
+	WhyRefuted     = "explains nothing"
+	WhyNever       = "never executed"
+	WhyRefined     = "known well enough"
+	WhyExpired     = "lease ended"
+	WhyClosed      = "the investigation ended"
+	WhyUnwished    = "the wish ended"
+)
+
+// Bounds of the evidence in a decision.
+const (
+	maxRejected = 16
+	maxSuspects = 10
+)

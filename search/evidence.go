@@ -1,0 +1,334 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of evidence.
+const (
+	minRequests = 8    // with a tracepoint on before it is judged
+	maxEvidence = 8192 // entries kept for an investigation
+	// neverEpochs is after how many decisions a tracepoint that showed nothing counts as never executed, if nothing that was
+	// switched on with it showed anything either.
+	neverEpochs = 3
+)
+
+// observe takes over what the problem shows of tracepoints. Evidence from more requests replaces that from fewer; what is no
+// longer shown is kept.
+func (v *Investigation) observe(p *analysis.Problem) {
+	merged := make([]Evidence, 0, len(v.Evidence)+len(p.Refined))
+	edges := make(map[trace.Edge]*analysis.EdgeShare, len(p.Edges))
+	for i := range p.Edges {
+		edges[p.Edges[i].Edge] = &p.Edges[i]
+	}
+	seen := make(map[trace.Symbol]bool)
+	for i := range p.Refined {
+		if r := &p.Refined[i]; r.N > 0 && r.Tracepoint != 0 {
+			merged = append(merged, evidenceOf(p.Kind, r, edges[r.Within]))
+			seen[r.Tracepoint] = true
+		}
+	}
+	for _, e := range v.Evidence {
+		if e.Context != 0 || !seen[e.Tracepoint] {
+			merged = append(merged, e)
+		}
+	}
+	slices.SortFunc(merged, func(a, b Evidence) int { return cmp.Or(compareEvidence(&a, &b), cmp.Compare(b.N, a.N)) })
+	merged = slices.CompactFunc(merged, func(a, b Evidence) bool { return compareEvidence(&a, &b) == 0 })
+	v.Evidence = merged[:min(len(merged), maxEvidence)]
+	v.imply(p)
+}
+
+func compareEvidence(a, b *Evidence) int {
+	return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Context, b.Context))
+}
+
+// evidenceOf reduces r to what counts for a problem of the given kind: the share of the edge's variance for variable ones, else
+// that of its excess where a reference is known, else that of its mean.
+func evidenceOf(kind analysis.ProblemKind, r *analysis.RefinedShare, edge *analysis.EdgeShare) Evidence {
+	e := Evidence{
+		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
+		Share: r.Share, Low: r.ShareLow, High: r.ShareHigh, Mean: finite(r.ShareMean),
+	}
+	if kind != analysis.KindVariable {
+		e.Share, e.Low, e.High = r.ShareMean, math.NaN(), math.NaN()
+		if edge != nil && edge.Excess > 0 && !math.IsNaN(r.Excess) {
+			e.Share = r.Excess / edge.Excess
+		}
+	}
+	if !isFinite(e.Share) {
+		e.Share = e.Mean
+	}
+	if !isFinite(e.Low) || !isFinite(e.High) || e.Low > e.High {
+		half := 0.6 / math.Sqrt(float64(r.N))
+		e.Low, e.High = e.Share-half, e.Share+half
+	}
+	return e
+}
+
+func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+func finite(x float64) float64 {
+	if isFinite(x) {
+		return x
+	}
+	return 0
+}
+
+// imply adds zero shares for tracepoints that are on and showed nothing, while others that were switched on with them or later
+// showed enough.
+func (v *Investigation) imply(p *analysis.Problem) {
+	shown := make(map[trace.Symbol]uint64) // most requests
+	for i := range v.Evidence {
+		e := &v.Evidence[i]
+		shown[e.Tracepoint] = max(shown[e.Tracepoint], e.N)
+	}
+	for i := range v.Wants {
+		w := &v.Wants[i]
+		if _, ok := shown[w.Tracepoint]; ok {
+			continue
+		}
+		n := uint64(0)
+		for k := range v.Wants {
+			if x := &v.Wants[k]; x.Epoch >= w.Epoch && x.Arms&^w.Arms == 0 {
+				n = max(n, shown[x.Tracepoint])
+			}
+		}
+		if v.Epochs-w.Epoch > neverEpochs && p.Requests >= minRequests {
+			n = max(n, minRequests)
+		}
+		if n >= minRequests {
+			e := Evidence{Tracepoint: w.Tracepoint, N: n}
+			at, _ := slices.BinarySearchFunc(v.Evidence, e, func(a, b Evidence) int { return compareEvidence(&a, &b) })
+			v.Evidence = slices.Insert(v.Evidence, at, e)
+		}
+	}
+}
+
+// weigh fills in what evidence says of the classes of a:
+//
+//  1. Evidence is mapped to classes by projection: those of its tracepoint whose path has everything that appeared above it.
+//  2. Classes of a tracepoint that showed something elsewhere in the area, or nothing at all, carry nothing.
+//  3. What a known class carries itself is its share less that of the known classes next below it.
+func (a *area) weigh(evidence []Evidence) {
+	weights := make(map[trace.Edge]float64, len(a.edges))
+	for _, e := range a.edges {
+		weights[e.Edge] = e.Score / a.score
+	}
+	m := newMapping(a, evidence)
+	judged := make(map[trace.Symbol]float64)
+	for i := range evidence {
+		e := &evidence[i]
+		weight, within := weights[e.Within]
+		if e.N < minRequests || !within && e.Context != 0 {
+			continue
+		}
+		judged[e.Tracepoint] = max(judged[e.Tracepoint], float64(e.N))
+		if e.Context != 0 {
+			a.credit(m.classes(e), e, weight)
+		}
+	}
+	for i := 1; i < len(a.classes); i++ {
+		c := &a.classes[i]
+		if n, ok := judged[c.tp]; ok && !c.known {
+			c.known, c.n = true, n
+		}
+		c.half = math.Sqrt(c.half)
+	}
+	a.divide()
+}
+
+// credit adds e to the classes that it stands for, divided by how often they are executed. That it may be any one of them
+// widens the interval.
+func (a *area) credit(classes []int32, e *Evidence, weight float64) {
+	hits := 0.0
+	for _, i := range classes {
+		hits += a.classes[i].hits
+	}
+	for _, i := range classes {
+		c := &a.classes[i]
+		part := 1 / float64(len(classes))
+		if hits > 0 {
+			part = c.hits / hits
+		}
+		half := weight * ((e.High-e.Low)/2 + math.Abs(e.Share)*(1-part))
+		c.known = true
+		c.n = max(c.n, float64(e.N))
+		c.share += weight * part * e.Share
+		c.half += half * half // the square, until weigh takes its root
+	}
+}
+
+// divide computes the regions of all classes and what the known ones carry themselves.
+func (a *area) divide() {
+	for i := range a.classes {
+		c := &a.classes[i]
+		if c.known {
+			c.region, c.own, c.ownSD = int32(i), c.own+c.share, math.Hypot(c.ownSD, c.half/1.96)
+		}
+		if c.parent < 0 {
+			continue
+		}
+		above := &a.classes[a.classes[c.parent].region]
+		if c.known {
+			above.own -= c.share
+			above.ownSD = math.Hypot(above.ownSD, c.half/1.96)
+		} else {
+			c.region = a.classes[c.parent].region
+		}
+	}
+}
+
+// mapping finds the classes that evidence stands for.
+type mapping struct {
+	area    *area
+	byTP    map[trace.Symbol][]int32
+	parents map[place]*Evidence
+	done    map[place][]int32
+}
+
+// place is a context as it appeared within an edge.
+type place struct {
+	edge trace.Edge
+	ctx  trace.Context
+}
+
+func newMapping(a *area, evidence []Evidence) *mapping {
+	m := &mapping{
+		area: a, byTP: make(map[trace.Symbol][]int32), parents: make(map[place]*Evidence), done: make(map[place][]int32),
+	}
+	wanted := make(map[trace.Symbol]bool)
+	for i := range evidence {
+		e := &evidence[i]
+		wanted[e.Tracepoint] = true
+		if e.Context != 0 {
+			m.parents[place{e.Within, e.Context}] = e
+		}
+	}
+	for i := 1; i < len(a.classes); i++ {
+		if tp := a.classes[i].tp; wanted[tp] {
+			m.byTP[tp] = append(m.byTP[tp], int32(i))
+		}
+	}
+	return m
+}
+
+// classes returns the classes that e stands for, adding one where the tree does not know it yet.
+func (m *mapping) classes(e *Evidence) []int32 {
+	key := place{e.Within, e.Context}
+	if found, ok := m.done[key]; ok {
+		return found
+	}
+	m.done[key] = []int32{0} // ends cycles of parents
+	chain := m.chain(e)
+	var found []int32
+	for _, i := range m.byTP[e.Tracepoint] {
+		if m.area.contains(i, chain) {
+			found = append(found, i)
+		}
+	}
+	if len(found) == 0 {
+		found = []int32{m.create(e)}
+	}
+	m.done[key] = found
+	return found
+}
+
+// chain returns the tracepoints that appeared above e, nearest first.
+func (m *mapping) chain(e *Evidence) []trace.Symbol {
+	var chain []trace.Symbol
+	for range maxClasses {
+		e = m.parents[place{e.Within, e.Parent}]
+		if e == nil || len(chain) >= 256 {
+			break
+		}
+		chain = append(chain, e.Tracepoint)
+	}
+	return chain
+}
+
+// contains reports whether the classes above class i include chain, in this order.
+func (a *area) contains(i int32, chain []trace.Symbol) bool {
+	for p := a.classes[i].parent; p > 0 && len(chain) > 0; p = a.classes[p].parent {
+		if a.classes[p].tp == chain[0] {
+			chain = chain[1:]
+		}
+	}
+	return len(chain) == 0
+}
+
+// create adds a class for e below that of its parent.
+func (m *mapping) create(e *Evidence) int32 {
+	parent := int32(0)
+	if above := m.parents[place{e.Within, e.Parent}]; above != nil {
+		parent = m.classes(above)[0]
+	}
+	a := m.area
+	c := class{parent: parent, op: e.Op, tp: e.Tracepoint, ctx: a.classes[parent].ctx.Child(e.Op), node: -1, mass: 1, hits: 1, inside: true}
+	for _, i := range m.byTP[e.Tracepoint] { // it looks like the same tracepoint elsewhere
+		c.layer, c.kind = a.classes[i].layer, a.classes[i].kind
+	}
+	i := a.append(c)
+	m.byTP[e.Tracepoint] = append(m.byTP[e.Tracepoint], i)
+	return i
+}
+
+// suspects returns the places that may be the cause, best first: known classes by what they carry themselves, summed over
+// the contexts of one tracepoint or operation, and the operations that are not searched.
+func suspects(searched, rest []*area, opens func(*area, int32) int) []Suspect {
+	type key struct {
+		op trace.Op
+		tp trace.Symbol
+	}
+	at := make(map[key]int)
+	var list []Suspect
+	add := func(s Suspect) {
+		k := key{s.Op, s.Tracepoint}
+		i, ok := at[k]
+		if !ok {
+			at[k] = len(list)
+			list = append(list, s)
+			return
+		}
+		list[i].merge(s)
+	}
+	for _, a := range searched {
+		for i := range a.classes {
+			if c := &a.classes[i]; c.known && (c.share != 0 || i == 0) {
+				add(a.suspect(int32(i), opens(a, int32(i))))
+			}
+		}
+	}
+	for _, a := range rest {
+		add(Suspect{Op: a.op, Context: a.edges[0].Context, Share: a.score, Low: a.score, High: a.score, Inclusive: a.score})
+	}
+	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Compare(b.Share, a.Share) })
+	return list
+}
+
+func (a *area) suspect(i int32, open int) Suspect {
+	c := &a.classes[i]
+	half := 1.96 * c.ownSD
+	return Suspect{
+		Tracepoint: c.tp, Op: c.op, Context: c.ctx, Share: a.score * c.own, Low: a.score * (c.own - half),
+		High: a.score * (c.own + half), Inclusive: a.score * c.share, Requests: uint64(c.n), Open: open,
+	}
+}
+
+// merge adds t, the same place in other contexts, to s. The context stays that of the larger share.
+func (s *Suspect) merge(t Suspect) {
+	if t.Share > s.Share {
+		s.Context = t.Context
+	}
+	half := math.Hypot(s.High-s.Share, t.High-t.Share)
+	s.Share += t.Share
+	s.Low, s.High = s.Share-half, s.Share+half
+	s.Inclusive += t.Inclusive
+	s.Requests = max(s.Requests, t.Requests)
+	s.Open += t.Open
+}

@@ -1,0 +1,702 @@
+package search
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Rules of investigations.
+const (
+	SilencePeriod = 30 * time.Minute // a tracepoint that explained nothing stays off for the same problem
+
+	maxInvestigations = 64   // active at a time
+	maxKept           = 1024 // with those that ended
+	graceEpochs       = 2    // calls without the problem before it is gone
+	idleEpochs        = 6    // calls without anything new before an investigation gives up
+	enough            = 300  // requests, beyond which more do not help
+	refutedShare      = 0.1  // of the leading operation's: what cannot carry more is switched off
+	liveShare         = 0.15 // of the best region's: what carries less is not searched
+	keptShare         = 0.8  // of the operations' share that located places must keep
+	standOut          = 3    // places at most that are located together
+	explainedShare    = 0.5
+	maxExplaining     = 4 // variables switched on for a located place
+	explainEpochs     = 3
+	wantedRequests    = 24 // of the group, with a tracepoint on, an epoch
+)
+
+// Next decides what is on until the next call. It returns the state to pass in then, and a decision for every change of the plan
+// or of an investigation, in the order of the problems. It reads nothing but its arguments, keeps nothing of them that it
+// changes, and gives equal results for equal arguments; the order of edges and of evidence within a problem is irrelevant.
+func Next(in Input) (State, []Decision) {
+	n := newStep(in)
+	for i := range in.Problems {
+		n.investigate(&in.Problems[i])
+	}
+	n.endMissing()
+	n.compile()
+	return n.state, n.finish()
+}
+
+// step is the state of one call of Next.
+type step struct {
+	Input
+	state     State
+	old       *Plan
+	decisions []Decision
+	seen      map[analysis.Hash]bool // problems
+	onset     map[analysis.Hash]analysis.Onset
+	forbidden map[trace.Symbol]bool
+	broken    map[trace.Symbol]bool
+	silent    map[Silence]bool // with Until 0
+	strategy  string
+	answer    Strategy
+	costs     *costs
+}
+
+func newStep(in Input) *step {
+	n := &step{
+		Input: in, old: &in.State.Plan, seen: make(map[analysis.Hash]bool), onset: make(map[analysis.Hash]analysis.Onset),
+		forbidden: make(map[trace.Symbol]bool), broken: make(map[trace.Symbol]bool), silent: make(map[Silence]bool),
+	}
+	n.strategy, n.answer = StrategyNamed(in.Strategy)
+	n.costs = newCosts(in.Trees, in.Rates)
+	n.state.Investigations = slices.Clone(in.State.Investigations)
+	for _, w := range in.State.Wishes {
+		if w.Until == 0 || w.Until > in.Now {
+			n.state.Wishes = append(n.state.Wishes, w)
+			n.forbidden[w.Tracepoint] = n.forbidden[w.Tracepoint] || w.Kind == Forbid
+		}
+	}
+	for _, s := range in.State.Silences {
+		if s.Until > in.Now {
+			n.state.Silences = append(n.state.Silences, s)
+			n.silent[Silence{Problem: s.Problem, Tracepoint: s.Tracepoint}] = true
+		}
+	}
+	for _, tp := range in.Unavailable {
+		n.broken[tp] = true
+	}
+	return n
+}
+
+// investigate advances the investigation of p by one step, opening it where there is none.
+func (n *step) investigate(p *analysis.Problem) {
+	if n.seen[p.ID] {
+		return
+	}
+	n.seen[p.ID], n.onset[p.ID] = true, p.Onset
+	v := n.state.Investigation(p.ID)
+	if v == nil {
+		if v = n.open(p); v == nil {
+			return
+		}
+	}
+	i := &inquiry{step: n, v: v, p: p, tree: n.Trees[p.RequestType]}
+	if i.tree == nil {
+		i.tree = new(cct.Tree)
+	}
+	i.run()
+}
+
+// open starts an investigation; it returns nil if there are too many.
+func (n *step) open(p *analysis.Problem) *Investigation {
+	active := 0
+	for i := range n.state.Investigations {
+		if n.state.Investigations[i].Status.Active() {
+			active++
+		}
+	}
+	if active >= maxInvestigations || len(n.state.Investigations) >= maxKept {
+		return nil
+	}
+	n.state.Investigations = append(n.state.Investigations, Investigation{
+		Problem: p.ID, RequestType: p.RequestType, Group: p.Group, Entry: p.Entry, Opened: n.Now, Changed: n.Now, Strategy: n.strategy,
+	})
+	return &n.state.Investigations[len(n.state.Investigations)-1]
+}
+
+// endMissing ends the investigations of problems that closed, and forgets those that ended long ago.
+func (n *step) endMissing() {
+	kept := n.state.Investigations[:0]
+	for _, v := range n.state.Investigations {
+		if !n.seen[v.Problem] {
+			v.Missed++
+			if v.Missed >= graceEpochs && v.Status != Gone {
+				n.decisions = append(n.decisions, n.gone(&v))
+			}
+			if v.Status == Gone && n.Now.Sub(v.Changed) > SilencePeriod {
+				continue
+			}
+		}
+		kept = append(kept, v)
+	}
+	n.state.Investigations = kept
+}
+
+func (n *step) gone(v *Investigation) Decision {
+	d := Decision{At: n.Now, Investigation: v.Problem, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: "the problem closed"}
+	d.Suspects = slices.Clone(v.Suspects[:min(len(v.Suspects), maxSuspects)])
+	for _, w := range v.Wants {
+		d.Off = append(d.Off, Off{w.Tracepoint, WhyClosed})
+	}
+	v.Status, v.Changed, v.Wants, v.Reason = Gone, n.Now, nil, d.Reason
+	return d
+}
+
+// inquiry is one step of one investigation.
+type inquiry struct {
+	*step
+	v        *Investigation
+	p        *analysis.Problem
+	tree     *cct.Tree
+	searched []*area
+	rest     []*area
+	question Question
+	rejected []Rejected
+	d        Decision
+}
+
+// run takes over the evidence, judges it, and decides what to switch off and on.
+func (i *inquiry) run() {
+	v := i.v
+	v.Missed = 0
+	v.Wants = slices.Clone(v.Wants)
+	v.observe(i.p)
+	i.searched, i.rest = areasOf(i.p, i.tree, i.Table)
+	for _, a := range i.searched {
+		a.weigh(v.Evidence)
+	}
+	v.Suspects = suspects(i.searched, i.rest, i.opens)
+	i.begin()
+	if v.Status >= Located && i.changed() {
+		i.reopen()
+	}
+	switch {
+	case v.Status == Located:
+		i.explain()
+	case v.Status < Located:
+		i.search()
+	}
+	v.Epochs++
+	i.end()
+}
+
+// begin makes the decision's evidence.
+func (i *inquiry) begin() {
+	i.d = Decision{
+		At: i.Now, Investigation: i.v.Problem, Strategy: i.strategy, From: i.v.Status,
+		Group: GroupEvidence{i.p.Group, i.p.RequestType, i.p.Kind, i.p.Requests, i.p.Rate, finite(i.p.CoV)},
+		Tree:  TreeEvidence{i.tree.Version, len(i.tree.Nodes), i.tree.Tracepoints},
+	}
+	for _, a := range i.searched {
+		i.d.Matches = append(i.d.Matches, a.matches...)
+	}
+	if i.v.Lead == 0 && len(i.searched) > 0 {
+		i.v.Lead, i.v.Score = i.searched[0].edges[0].Context, i.searched[0].score
+	}
+}
+
+// end files the decision if anything changed.
+func (i *inquiry) end() {
+	i.d.To, i.d.Reason = i.v.Status, cmp.Or(i.d.Reason, i.v.Reason)
+	if i.d.From == i.d.To && len(i.d.Picks) == 0 && len(i.d.Off) == 0 {
+		return
+	}
+	i.d.Suspects = slices.Clone(i.v.Suspects[:min(len(i.v.Suspects), maxSuspects)])
+	i.d.Rejected = i.rejected[:min(len(i.rejected), maxRejected)]
+	i.decisions = append(i.decisions, i.d)
+}
+
+func (i *inquiry) set(s Status, reason string) {
+	if i.v.Status != s {
+		i.v.Status, i.v.Changed = s, i.Now
+	}
+	i.v.Reason = reason
+}
+
+// changed reports whether a finished investigation no longer fits: another place leads clearly.
+func (i *inquiry) changed() bool {
+	if len(i.searched) == 0 {
+		return false
+	}
+	for _, e := range i.searched[0].edges {
+		if e.Context == i.v.Lead {
+			return i.v.Status == Gone
+		}
+	}
+	return i.v.Status == Gone || i.searched[0].score > 1.5*i.scoreOf(i.v.Lead)
+}
+
+func (i *inquiry) scoreOf(ctx trace.Context) float64 {
+	score := 0.0
+	for k := range i.p.Edges {
+		if i.p.Edges[k].Context == ctx {
+			score += i.p.Edges[k].Score
+		}
+	}
+	return score
+}
+
+// reopen starts over, without silence: the evidence changed.
+func (i *inquiry) reopen() {
+	i.set(Investigating, "the evidence changed")
+	i.v.Lead, i.v.Score, i.v.Idle = i.searched[0].edges[0].Context, i.searched[0].score, 0
+	i.state.Silences = slices.DeleteFunc(i.state.Silences, func(s Silence) bool { return s.Problem == i.v.Problem })
+	for s := range i.silent {
+		if s.Problem == i.v.Problem {
+			delete(i.silent, s)
+		}
+	}
+}
+
+// search judges and, unless that ends the search, switches off and on.
+func (i *inquiry) search() {
+	if len(i.searched) == 0 {
+		i.set(i.v.Status, "no edge carries the problem")
+		return
+	}
+	i.regions()
+	switch {
+	case i.pending():
+		i.set(Investigating, "waiting for requests")
+	case i.located():
+		i.settle(Located, i.describe())
+	case i.pick():
+		i.v.Idle = 0
+		i.set(Investigating, "searching what carries most")
+	default:
+		i.exhaust()
+	}
+}
+
+// pending reports whether something that is on has not been seen by enough requests.
+func (i *inquiry) pending() bool {
+	return slices.ContainsFunc(i.v.Wants, func(w Want) bool { return !i.v.judged(w.Tracepoint) })
+}
+
+// judged reports whether there is enough evidence about tp.
+func (v *Investigation) judged(tp trace.Symbol) bool {
+	return slices.ContainsFunc(v.Evidence, func(e Evidence) bool { return e.Tracepoint == tp && e.N >= minRequests })
+}
+
+// located reports whether the search is over: the best place, or up to three together, keep most of what the leading operations
+// carry, are told apart from the next, and have nothing below them left to try.
+func (i *inquiry) located() bool {
+	total := 0.0
+	for _, a := range i.searched {
+		if a.score >= i.searched[0].score/2 {
+			total += a.score
+		}
+	}
+	sum := 0.0
+	for k := range i.v.Suspects {
+		s := &i.v.Suspects[k]
+		sum += s.Share
+		if k >= standOut || s.Open > 0 {
+			return false
+		}
+		if sum >= keptShare*total {
+			return k+1 == len(i.v.Suspects) || s.Low > i.v.Suspects[k+1].Share
+		}
+	}
+	return false
+}
+
+func (i *inquiry) describe() string {
+	top := &i.v.Suspects[0]
+	return fmt.Sprintf("one place carries %.0f %% of what is wrong, and nothing below it is left to try", 100*top.Share)
+}
+
+// exhaust handles the end of candidates: what is on is watched by more requests until one place stands out or nothing more
+// is to be learned.
+func (i *inquiry) exhaust() {
+	v := i.v
+	v.Idle++
+	top := &v.Suspects[0]
+	next := 0.0
+	if len(v.Suspects) > 1 {
+		next = v.Suspects[1].Share
+	}
+	over := v.Idle > idleEpochs || top.Requests >= enough || top.Tracepoint == 0 || len(i.rejectedFor(WhyBudget)) > 0
+	switch {
+	case top.Low > next && top.Share >= i.searched[0].score/2 && top.Open == 0:
+		i.settle(Located, i.describe())
+	case over && top.Share > 1.5*next && top.Open == 0:
+		i.settle(Located, i.describe())
+	case over:
+		i.d.Missing = i.missing()
+		i.settle(Exhausted, "no candidates are left, and no place stands out")
+	default:
+		i.set(Investigating, "no candidates are left; watching the best")
+		i.watch()
+	}
+}
+
+func (i *inquiry) rejectedFor(reason string) []Rejected {
+	var list []Rejected
+	for _, r := range i.rejected {
+		if r.Reason == reason {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// missing returns the operations that carry something themselves that no tracepoint divides.
+func (i *inquiry) missing() []trace.Op {
+	var ops []trace.Op
+	for _, s := range i.v.Suspects[:min(len(i.v.Suspects), standOut)] {
+		if s.Op != 0 && s.Share > 0 {
+			ops = append(ops, s.Op)
+		}
+	}
+	return ops
+}
+
+// watch switches the best suspects on for more requests.
+func (i *inquiry) watch() {
+	for k := range i.v.Suspects[:min(len(i.v.Suspects), 2)] {
+		s := &i.v.Suspects[k]
+		if s.Tracepoint == 0 || i.refuses(s.Tracepoint) != "" {
+			continue
+		}
+		at := i.v.want(s.Tracepoint)
+		if at < 0 {
+			i.d.Picks = append(i.d.Picks, Pick{Tracepoint: s.Tracepoint, Op: s.Op, Context: s.Context, Score: s.Share, Whole: true, Arms: allArms, Reason: "to tell the best places apart"})
+		} else {
+			i.v.Wants[at].Arms = allArms
+		}
+	}
+	i.adopt()
+}
+
+// settle ends the search and switches off what it had on.
+func (i *inquiry) settle(s Status, reason string) {
+	i.set(s, reason)
+	for _, w := range i.v.Wants {
+		i.d.Off = append(i.d.Off, Off{w.Tracepoint, WhyClosed})
+	}
+	i.v.Wants, i.v.Idle = nil, 0
+}
+
+// explain looks for what explains a located place: its layer, or a variable.
+func (i *inquiry) explain() {
+	v := i.v
+	for _, e := range i.p.Explanations {
+		if e.Effect >= explainedShare && e.PValue <= 0.05 {
+			i.settle(Explained, fmt.Sprintf("%s accounts for %.0f %%", e.Variable, 100*e.Effect))
+			return
+		}
+	}
+	if v.Idle++; v.Idle > explainEpochs {
+		if len(v.Wants) > 0 {
+			i.settle(Located, v.Reason)
+		}
+		v.Idle = explainEpochs + 1
+		return
+	}
+	if v.Idle > 1 {
+		return
+	}
+	for _, tp := range i.variables() {
+		i.d.Picks = append(i.d.Picks, Pick{Tracepoint: tp, Context: v.Suspects[0].Context, Score: v.Suspects[0].Share, Arms: allArms, Whole: true, Reason: "its values may explain the place"})
+	}
+	i.adopt()
+}
+
+// variables returns the captures at the located place and above it that are off, nearest first.
+func (i *inquiry) variables() []trace.Symbol {
+	var list []trace.Symbol
+	for k := i.tree.Find(i.v.Suspects[0].Context); k >= 0; k = i.tree.Nodes[k].Parent {
+		for c := range i.tree.Children(k) {
+			n := &i.tree.Nodes[c]
+			if n.Kind == cct.VariablePoint && len(list) < maxExplaining && i.refuses(n.Tracepoint) == "" && i.v.want(n.Tracepoint) < 0 {
+				list = append(list, n.Tracepoint)
+			}
+		}
+	}
+	return list
+}
+
+func (v *Investigation) want(tp trace.Symbol) int {
+	at, found := slices.BinarySearchFunc(v.Wants, tp, func(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) })
+	if !found {
+		return -1
+	}
+	return at
+}
+
+// refuses returns why tp may not be switched on for this problem; empty: it may.
+func (i *inquiry) refuses(tp trace.Symbol) string {
+	switch {
+	case i.forbidden[tp]:
+		return WhyForbidden
+	case i.broken[tp]:
+		return WhyUnavailable
+	case i.silent[Silence{Problem: i.v.Problem, Tracepoint: tp}]:
+		return WhySilent
+	}
+	return ""
+}
+
+// opens returns how many tracepoints in the region of class c could still be tried.
+func (i *inquiry) opens(a *area, c int32) int {
+	count := 0
+	for k := range a.classes {
+		x := &a.classes[k]
+		if x.known || x.kind == cct.VariablePoint || i.refuses(x.tp) != "" {
+			continue
+		}
+		if x.region == c && !x.loose || x.loose && a.best() == c {
+			count++
+		}
+	}
+	return count
+}
+
+// best returns the known class that carries most itself.
+func (a *area) best() int32 {
+	best := int32(0)
+	for k := range a.classes {
+		if c := &a.classes[k]; c.known && c.own > a.classes[best].own {
+			best = int32(k)
+		}
+	}
+	return best
+}
+
+// pick asks the strategy and takes what it answers. It reports whether anything was switched on.
+func (i *inquiry) pick() bool {
+	if len(i.question.Candidates) == 0 {
+		return false
+	}
+	i.switchOff()
+	taken := make(map[trace.Symbol]bool)
+	for _, p := range i.answer(&i.question) {
+		if taken[p.Tracepoint] || i.v.want(p.Tracepoint) >= 0 {
+			continue
+		}
+		taken[p.Tracepoint] = true
+		p.Arms = allArms
+		if !p.Whole {
+			p.Arms = armsFor(wantedRequests / (i.p.Rate * i.Epoch.Seconds()))
+		}
+		i.d.Picks = append(i.d.Picks, p)
+	}
+	i.adopt()
+	for k := range i.question.Candidates {
+		if tp := i.question.Candidates[k].Tracepoint; !taken[tp] && len(i.rejected) < maxRejected {
+			taken[tp] = true
+			i.rejected = append(i.rejected, Rejected{tp, WhyLater})
+		}
+	}
+	return len(i.d.Picks) > 0
+}
+
+// adopt makes the picks wants.
+func (i *inquiry) adopt() {
+	for k := range i.d.Picks {
+		p := &i.d.Picks[k]
+		p.Cost = i.costs.of(p.Tracepoint, p.Arms)
+		w := Want{Tracepoint: p.Tracepoint, Arms: p.Arms, Since: i.Now, Epoch: i.v.Epochs, Cause: p.Reason}
+		w.Value = p.Score / (1 + p.Cost.Hits)
+		at, found := slices.BinarySearchFunc(i.v.Wants, p.Tracepoint, func(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) })
+		if found {
+			continue
+		}
+		i.v.Wants = slices.Insert(i.v.Wants, at, w)
+		if at, found := slices.BinarySearch(i.v.Tried, p.Tracepoint); !found {
+			i.v.Tried = slices.Insert(slices.Clone(i.v.Tried), at, p.Tracepoint)
+		}
+	}
+}
+
+// switchOff ends what is known well enough: what explains nothing (and stays silent for a while), what was never executed, and,
+// for frugal strategies, everything but the places that are being divided.
+func (i *inquiry) switchOff() {
+	carried := i.carried()
+	dividing := make(map[trace.Symbol]bool)
+	for k := range i.question.Regions {
+		dividing[i.question.Regions[k].Tracepoint] = true
+	}
+	var kept []Want
+	for _, w := range i.v.Wants {
+		c, shown := carried[w.Tracepoint]
+		reason := ""
+		switch {
+		case !shown:
+			reason = WhyNever
+		case c.high < refutedShare*i.searched[0].score:
+			reason = WhyRefuted
+		case !dividing[w.Tracepoint] && (i.strategy == DefaultStrategy || c.own < refutedShare*i.searched[0].score):
+			reason = WhyRefined
+		}
+		if reason == "" {
+			kept = append(kept, w)
+			continue
+		}
+		i.d.Off = append(i.d.Off, Off{w.Tracepoint, reason})
+		if reason != WhyRefined {
+			i.silence(w.Tracepoint)
+		}
+	}
+	i.v.Wants = kept
+}
+
+func (i *inquiry) silence(tp trace.Symbol) {
+	s := Silence{Problem: i.v.Problem, Tracepoint: tp}
+	if !i.silent[s] {
+		i.silent[s] = true
+		s.Until = i.Now.Add(SilencePeriod)
+		i.state.Silences = append(i.state.Silences, s)
+	}
+}
+
+// carries is what a tracepoint is known to carry, over all areas and contexts, as a share of what is wrong.
+type carries struct{ high, own float64 }
+
+// carried returns what the tracepoints carry that were executed.
+func (i *inquiry) carried() map[trace.Symbol]carries {
+	all := make(map[trace.Symbol]carries)
+	for _, a := range i.searched {
+		for k := 1; k < len(a.classes); k++ {
+			c := &a.classes[k]
+			if !c.known || c.share == 0 && c.half == 0 {
+				continue
+			}
+			x := all[c.tp]
+			x.high += a.score * (c.share + c.half)
+			x.own += a.score * c.own
+			all[c.tp] = x
+		}
+	}
+	return all
+}
+
+// regions makes the question for the strategy: the regions that may carry the problem, best first, with their candidates.
+func (i *inquiry) regions() {
+	type spot struct {
+		a *area
+		c int32
+	}
+	var spots []spot
+	most := 0.0
+	for _, a := range i.searched {
+		for k := range a.classes {
+			if a.classes[k].known {
+				spots = append(spots, spot{a, int32(k)})
+				most = max(most, a.score*a.classes[k].own)
+			}
+		}
+	}
+	share := func(s spot) float64 { return s.a.score * s.a.classes[s.c].own }
+	slices.SortStableFunc(spots, func(x, y spot) int { return cmp.Compare(share(y), share(x)) })
+	q := &i.question
+	*q = Question{Problem: i.p, Tree: i.tree, Budget: i.Budget, Seed: trace.Mix(i.Seed, trace.Mix(i.v.Problem.Lo, uint64(i.v.Epochs)))}
+	for _, w := range i.v.Wants {
+		q.Enabled = append(q.Enabled, w.Tracepoint)
+	}
+	for _, s := range spots {
+		c := &s.a.classes[s.c]
+		sd := s.a.score * c.ownSD
+		if share(s) < liveShare*most || share(s)+1.96*sd < refutedShare*i.searched[0].score {
+			continue
+		}
+		r := Region{Tracepoint: c.tp, Op: c.op, Share: share(s), SD: sd, From: len(q.Candidates)}
+		q.Regions = append(q.Regions, r)
+		i.candidates(s.a, s.c)
+		q.Regions[len(q.Regions)-1].To = len(q.Candidates)
+	}
+	i.share()
+}
+
+// candidates appends those of the region of class c, in pre-order, and what may be executed anywhere to the best region.
+func (i *inquiry) candidates(a *area, c int32) {
+	best := a.best() == c
+	var walk func(k int32, parent, depth int)
+	walk = func(k int32, parent, depth int) {
+		for _, kid := range a.classes[k].kids {
+			x := &a.classes[kid]
+			if x.known || x.loose && !best {
+				continue
+			}
+			at := i.candidate(x, parent, depth)
+			if at < 0 {
+				walk(kid, parent, depth)
+				continue
+			}
+			walk(kid, at, depth+1)
+			i.question.Candidates[at].End = len(i.question.Candidates)
+		}
+	}
+	walk(c, -1, 1)
+	if c != 0 && best {
+		for _, kid := range a.classes[0].kids {
+			if x := &a.classes[kid]; x.loose && !x.known {
+				i.candidate(x, -1, 1)
+			}
+		}
+	}
+}
+
+// candidate appends x, unless it may not be switched on, and returns its index, or -1.
+func (i *inquiry) candidate(x *class, parent, depth int) int {
+	q := &i.question
+	if why := i.refuses(x.tp); why != "" {
+		i.rejected = append(i.rejected, Rejected{x.tp, why})
+		return -1
+	}
+	q.Candidates = append(q.Candidates, Candidate{
+		Tracepoint: x.tp, Op: x.op, Context: x.ctx, Region: len(q.Regions) - 1, Parent: parent, End: len(q.Candidates) + 1, Depth: depth,
+		Layer: x.layer, Kind: x.kind, Mass: x.mass, Hits: x.hits, Inside: x.inside, Loose: x.loose,
+	})
+	return len(q.Candidates) - 1
+}
+
+// share counts in how many regions each tracepoint is a candidate.
+func (i *inquiry) share() {
+	type in struct {
+		tp     trace.Symbol
+		region int
+	}
+	regions := make(map[in]bool)
+	count := make(map[trace.Symbol]int)
+	for _, c := range i.question.Candidates {
+		if k := (in{c.Tracepoint, c.Region}); !regions[k] {
+			regions[k] = true
+			count[c.Tracepoint]++
+		}
+	}
+	for k := range i.question.Candidates {
+		c := &i.question.Candidates[k]
+		c.Shared = count[c.Tracepoint]
+	}
+}
+
+// armsFor returns arms that together have at least the given share of the requests.
+func armsFor(share float64) uint32 {
+	if !(share < 1) {
+		return allArms
+	}
+	sixteenths := int(math.Ceil(max(share, 0) * 16))
+	mask := uint32(0)
+	for arm, size := range armSizes {
+		if arm > 0 && sixteenths&size != 0 { // arms 0 and 1 are of one size: 16 of 16 takes both
+			mask |= 1 << arm
+		}
+	}
+	if mask == 0 {
+		mask = 1 << 1
+	}
+	if sixteenths >= 16 {
+		mask = allArms
+	}
+	return mask
+}

@@ -1,0 +1,375 @@
+package search
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// world is a synthetic application of one request type in which one place is slow now and then. It plays the part of agents,
+// traces and statistics: it runs requests under a plan, and says what package analysis would.
+type world struct {
+	rng     *rand.Rand
+	table   trace.Table
+	spots   []spot
+	culprit int
+	chance  float64 // of a request that executes the culprit being slow there
+	extra   float64 // ns
+	rate    float64 // requests per second
+	builder cct.Builder
+	now     trace.Nanos
+	hits    int
+	on      map[trace.Symbol]bool // ever
+
+	requests []request
+	shown    map[shownKey]*shown
+	with     map[trace.Symbol][]int // requests with a tracepoint on
+}
+
+// spot is a place in the code; parents come before their children.
+type spot struct {
+	parent   int
+	op       trace.Op
+	tp       trace.Symbol // 0: baseline
+	loose    bool
+	hinted   bool
+	layer    cct.Layer
+	mean     float64
+	sigma    float64
+	chance   float64
+	owner    int // baseline spot
+	baseline trace.Context
+}
+
+type request struct {
+	total float64
+	edges []float64 // by spot: of baseline ones, their own time and that of what is inside
+}
+
+type shownKey struct {
+	owner int
+	ctx   trace.Context
+}
+
+type shown struct {
+	parent trace.Context
+	spot   int
+	times  map[int]float64
+}
+
+const epoch = 10 * time.Second
+
+// newWorld makes an application with about the given number of switchable tracepoints.
+func newWorld(seed uint64, tracepoints int, rate float64) *world {
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: rate, shown: make(map[shownKey]*shown), with: make(map[trace.Symbol][]int), on: make(map[trace.Symbol]bool)}
+	w.baseline(-1, 0)
+	for switchable := 0; switchable < tracepoints; {
+		parent := w.rng.IntN(len(w.spots))
+		if w.depth(parent) > 12 {
+			continue
+		}
+		if p := w.spots[parent]; p.tp != 0 && p.layer == cct.App && w.rng.IntN(40) == 0 || p.tp == 0 && w.rng.IntN(8) == 0 {
+			w.baseline(parent, len(w.spots))
+			continue
+		}
+		if w.spots[parent].layer == cct.App {
+			w.function(parent)
+			switchable++
+		}
+	}
+	w.catalogue()
+	w.place()
+	return w
+}
+
+func (w *world) depth(i int) int {
+	d := 0
+	for ; i >= 0; i = w.spots[i].parent {
+		d++
+	}
+	return d
+}
+
+func (w *world) baseline(parent, i int) {
+	s := spot{parent: parent, op: cct.TextOp(fmt.Sprintf("op%d", i), &w.table), mean: 1e6, sigma: 0.3, chance: 1, owner: i}
+	above := trace.Context(0)
+	if parent >= 0 {
+		above = w.spots[w.spots[parent].owner].baseline
+	}
+	s.baseline = above.Child(s.op)
+	w.table.AddContext(s.baseline, above, s.op)
+	w.spots = append(w.spots, s)
+}
+
+func (w *world) function(parent int) {
+	name := fmt.Sprintf("f%d", len(w.spots))
+	s := spot{
+		parent: parent, op: cct.TextOp(name, &w.table), tp: w.table.Symbol(name), mean: 2e4 * math.Exp(4.3*w.rng.Float64()),
+		sigma: 0.1 + 0.8*w.rng.Float64(), chance: 1, owner: w.spots[parent].owner, hinted: w.rng.IntN(10) > 0,
+	}
+	if w.rng.IntN(4) == 0 {
+		s.chance = 0.1 + 0.85*w.rng.Float64()
+	}
+	if w.rng.IntN(8) == 0 {
+		s.layer, s.loose = cct.Kernel, true
+	}
+	w.spots = append(w.spots, s)
+}
+
+func (w *world) catalogue() {
+	var list []cct.Tracepoint
+	for i, s := range w.spots {
+		if s.tp == 0 {
+			continue
+		}
+		tp := cct.Tracepoint{ID: s.tp, Op: s.op, Layer: s.layer}
+		if !s.loose {
+			tp.Owner = w.spots[s.owner].op
+			if p := w.spots[s.parent]; s.hinted && p.tp != 0 {
+				tp.Parent = p.tp
+			}
+		}
+		list = append(list, tp)
+		_ = i
+	}
+	w.builder.Announce(1, list)
+}
+
+// place puts the culprit where it matters.
+func (w *world) place() {
+	mean := 0.0
+	reach := make([]float64, len(w.spots))
+	for i, s := range w.spots {
+		reach[i] = s.chance
+		if s.parent >= 0 {
+			reach[i] *= reach[s.parent]
+		}
+		mean += reach[i] * s.mean
+	}
+	for w.culprit == 0 || w.spots[w.culprit].tp == 0 || reach[w.culprit] < 0.2 {
+		w.culprit = w.rng.IntN(len(w.spots))
+	}
+	w.chance = 0.1 + 0.4*w.rng.Float64()
+	w.extra = mean * (0.3 + w.rng.Float64())
+}
+
+// run plays an epoch of requests under plan.
+func (w *world) run(plan *Plan) {
+	w.now = w.now.Add(epoch)
+	n := int(w.rate*epoch.Seconds() + 0.5)
+	for range n {
+		w.request(plan)
+	}
+}
+
+func (w *world) request(plan *Plan) {
+	arm, u := int32(-1), w.rng.Float64()
+	for k, a := range plan.Arms {
+		if u < a.Share {
+			arm = int32(k)
+			break
+		}
+		u -= a.Share
+	}
+	on := make(map[trace.Symbol]bool)
+	for _, l := range plan.Leases {
+		if l.Arm == arm {
+			on[l.Tracepoint] = true
+			w.on[l.Tracepoint] = true
+		}
+	}
+	number := len(w.requests)
+	r := request{edges: make([]float64, len(w.spots))}
+	inclusive := make([]float64, len(w.spots))
+	executed := make([]bool, len(w.spots))
+	for i, s := range w.spots {
+		if s.parent >= 0 && !executed[s.parent] || w.rng.Float64() >= s.chance {
+			continue
+		}
+		executed[i] = true
+		x := s.mean * math.Exp(s.sigma*w.rng.NormFloat64())
+		if i == w.culprit && w.rng.Float64() < w.chance {
+			x += w.extra * math.Exp(0.3*w.rng.NormFloat64())
+		}
+		inclusive[i] = x
+	}
+	for i := len(w.spots) - 1; i >= 0; i-- {
+		if s := w.spots[i]; s.tp != 0 {
+			inclusive[s.parent] += inclusive[i]
+		} else {
+			r.edges[i] = inclusive[i]
+			r.total += inclusive[i]
+		}
+	}
+	w.requests = append(w.requests, r)
+	for tp := range on {
+		w.with[tp] = append(w.with[tp], number)
+	}
+	w.show(number, executed, inclusive, on)
+}
+
+// show records what the request shows, and tells the tree.
+func (w *world) show(number int, executed []bool, inclusive []float64, on map[trace.Symbol]bool) {
+	ctx := make([]trace.Context, len(w.spots))
+	o := cct.Observation{Seen: w.now}
+	for i, s := range w.spots {
+		above := trace.Context(0)
+		if s.parent >= 0 {
+			above = ctx[s.parent]
+		}
+		ctx[i] = above
+		if !executed[i] || s.tp != 0 && !on[s.tp] {
+			continue
+		}
+		ctx[i] = above.Child(s.op)
+		o.Contexts = append(o.Contexts, cct.Sighting{Context: ctx[i], Parent: above, Op: s.op, Tracepoint: s.tp, Count: 1})
+		if s.tp == 0 {
+			continue
+		}
+		w.hits++
+		k := shownKey{s.owner, ctx[i]}
+		if w.shown[k] == nil {
+			w.shown[k] = &shown{parent: above, spot: i, times: make(map[int]float64)}
+		}
+		w.shown[k].times[number] = inclusive[i]
+	}
+	for tp := range on {
+		o.On = append(o.On, tp)
+	}
+	slices.Sort(o.On)
+	w.builder.Observe(o)
+}
+
+// problem says what package analysis would.
+func (w *world) problem() analysis.Problem {
+	p := analysis.Problem{
+		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Entry: w.spots[0].op, Requests: uint64(len(w.requests)), Rate: w.rate,
+	}
+	var t []float64
+	for _, r := range w.requests {
+		t = append(t, r.total)
+	}
+	for i, s := range w.spots {
+		if s.tp != 0 {
+			continue
+		}
+		var e []float64
+		for _, r := range w.requests {
+			e = append(e, r.edges[i])
+		}
+		share := covariance2(e, t) / covariance2(t, t)
+		p.Edges = append(p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share})
+	}
+	for k, x := range w.shown {
+		p.Refined = append(p.Refined, w.refined(k, x))
+	}
+	slices.SortFunc(p.Refined, func(a, b analysis.RefinedShare) int {
+		return compareEvidence(&Evidence{Within: a.Within, Context: a.Context}, &Evidence{Within: b.Within, Context: b.Context})
+	})
+	return p
+}
+
+func (w *world) refined(k shownKey, x *shown) analysis.RefinedShare {
+	s := w.spots[x.spot]
+	var xs, es, ts []float64
+	for _, number := range w.with[s.tp] {
+		r := &w.requests[number]
+		xs, es, ts = append(xs, x.times[number]), append(es, r.edges[k.owner]), append(ts, r.total)
+	}
+	share, half := ratio(xs, es, ts)
+	return analysis.RefinedShare{
+		Within: trace.WholeEdge(w.spots[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
+		N: uint64(len(xs)), Hits: uint64(len(x.times)), Share: share, ShareLow: share - half, ShareHigh: share + half,
+	}
+}
+
+func covariance2(x, y []float64) float64 {
+	mx, my, sum := mean(x), mean(y), 0.0
+	for i := range x {
+		sum += (x[i] - mx) * (y[i] - my)
+	}
+	return sum / float64(max(1, len(x)-1))
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(max(1, len(x)))
+}
+
+// ratio returns Cov(x,t)/Cov(e,t) and half its 95 % interval, by the delta method.
+func ratio(x, e, t []float64) (share, half float64) {
+	c := covariance2(e, t)
+	if len(x) < 3 || c == 0 {
+		return math.NaN(), math.NaN()
+	}
+	share = covariance2(x, t) / c
+	mx, me, mt, sum := mean(x), mean(e), mean(t), 0.0
+	for i := range x {
+		d := ((x[i] - mx) - share*(e[i]-me)) * (t[i] - mt)
+		sum += d * d
+	}
+	n := float64(len(x))
+	return share, 1.96 * math.Sqrt(sum) / n / math.Abs(c)
+}
+
+// outcome is how a search went.
+type outcome struct {
+	status  Status
+	top     int // rank of the culprit among the suspects at the end, from 0; -1: none
+	found   int // epochs until it ranked first
+	epochs  int // until the search ended
+	tried   int
+	total   int
+	hits    int
+	largest int // tracepoints on at once
+}
+
+// play runs a search to its end, at most the given epochs.
+func (w *world) play(strategy string, epochs int, budget Budget) outcome {
+	var st State
+	o := outcome{top: -1, found: epochs, epochs: epochs}
+	for _, s := range w.spots {
+		if s.tp != 0 {
+			o.total++
+		}
+	}
+	for range 3 {
+		w.run(&st.Plan)
+	}
+	for k := range epochs {
+		p := w.problem()
+		tree := w.builder.Build(&w.table)
+		st, _ = Next(Input{
+			Now: w.now, Problems: []analysis.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
+			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: strategy, Seed: 1, Epoch: epoch,
+			Table: &w.table,
+		})
+		v := st.Investigation(p.ID)
+		o.top = w.rank(v.Ranking())
+		if o.top == 0 {
+			o.found = min(o.found, k)
+		}
+		o.status = v.Status
+		o.largest = max(o.largest, len(v.Wants))
+		if v.Status >= Located {
+			o.epochs = k
+			break
+		}
+		w.run(&st.Plan)
+	}
+	o.tried, o.hits = len(w.on), w.hits
+	return o
+}
+
+func (w *world) rank(list []Suspect) int {
+	return slices.IndexFunc(list, func(s Suspect) bool { return s.Tracepoint == w.spots[w.culprit].tp })
+}
