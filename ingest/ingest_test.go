@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -32,12 +33,7 @@ func TestKeys(t *testing.T) {
 			places[place] = true
 		}
 		other := rapid.String().Filter(func(s string) bool {
-			for _, name := range append(names, protocol...) {
-				if s == name {
-					return false
-				}
-			}
-			return true
+			return !slices.Contains(append(names, protocol...), s)
 		}).Draw(t, "other")
 		if keys.Find([]byte(other)) != ingest.Unwanted {
 			t.Fatalf("%q found", other)

@@ -87,8 +87,7 @@ func (b Broken) Error() string {
 		return fmt.Sprintf("%s:%s: %d spans left out: %s: %v", path, position, b.Spans, b.Reason, b.Err)
 	}
 	cause := b.Err
-	var record *ingest.RecordError
-	if errors.As(cause, &record) {
+	if record, ok := errors.AsType[*ingest.RecordError](cause); ok {
 		return fmt.Sprintf("%s:%s: %v", path, position, record)
 	}
 	return fmt.Sprintf("%s:%s: %s: %v", path, position, b.Reason, cause)
@@ -291,8 +290,7 @@ func (d decoders) record(c *chunk, rec record) {
 	broken := Broken{Path: c.path, Line: rec.line, Offset: rec.offset}
 	if err != nil {
 		broken.Reason, broken.Err = trace.Malformed, err
-		var failed *ingest.RecordError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*ingest.RecordError](err); ok {
 			broken.Reason = failed.Reason
 		}
 		c.broken = append(c.broken, broken)

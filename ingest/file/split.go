@@ -125,8 +125,7 @@ func (s *splitter) documents() error {
 		if err == nil {
 			continue
 		}
-		var failed callbackError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[callbackError](err); ok {
 			return failed.error
 		}
 		if err := s.failed(err, offset); err != nil {

@@ -35,29 +35,41 @@ const processes = `"processes":{
 // What Jaeger calls a span becomes the span that OTLP would have sent.
 func TestSpans(t *testing.T) {
 	tests := []struct{ name, spans, want string }{
-		{"references", `
+		{
+			"references", `
 			{"traceID":"1","spanID":"a","operationName":"GET /","startTime":1,"duration":9,"processID":"p1","tags":[
 				{"key":"span.kind","type":"string","value":"server"},{"key":"http.route","type":"string","value":"/"}]},
 			{"traceID":"1","spanID":"b","operationName":"get","references":[{"refType":"CHILD_OF","traceID":"1","spanID":"a","span":{"x":[{}]}}],
 				"startTime":"2","duration":3.0,"processID":"p2","logs":[{"timestamp":1,"fields":[]}],"warnings":["w"],"tags":[
 				{"key":"error","type":"bool","value":true},{"key":"size","type":"int64","value":"12"}]}`,
-			"a shop \"GET /\" server 1000..10000 host=a http.route=/ version=v7\n  b cart get unspecified 2000..5000 host=b error size=12\n"},
-		{"parent before child reference", `
+			"a shop \"GET /\" server 1000..10000 host=a http.route=/ version=v7\n  b cart get unspecified 2000..5000 host=b error size=12\n",
+		},
+		{
+			"parent before child reference", `
 			{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"},
 				{"refType":"CHILD_OF","traceID":"2","spanID":"9"},{"refType":"CHILD_OF","traceID":"0001","spanID":"7"}],
 				"tags":[{"key":"sibyl.join","type":"bool","value":true}]}`,
-			"c \"\" x unspecified 0..0 parent=7 join=8\n"},
-		{"follows", `{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"}]}`,
-			"c \"\" x unspecified 0..0 parent=8\n"},
-		{"legacy parent", `{"traceID":"1","spanID":"c","operationName":"x","parentSpanID":"00000000000000ff"}`,
-			"c \"\" x unspecified 0..0 parent=ff\n"},
-		{"inline process", `{"traceID":"1","spanID":"c","operationName":"x","process":{"serviceName":"own","tags":null}},
+			"c \"\" x unspecified 0..0 parent=7 join=8\n",
+		},
+		{
+			"follows", `{"traceID":"1","spanID":"c","operationName":"x","references":[{"refType":"FOLLOWS_FROM","traceID":"1","spanID":"8"}]}`,
+			"c \"\" x unspecified 0..0 parent=8\n",
+		},
+		{
+			"legacy parent", `{"traceID":"1","spanID":"c","operationName":"x","parentSpanID":"00000000000000ff"}`,
+			"c \"\" x unspecified 0..0 parent=ff\n",
+		},
+		{
+			"inline process", `{"traceID":"1","spanID":"c","operationName":"x","process":{"serviceName":"own","tags":null}},
 			{"traceID":"1","spanID":"d","operationName":"x","processID":"p2","process":null}`,
-			"c own x unspecified 0..0\nd cart x unspecified 0..0 host=b\n"},
-		{"tracepoint", `{"traceID":"1","spanID":"c","operationName":"GET /user/123","tags":[
+			"c own x unspecified 0..0\nd cart x unspecified 0..0 host=b\n",
+		},
+		{
+			"tracepoint", `{"traceID":"1","spanID":"c","operationName":"GET /user/123","tags":[
 			{"key":"sibyl.tracepoint.id","type":"string","value":"tp-1"},{"key":"sibyl.plan","type":"int64","value":3},
 			{"key":"otel.status_code","type":"string","value":"ERROR"},{"key":"size","type":"binary","value":"AAAA"}]}`,
-			"c \"\" \"GET /user/{}\" unspecified 0..0 tp=tp-1 error sibyl.plan=3\n"},
+			"c \"\" \"GET /user/{}\" unspecified 0..0 tp=tp-1 error sibyl.plan=3\n",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -405,10 +405,9 @@ func digitsJSON(j *jx.Decoder) ([]byte, error) {
 		return text, err
 	case jx.Null:
 		return nil, j.Null()
-	default:
-		n, err := j.Num()
-		return n, err
+	case jx.Number, jx.Bool, jx.Array, jx.Object, jx.Invalid:
 	}
+	return j.Num()
 }
 
 func intJSON(j *jx.Decoder) (float64, error) {
@@ -450,7 +449,7 @@ func enumJSON(j *jx.Decoder, names map[string]int32) (int32, error) {
 			return 0, errEnum
 		}
 		return v, nil
-	default:
-		return j.Int32()
+	case jx.Number, jx.Bool, jx.Array, jx.Object, jx.Invalid:
 	}
+	return j.Int32()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -102,7 +103,7 @@ const statusError = 2
 // Time is linear in len(data); memory beyond the batch is bounded.
 func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
-	d.data = data[:len(data):len(data)]
+	d.data = slices.Clip(data)
 	d.build.Begin(into)
 	err := d.request(d.data)
 	d.data = nil
@@ -158,11 +159,12 @@ func (d *Decoder) resourceSpans(message []byte) error {
 			if !ok {
 				return d.failure(b, errTruncated)
 			}
-			if tag == resourceSpansResource {
+			switch tag {
+			case resourceSpansResource:
 				if err := d.resource(field); err != nil {
 					return err
 				}
-			} else if tag == resourceSpansScope {
+			case resourceSpansScope:
 				scopes++
 			}
 			b = rest
@@ -235,6 +237,7 @@ func (d *Decoder) resourceAttr(pair []byte) error {
 			return err
 		}
 		d.build.ResourceText(key, text)
+	case isNothing, isScalar:
 	}
 	if found := d.keys.Find(key); found != ingest.Unwanted && kind >= isScalar {
 		d.build.SharedAttr(found, key, v)
@@ -364,9 +367,9 @@ func (d *Decoder) span(b []byte) error {
 			i += n
 			continue
 		}
-		n, from := math.MaxInt, i+1
+		var n, from int
 		if i < len(b) && b[i] < 0x80 {
-			n = int(b[i])
+			n, from = int(b[i]), i+1
 		} else {
 			n, from = longSize(b, i)
 		}

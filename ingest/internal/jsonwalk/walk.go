@@ -5,6 +5,7 @@ package jsonwalk
 import (
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/go-faster/jx"
 
@@ -27,10 +28,10 @@ type Walker struct {
 	lastKey []byte // the field name read last
 }
 
-// Record has read read the record in data, which must be all of data but white space. It returns an *[ingest.RecordError], with the
-// position of the field name before the error.
+// Record lets read read the record in data, behind which only white space may follow. It returns an *[ingest.RecordError] with
+// the position of the field name before the error.
 func (w *Walker) Record(data []byte, read func(*jx.Decoder) error) error {
-	w.data = data[:len(data):len(data)]
+	w.data = slices.Clip(data)
 	w.json.ResetBytes(w.data)
 	err := read(&w.json)
 	if err == nil && !errors.Is(w.json.Skip(), io.EOF) {
