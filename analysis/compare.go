@@ -1,0 +1,356 @@
+package analysis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Suspect is a service with what it costs more in a window than it used to.
+type Suspect struct {
+	Service trace.Symbol
+	// Score is the equivalent of requests lost per request: critical-path time beyond what pieces of the history show, in mean
+	// durations of normal requests, plus the fraction of requests whose shape broke there, beyond what pieces of the history
+	// show. 0: nothing but noise.
+	Score float64
+	// Soft orders what has no score: how far times are above their medians, in distances of median and fence.
+	Soft float64
+	// The parts of Score. Rest is time on the wire that nothing explains.
+	Own, In, Out, Shape, Rest float64
+	// Operations of the service that carry evidence, most first.
+	Operations []SuspectOperation
+}
+
+// SuspectOperation is what one operation contributes.
+type SuspectOperation struct {
+	Op    trace.Op
+	Score float64 // as Suspect.Score, before wire times were explained
+}
+
+// Compare ranks all services by what they cost more in the window than in h: Score, then Soft, then name. It is empty if no
+// trace begins in the window. It is told nothing but when; the window should not overlap with h.
+//
+// Traces are compared site by site (what is called by whom), as follows.
+//
+//  1. Slow. The mean own time in the window is compared with the means of pieces of the history that hold as many
+//     occurrences, see [pieces]. What is above their fence is the excess: less than the whole change, but no noise. That of a CLIENT
+//     span is on the wire to its callee, any other is its service's own.
+//  2. Shifted. The share of each shape (the operations that a span called, whether it failed) is compared in the same way; all
+//     shapes that the history does not hold are one. Only what becomes more frequent counts: where something vanishes, another
+//     shape appears. Of the spans of a trace with such a shape the deepest is charged, as a failure below is reason enough for
+//     those above.
+//  3. Wire times are explained by services, see [wires].
+//
+// It takes time linear in the number of spans of the window and of the history at the sites where they are.
+func (h *History) Compare(window Interval) []Suspect {
+	traces := h.rec.within(window)
+	if len(traces) == 0 {
+		return nil
+	}
+	c := comparison{
+		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[servedOp]float64),
+		wire: make(wires), bad: make(map[badKey]float64), seen: make([]int32, len(h.rec.shapes)+2),
+	}
+	for _, g := range c.groups() {
+		c.slow(&g)
+		c.shifted(&g)
+	}
+	c.chargeShapes()
+	return c.rank()
+}
+
+// comparison is one run of Compare.
+type comparison struct {
+	h        *History
+	traces   []recorded
+	evidence []evidence // by number of the service
+	ops      map[servedOp]float64
+	wire     wires
+	bad      map[badKey]float64
+
+	values []float64
+	seen   []int32 // by number of the shape: scratch
+	order  []int32
+	cells  []float64
+}
+
+// evidence is what speaks against a service.
+type evidence struct{ own, shape, soft float64 }
+
+type servedOp struct {
+	service int32
+	op      trace.Op
+}
+
+// badKey is a shape at a site.
+type badKey struct{ site, shape int32 }
+
+// visits is what the window holds at a site.
+type visits struct {
+	site   int32
+	shapes []int32
+	nanos  []int64
+}
+
+// groups sorts the calls of the window by site, those of each in the order of time. Places are in the order of their keys.
+func (c *comparison) groups() []visits {
+	count := make(map[int32]int)
+	for _, t := range c.traces {
+		for i := range c.h.rec.calls[t.first:t.last] {
+			count[c.h.rec.calls[t.first+i].site]++
+		}
+	}
+	delete(count, nowhere)
+	of := c.h.rec.of
+	sites := slices.SortedFunc(maps.Keys(count), func(a, b int32) int {
+		return cmp.Or(cmp.Compare(of[a].op, of[b].op), cmp.Compare(of[a].parent, of[b].parent))
+	})
+	groups := make([]visits, len(sites))
+	at := make(map[int32]*visits, len(sites))
+	for i, p := range sites {
+		groups[i] = visits{p, make([]int32, 0, count[p]), make([]int64, 0, count[p])}
+		at[p] = &groups[i]
+	}
+	for _, t := range c.traces {
+		for i := range c.h.rec.calls[t.first:t.last] {
+			x := &c.h.rec.calls[t.first+i]
+			if g := at[x.site]; g != nil {
+				g.shapes, g.nanos = append(g.shapes, x.shape), append(g.nanos, x.nanos)
+			}
+		}
+	}
+	return groups
+}
+
+// requests returns the number of requests in the window.
+func (c *comparison) requests() float64 { return float64(len(c.traces)) }
+
+// slow charges the excess of own time at a site.
+func (c *comparison) slow(g *visits) {
+	span := c.h.span[g.site]
+	if span.len() < leastHistory {
+		return
+	}
+	n := float64(len(g.nanos))
+	mean := meanOf(g.nanos)
+	median, far := fence(c.pieceMeans(span, len(g.nanos)))
+	excess := max(0, mean-far) * n / c.requests() / c.h.duration
+	p := &c.h.rec.of[g.site]
+	suspect := p.service
+	callee := int32(0)
+	if p.kind == trace.Client {
+		callee = c.h.callee[g.site]
+	}
+	if callee != 0 {
+		suspect = callee
+	}
+	if e := &c.evidence[suspect]; mean > median {
+		e.soft = max(e.soft, (mean-median)/max(far-median, 1))
+	}
+	c.ops[servedOp{suspect, p.op}] += excess
+	if callee != 0 && callee != p.service {
+		c.wire.add(p.service, callee, n/c.requests(), excess)
+	} else {
+		c.evidence[suspect].own += excess
+	}
+}
+
+// pieceMeans returns the means of the own times in the pieces of a series. They are valid until the next call.
+func (c *comparison) pieceMeans(s series, window int) []float64 {
+	b := piecesOf(s.len(), window)
+	c.values = c.values[:0]
+	for i := range b.number {
+		from, to := b.bounds(i)
+		c.values = append(c.values, meanOf(c.h.nanos[s.first+from:s.first+to]))
+	}
+	return c.values
+}
+
+// meanOf returns the mean. The sum is exact: at most 2^16 times of nearly 2^47 ns, or more shorter ones.
+func meanOf(nanos []int64) float64 {
+	sum := int64(0)
+	for _, x := range nanos {
+		sum += x
+	}
+	return float64(sum) / float64(len(nanos))
+}
+
+// shifted finds the shapes of a site that are more frequent in the window than in the history. It sets c.bad of each to the
+// probability that a span with that shape in the window is one of those too many.
+func (c *comparison) shifted(g *visits) {
+	span := c.h.span[g.site]
+	if span.len() < leastHistory {
+		return
+	}
+	known, total := c.number(g, span)
+	b := piecesOf(span.len(), len(g.shapes))
+	shares, alone := c.shares(span, b, known, total)
+	n := float64(len(g.shapes))
+	novel := 0.0
+	inWindow := make([]float64, known)
+	for _, s := range g.shapes {
+		if i := c.seen[s]; i > 0 && int(i) <= known && total[i-1] > 0 {
+			inWindow[i-1]++
+		} else {
+			novel++
+		}
+	}
+	badNovel := 0.0
+	if novel > 0 {
+		_, far := fence(alone)
+		badNovel = max(0, novel/n-far) * n / novel
+	}
+	for i, s := range c.order[:known] {
+		bad := badNovel
+		if total[i] > 0 {
+			_, far := fence(shares[i*b.number : (i+1)*b.number])
+			bad = max(0, inWindow[i]/n-far) * n / inWindow[i]
+		}
+		if bad > 0 && s != nowhere {
+			c.bad[badKey{g.site, s}] = bad
+		}
+	}
+	for _, s := range c.order {
+		c.seen[s] = 0
+	}
+}
+
+// number numbers the shapes at a site from 1, in c.seen, and lists them in c.order, first those that the window holds, known
+// of them. It returns how often the history holds each.
+func (c *comparison) number(g *visits, span series) (known int, total []int) {
+	c.order = c.order[:0]
+	add := func(s int32) {
+		if c.seen[s] == 0 {
+			c.order = append(c.order, s)
+			c.seen[s] = int32(len(c.order))
+		}
+	}
+	for _, s := range g.shapes {
+		add(s)
+	}
+	known = len(c.order)
+	for _, s := range c.h.shape[span.first:span.last] {
+		add(s)
+	}
+	total = make([]int, len(c.order))
+	for _, s := range c.h.shape[span.first:span.last] {
+		total[c.seen[s]-1]++
+	}
+	return known, total
+}
+
+// shares returns, for each of the known shapes, its share in each piece; and for each piece the share of shapes that are in no
+// other: what was novel then.
+func (c *comparison) shares(span series, b pieces, known int, total []int) (shares, alone []float64) {
+	shares = make([]float64, known*b.number)
+	alone = make([]float64, b.number)
+	count := make([]int, len(total))
+	for i := range b.number {
+		from, to := b.bounds(i)
+		shapes := c.h.shape[span.first+from : span.first+to]
+		for _, s := range shapes {
+			count[c.seen[s]-1]++
+		}
+		n := float64(to - from)
+		for _, s := range shapes {
+			k := c.seen[s] - 1
+			if count[k] == 0 {
+				continue // counted before
+			}
+			if int(k) < known {
+				shares[int(k)*b.number+i] = float64(count[k]) / n
+			}
+			if count[k] == total[k] {
+				alone[i] += float64(count[k]) / n
+			}
+			count[k] = 0
+		}
+	}
+	return shares, alone
+}
+
+// chargeShapes charges the shapes that are too frequent, the deepest first.
+func (c *comparison) chargeShapes() {
+	if len(c.bad) == 0 {
+		return
+	}
+	var explained []float64
+	for _, t := range c.traces {
+		calls := c.h.rec.calls[t.first:t.last]
+		explained = filled(explained, len(calls), 0)
+		for i, x := range slices.Backward(calls) {
+			if bad := c.bad[badKey{x.site, x.shape}]; bad > explained[i] {
+				c.chargeShape(&x, (bad-explained[i])/c.requests())
+				explained[i] = bad
+			}
+			if x.parent >= 0 {
+				explained[x.parent] = max(explained[x.parent], explained[i])
+			}
+		}
+	}
+}
+
+// chargeShape charges a part of a request. A CLIENT span without an answer is charged to the callee.
+func (c *comparison) chargeShape(x *call, part float64) {
+	p := &c.h.rec.of[x.site]
+	suspect := p.service
+	if callee := c.h.callee[x.site]; callee != 0 && p.kind == trace.Client && x.callee == 0 {
+		suspect = callee
+	}
+	c.evidence[suspect].shape += part
+	c.ops[servedOp{suspect, p.op}] += part
+}
+
+// rank explains the wire times and orders the services.
+func (c *comparison) rank() []Suspect {
+	numbers := c.h.rec.byName()
+	services := make([]service, len(numbers))
+	index := make(map[int32]int, len(numbers))
+	ops := c.operations()
+	for i, number := range numbers {
+		e := &c.evidence[number]
+		services[i].Suspect = Suspect{
+			Service: c.h.rec.names[number], Soft: e.soft, Own: e.own, Shape: e.shape, Operations: ops[number],
+		}
+		index[number] = i
+	}
+	c.wire.settle(services, index)
+	suspects := make([]Suspect, len(services))
+	for i := range services {
+		suspects[i] = services[i].Suspect
+	}
+	slices.SortStableFunc(suspects, func(a, b Suspect) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Soft, a.Soft))
+	})
+	return suspects
+}
+
+// byName returns the numbers of all services in the order of their names.
+func (r *Recording) byName() []int32 {
+	numbers := make([]int32, 0, len(r.names))
+	for i := 1; i < len(r.names); i++ {
+		numbers = append(numbers, int32(i))
+	}
+	slices.SortFunc(numbers, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(r.table.Text(r.names[a]), r.table.Text(r.names[b])), cmp.Compare(r.names[a], r.names[b]))
+	})
+	return numbers
+}
+
+// operations returns the operations of each service that carry evidence.
+func (c *comparison) operations() map[int32][]SuspectOperation {
+	of := make(map[int32][]SuspectOperation)
+	for k, score := range c.ops {
+		if score > 0 {
+			of[k.service] = append(of[k.service], SuspectOperation{k.op, score})
+		}
+	}
+	for _, ops := range of {
+		slices.SortFunc(ops, func(a, b SuspectOperation) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
+		})
+	}
+	return of
+}

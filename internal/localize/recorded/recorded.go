@@ -1,0 +1,222 @@
+// Package recorded measures how well what changed can be located in recorded traces with labelled faults.
+//
+// A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each case is a
+// window of time in which a fault was at work. The history of all cases is every trace that begins outside of all windows,
+// before and after. Labels are used for scoring only: what is asked, [analysis.History.Compare], is told the window and
+// nothing else.
+//
+// Instrumentation is no part of this: all spans are visible at all times. To make it one, spans would have to be hidden and
+// their children re-parented by the plan of the search, epoch by epoch.
+package recorded
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Names of the files of a case set.
+const (
+	TracesName = "traces.otlp.jsonl"
+	CasesName  = "cases.jsonl"
+)
+
+// compressions are the endings that TracesName may have, in the order in which they are tried.
+var compressions = []string{"", ".gz", ".zst"}
+
+// Case is one labelled fault.
+type Case struct {
+	Name   string
+	Fault  string // what sort of fault; only for summing up
+	Window analysis.Interval
+	Target Target
+}
+
+// Target is where the fault was.
+type Target struct {
+	Service   string `json:"service"`
+	Operation string `json:"operation"` // "" where none is labelled
+	Detail    string `json:"detail"`    // for people
+}
+
+// Set is a case set that was read.
+type Set struct {
+	Cases   []Case
+	Traces  *analysis.Recording
+	Table   *trace.Table // the names in Traces
+	Summary file.Summary // what was read
+}
+
+// Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records among the traces
+// are reported by options and left out.
+func Read(ctx context.Context, dir string, options file.Options, paths analysis.Options) (*Set, error) {
+	cases, err := readCases(filepath.Join(dir, CasesName))
+	if err != nil {
+		return nil, err
+	}
+	path, err := tracesIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	in, err := file.Read(ctx, []string{path}, options)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{Cases: cases, Traces: analysis.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
+	return set, errors.Join(set.extract(ctx, in, paths), in.Close())
+}
+
+// extract adds all traces of the input.
+func (s *Set) extract(ctx context.Context, in *file.Input, paths analysis.Options) error {
+	extractor := analysis.NewExtractor(paths)
+	for t, err := range in.All() {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for i := range t.Spans {
+			t.Spans[i].Tracepoint = 0 // nothing was switched on or off while this was recorded
+		}
+		s.Traces.Add(extractor.Extract(t))
+	}
+	return nil
+}
+
+// tracesIn returns the path of the file with the traces.
+func tracesIn(dir string) (string, error) {
+	for _, ending := range compressions {
+		path := filepath.Join(dir, TracesName+ending)
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("find traces: %w", err)
+		}
+	}
+	return "", fmt.Errorf("%s holds no %s, plain, .gz or .zst: %w", dir, TracesName, fs.ErrNotExist)
+}
+
+func readCases(path string) ([]Case, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read labels: %w", err)
+	}
+	return parseCases(path, data)
+}
+
+// ErrNoCases is returned where a case set is empty.
+var ErrNoCases = errors.New("no cases, want one JSON object a line")
+
+// maxCaseLine is the longest line of labels.
+const maxCaseLine = 1 << 20
+
+// parseCases parses labels, one a line. Path is for errors.
+func parseCases(path string, data []byte) ([]Case, error) {
+	var cases []Case
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxCaseLine)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		c, err := parseCase(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: malformed case: %w", path, n, err)
+		}
+		cases = append(cases, c)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoCases)
+	}
+	return cases, nil
+}
+
+func parseCase(line []byte) (Case, error) {
+	var label struct {
+		Name   string `json:"name"`
+		Fault  string `json:"fault"`
+		Start  nanos  `json:"start_unix_nano"`
+		End    nanos  `json:"end_unix_nano"`
+		Target Target `json:"target"`
+	}
+	if err := json.Unmarshal(line, &label); err != nil {
+		return Case{}, err
+	}
+	c := Case{
+		Name: label.Name, Fault: label.Fault, Target: label.Target,
+		Window: analysis.Interval{From: trace.Nanos(label.Start), To: trace.Nanos(label.End)},
+	}
+	switch {
+	case c.Name == "":
+		return Case{}, errors.New("no name")
+	case c.Target.Service == "":
+		return Case{}, errors.New("no target.service")
+	case label.Start == 0 || label.End == 0:
+		return Case{}, errors.New("no start_unix_nano or no end_unix_nano")
+	case c.Window.To < c.Window.From:
+		return Case{}, fmt.Errorf("end_unix_nano %d lies before start_unix_nano %d", label.End, label.Start)
+	}
+	return c, nil
+}
+
+// nanos is a time that is a number or, as numbers of this size lose digits in some languages, a string.
+type nanos trace.Nanos
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *nanos) UnmarshalJSON(b []byte) error {
+	number := json.Number(bytes.Trim(b, `"`))
+	v, err := number.Int64()
+	if err != nil || v < 0 || trace.Nanos(v) > trace.MaxNanos {
+		return fmt.Errorf("time %s: want nanoseconds since 1970", b)
+	}
+	*n = nanos(v)
+	return nil
+}
+
+// Windows returns the windows of all cases.
+func (s *Set) Windows() []analysis.Interval {
+	windows := make([]analysis.Interval, 0, len(s.Cases))
+	for i := range s.Cases {
+		windows = append(windows, s.Cases[i].Window)
+	}
+	return windows
+}
+
+// Localize asks about every case and scores the answers.
+func (s *Set) Localize() Report {
+	history := s.Traces.Without(s.Windows())
+	report := Report{Cases: make([]Result, 0, len(s.Cases))}
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		var suspects []analysis.Suspect
+		reason := ""
+		switch {
+		case history.Traces() == 0:
+			reason = "no trace begins outside of all windows"
+		default:
+			if suspects = history.Compare(c.Window); len(suspects) == 0 {
+				reason = "no trace begins in the window"
+			}
+		}
+		report.Cases = append(report.Cases, result(c, suspects, reason, s.Table))
+	}
+	report.sumUp()
+	return report
+}
