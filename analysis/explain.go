@@ -30,10 +30,10 @@ const (
 	// would confirm nothing.
 	manyRequests = 64
 	permutations = 1000 // to extrapolate from
-	maxNamed     = 4   // variables named for one target
-	maxDoubted   = 4   // variables that may fail to be confirmed before the search for one target ends
-	screened     = 0.1 // p-value, uncorrected, up to which a variable may be a cause and is looked at again beside others
-	confirming   = 0.1 // p-value that each half must reach
+	maxNamed     = 4    // variables named for one target
+	maxDoubted   = 4    // variables that may fail to be confirmed before the search for one target ends
+	screened     = 0.1  // p-value, uncorrected, up to which a variable may be a cause and is looked at again beside others
+	confirming   = 0.1  // p-value that each half must reach
 	leastEffect  = 0.02
 )
 
