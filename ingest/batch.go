@@ -38,13 +38,20 @@ func (b *Batch) Reset() { b.Rollback(Mark{}) }
 
 // Reject counts n spans as left out for reason. Only the first detail of each reason is kept.
 func (b *Batch) Reject(reason trace.Reason, detail string, n int) {
+	if !b.rejectAgain(reason, n) {
+		b.Rejected = append(b.Rejected, Rejection{Reason: reason, Detail: detail, Spans: n})
+	}
+}
+
+// rejectAgain counts n spans for reason if there are some already, and so needs no detail.
+func (b *Batch) rejectAgain(reason trace.Reason, n int) bool {
 	for i := range b.Rejected {
 		if b.Rejected[i].Reason == reason {
 			b.Rejected[i].Spans += n
-			return
+			return true
 		}
 	}
-	b.Rejected = append(b.Rejected, Rejection{Reason: reason, Detail: detail, Spans: n})
+	return false
 }
 
 // RejectedSpans returns how many spans were left out, for whatever reason.

@@ -247,33 +247,56 @@ func (b *Builder) EndSpan() {
 
 // valid reports whether the current span may enter the batch. If not, it has counted the reason.
 func (b *Builder) valid() bool {
-	switch {
-	case b.Cause == TraceIDDefect || len(b.Trace) != 16 || trace.ID(b.Trace).IsZero():
-		b.reject(trace.BadTraceID, "trace id", b.Trace)
-	case b.Cause == SpanIDDefect || len(b.ID) != 8 || binary.BigEndian.Uint64(b.ID) == 0:
-		b.reject(trace.BadSpanID, "span id", b.ID)
-	case len(b.Parent) != 0 && len(b.Parent) != 8:
-		b.reject(trace.BadSpanID, "parent span id", b.Parent)
-	case b.Cause == TimeDefect || max(b.Start, b.End) > uint64(trace.MaxNanos):
-		b.into.Reject(trace.BadTime, fmt.Sprintf("times %d to %d ns after 1970 of span %x: not within [0, %d]",
-			b.Start, b.End, b.ID, trace.MaxNanos), 1)
-	case len(b.Name) > MaxName:
-		b.into.Reject(trace.TooLarge, fmt.Sprintf("name of %d bytes of span %x, at most %d", len(b.Name), b.ID, MaxName), 1)
-	case b.longService:
-		b.into.Reject(trace.TooLarge, fmt.Sprintf("service name of span %x longer than %d bytes", b.ID, MaxName), 1)
-	default:
+	reason := b.defect()
+	if reason == "" {
 		return true
+	}
+	if !b.into.rejectAgain(reason, 1) {
+		b.into.Reject(reason, b.detail(reason), 1)
 	}
 	return false
 }
 
-func (b *Builder) reject(reason trace.Reason, what string, id []byte) {
+// defect returns why the current span cannot be used; "" if it can.
+func (b *Builder) defect() trace.Reason {
 	switch {
-	case b.Cause == TraceIDDefect && reason == trace.BadTraceID, b.Cause == SpanIDDefect && reason == trace.BadSpanID:
-		b.into.Reject(reason, fmt.Sprintf("%s %q: not that many hexadecimal digits", what, id[:min(len(id), 40)]), 1)
-	case len(id) == 0:
-		b.into.Reject(reason, what+" is missing", 1)
-	default:
-		b.into.Reject(reason, fmt.Sprintf("%s of %d bytes %x", what, len(id), id[:min(len(id), 20)]), 1)
+	case b.Cause == TraceIDDefect || len(b.Trace) != 16 || trace.ID(b.Trace).IsZero():
+		return trace.BadTraceID
+	case b.Cause == SpanIDDefect || len(b.ID) != 8 || binary.BigEndian.Uint64(b.ID) == 0 || len(b.Parent) != 0 && len(b.Parent) != 8:
+		return trace.BadSpanID
+	case b.Cause == TimeDefect || max(b.Start, b.End) > uint64(trace.MaxNanos):
+		return trace.BadTime
+	case len(b.Name) > MaxName || b.longService:
+		return trace.TooLarge
 	}
+	return ""
+}
+
+// detail says what is wrong with the current span.
+func (b *Builder) detail(reason trace.Reason) string {
+	switch {
+	case reason == trace.BadTraceID:
+		return badID("trace id", b.Trace, b.Cause == TraceIDDefect)
+	case reason == trace.BadSpanID && len(b.ID) == 8 && b.Cause != SpanIDDefect && len(b.Parent) != 8 && len(b.Parent) != 0:
+		return badID("parent span id", b.Parent, false)
+	case reason == trace.BadSpanID:
+		return badID("span id", b.ID, b.Cause == SpanIDDefect)
+	case reason == trace.BadTime && b.Cause == TimeDefect:
+		return fmt.Sprintf("a time of span %x is not a number of nanoseconds since 1970", b.ID)
+	case reason == trace.BadTime:
+		return fmt.Sprintf("times %d and %d of span %x: not within [0, %d] ns after 1970", b.Start, b.End, b.ID, trace.MaxNanos)
+	case b.longService:
+		return fmt.Sprintf("service name of span %x longer than %d bytes", b.ID, MaxName)
+	}
+	return fmt.Sprintf("name of %d bytes of span %x, at most %d", len(b.Name), b.ID, MaxName)
+}
+
+func badID(what string, id []byte, text bool) string {
+	switch {
+	case len(id) == 0:
+		return what + " is missing"
+	case text:
+		return fmt.Sprintf("%s %q is not that many hexadecimal digits", what, id[:min(len(id), 40)])
+	}
+	return fmt.Sprintf("%s of %d bytes: %x", what, len(id), id[:min(len(id), 20)])
 }

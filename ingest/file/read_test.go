@@ -189,7 +189,7 @@ func TestBroken(t *testing.T) {
 		{"torn-line", []byte(line(1) + "\n" + line(2)[:400]), 6, []string{"f:2: malformed at byte "}},
 		{
 			"zero-id", []byte(strings.Replace(line(1), "01000000000000000000000000000000", "00000000000000000000000000000000", 1)), 5,
-			[]string{"f:byte 18: 1 spans left out: bad_trace_id: trace id of 16 bytes 00000"},
+			[]string{"f:byte 18: 1 spans left out: bad_trace_id: trace id of 16 bytes: 00000"},
 		},
 		{"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3, []string{"f:byte 18: malformed at byte "}},
 		{"torn-document", []byte(line(1)[:len(line(1))-30]), 3, []string{"f:byte 0: malformed: the data ends within a record"}},
