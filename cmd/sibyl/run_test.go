@@ -187,3 +187,61 @@ func onPath(t *testing.T, lines string) string {
 	}
 	return all.String()
 }
+
+const shop = "../../testdata/shop.otlp.jsonl.gz"
+
+// TestAnalyzeFindsTheFault looks for the fault that the corpus was made with; see testdata/README.md.
+func TestAnalyzeFindsTheFault(t *testing.T) {
+	r := sibyl(t, "", "analyze", "-o", "json", "--fail-on-problem", shop)
+	if r.code != 4 || r.err != "" {
+		t.Fatalf("exit code %d, %s", r.code, r.err)
+	}
+	var doc struct {
+		Traces, Spans, Complete int
+		Problems                []struct {
+			Edge         struct{ Service, Operation string }
+			Explanations []struct{ Variable, Value string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Traces != 1198 || doc.Spans != 14840 || doc.Complete != 1198 || len(doc.Problems) == 0 {
+		t.Fatalf("%+v", doc)
+	}
+	p := doc.Problems[0]
+	if p.Edge.Service != "search" || len(p.Explanations) == 0 || p.Explanations[0].Variable != "host.name" || p.Explanations[0].Value != "search-d" {
+		t.Errorf("the first problem is %+v, want search, slow where host.name = search-d", p)
+	}
+}
+
+func TestAnalyzeFormats(t *testing.T) {
+	for format, want := range map[string]string{
+		"table": "host.name = search-d", "json": `"problems"`, "pprof": "\x1f\x8b", "folded": "payment UpdateToken;", "html": "<!DOCTYPE html>",
+	} {
+		if r := sibyl(t, "", "analyze", "-o", format, shop); r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("-o %s: exit code %d, %q, does not contain %q: %.300s", format, r.code, r.err, want, r.out)
+		}
+	}
+}
+
+func TestAnalyzeOptions(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		err  string
+	}{
+		{[]string{"--min-samples=10000", "--fail-on-problem"}, 0, ""},
+		{[]string{"--cov-threshold=9", "--fail-on-problem"}, 0, ""},
+		{[]string{"--objective=payment UpdateToken=50ms"}, 0, ""},
+		{[]string{"--objective=payment Nonsense=50ms"}, 1, "no request enters there"},
+		{[]string{"--objective=payment UpdateToken"}, 2, "--objective"},
+		{[]string{"--objective=payment UpdateToken=-5ms"}, 2, "--objective"},
+		{[]string{"--attributes=host.name,tenant", "--workers=1", "--top=0"}, 0, ""},
+	} {
+		r := sibyl(t, "", append([]string{"analyze", shop}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.err, c.err) {
+			t.Errorf("%q: exit code %d, %q; want %d, %q", c.args, r.code, r.err, c.code, c.err)
+		}
+	}
+}

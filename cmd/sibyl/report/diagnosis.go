@@ -120,7 +120,8 @@ func (n *names) cause(s *sentence, p *analysis.Problem) {
 	} else {
 		s.plain("; most where ")
 	}
-	s.strong(n.value(x))
+	what, _ := n.variable(x)
+	s.strong(what)
 }
 
 // perSecond writes a problem's impact: time lost per second of operation.

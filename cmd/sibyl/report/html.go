@@ -18,6 +18,8 @@ const (
 	pageTypes    = 100
 	pageGroups   = 20 // of a request type
 	pageEdges    = 15
+	problemEdges = 6
+	pageBecause  = 5
 	pageOpen     = 3       // request types unfolded besides those with problems
 	thinnest     = 0.00025 // part of the width below which a frame is left out
 )
@@ -53,6 +55,7 @@ type pageProblem struct {
 	Path                []string
 	TailName            string // what the last column of Edges is
 	Edges               []pageEdge
+	MoreEdges           string // how many there are besides, and what they carry
 	Because, Next       []sentence
 	Anchor, RequestType string // of the request type
 }
@@ -148,20 +151,30 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 	if e := leading(p); e != nil {
 		v.Path = n.context(e.Context)
 	}
-	for i := range p.Edges[:min(pageEdges, len(p.Edges))] {
+	for i := range p.Edges[:min(problemEdges, len(p.Edges))] {
 		e := n.pageEdge(&p.Edges[i])
 		if p.Kind != analysis.KindVariable {
 			v.TailName, e.Tail = "excess", units.Signed(p.Edges[i].Excess)
 		}
 		v.Edges = append(v.Edges, e)
 	}
-	for i := range p.Explanations {
-		v.Because = append(v.Because, n.explanation(p, &p.Explanations[i]))
-	}
-	for i := range r.Proposed {
-		v.Next = append(v.Next, n.pick(&r.Proposed[i]))
-	}
+	v.MoreEdges = moreEdges(p)
+	v.Because = n.because(p)
+	v.Because = v.Because[:min(len(v.Because), pageBecause)]
+	v.Next = n.next(r)
 	return v
+}
+
+// moreEdges says what the edges that are not shown carry; "" if all are shown.
+func moreEdges(p *analysis.Problem) string {
+	if len(p.Edges) <= problemEdges {
+		return ""
+	}
+	sum := 0.
+	for i := range p.Edges[problemEdges:] {
+		sum += p.Edges[problemEdges+i].ShareVariance
+	}
+	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the variance"
 }
 
 func (n *names) pageEdge(e *analysis.EdgeShare) pageEdge {

@@ -101,6 +101,7 @@ type jsonProblem struct {
 	Edges         []jsonLeading     `json:"edges"`
 	Explanations  []jsonExplanation `json:"explanations"`
 	Proposed      []jsonPick        `json:"proposed"`
+	Missing       []string          `json:"missing"` // operations that carry what is wrong and have no tracepoint to switch on
 }
 
 // jsonLeading is an edge as it counts in a problem.
@@ -192,7 +193,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 		Group: p.Group.String(), RequestType: n.requestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
 		Diagnosis: n.diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
 		CoV: number(p.CoV), CoVLow: number(p.CoVLow), CoVHigh: number(p.CoVHigh), Impact: number(p.Impact),
-		Edges: []jsonLeading{}, Explanations: []jsonExplanation{}, Proposed: []jsonPick{},
+		Edges: []jsonLeading{}, Explanations: []jsonExplanation{}, Proposed: []jsonPick{}, Missing: []string{},
 	}
 	if p.Expected != 0 {
 		expected := int64(p.Expected)
@@ -209,6 +210,9 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	}
 	for i := range r.Proposed {
 		j.Proposed = append(j.Proposed, n.jsonPick(&r.Proposed[i]))
+	}
+	for _, op := range r.Missing {
+		j.Missing = append(j.Missing, n.op(op))
 	}
 	return j
 }

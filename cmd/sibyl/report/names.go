@@ -121,7 +121,11 @@ func (n *names) edge(e *analysis.EdgeShare) string {
 
 // wire returns the name of the time between a caller and its callee.
 func (n *names) wire(e *analysis.EdgeShare) string {
-	return n.service(n.last(e.Context)) + " → " + n.op(e.Callee) + " (wire or queue)"
+	name := n.service(n.last(e.Context)) + " → " + n.op(e.Callee)
+	if e.Before == e.Callee {
+		return name + " (answer on the wire)"
+	}
+	return name + " (wire or queue)"
 }
 
 // byVariance returns the indices of edges by falling share of the variance, unknown ones last, the rest as they are.
@@ -159,10 +163,32 @@ func leading(p *analysis.Problem) *analysis.EdgeShare {
 	return &p.Edges[0]
 }
 
-// value returns the variable of an explanation with its value, as "name = value".
-func (n *names) value(x *analysis.Explanation) string {
-	if x.Value == "" {
-		return n.clean(x.Variable)
+// Variables that are no attributes, as analysis names them.
+const (
+	variableCount    = "count"
+	variablePresent  = "present"
+	variableErrors   = "errors"
+	variableSkeleton = "skeleton"
+)
+
+// variable puts the variable of an explanation into words, with its value if one stands out, and its place.
+func (n *names) variable(x *analysis.Explanation) (what, where string) {
+	at := n.op(n.last(x.Where))
+	value := ""
+	if x.Value != "" {
+		value = " = " + n.clean(x.Value)
 	}
-	return n.clean(x.Variable + " = " + x.Value)
+	switch {
+	case x.Variable == variableSkeleton:
+		return "the path that requests take", ""
+	case x.Where == 0:
+		return n.clean(x.Variable) + value, ""
+	case x.Variable == variableCount:
+		return "calls of " + at + value, ""
+	case x.Variable == variablePresent:
+		return "whether " + at + " is called" + value, ""
+	case x.Variable == variableErrors:
+		return "errors of " + at + value, ""
+	}
+	return n.clean(x.Variable) + value, " at " + at
 }

@@ -1,6 +1,9 @@
 package report
 
-import "github.com/sibyl-trace/sibyl/search"
+import (
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+)
 
 // pick says which tracepoint to switch on, where, and why.
 func (n *names) pick(k *search.Pick) sentence {
@@ -14,6 +17,27 @@ func (n *names) pick(k *search.Pick) sentence {
 		s.plain(": " + n.clean(k.Reason))
 	}
 	return s
+}
+
+// next says what to do about a problem, first things first.
+func (n *names) next(r *engine.ProblemReport) []sentence {
+	var all []sentence
+	for i := range r.Proposed {
+		all = append(all, n.pick(&r.Proposed[i]))
+	}
+	if len(r.Missing) > 0 {
+		var s sentence
+		s.plain("add tracepoints within ")
+		for i, op := range r.Missing {
+			if i > 0 {
+				s.plain(", ")
+			}
+			s.strong(n.op(op))
+		}
+		s.plain(": nothing below carries what is wrong, as far as is known")
+		all = append(all, s)
+	}
+	return all
 }
 
 // tracepoint returns the name of what k switches on.

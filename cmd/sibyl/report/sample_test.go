@@ -107,6 +107,7 @@ func (s *sample) checkoutGroups() {
 			{Tracepoint: s.Table.Symbol("payment.retry"), Context: s.context(s.checkout, s.pay), Reason: "child of the leading edge, not on yet"},
 			{Tracepoint: s.Table.Symbol("net.tcp.connect"), Reason: "kernel waits of the process"},
 		},
+		Missing: []trace.Op{s.charge},
 	})
 }
 

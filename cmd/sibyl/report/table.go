@@ -117,11 +117,13 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	t.printf("%s", wrap(t.style, t.names.diagnosis(p), 4))
 	t.edges(p)
 	t.place(p)
-	for i := range p.Explanations[:min(shownExplanations, len(p.Explanations))] {
-		t.labelled("because", i, t.names.explanation(p, &p.Explanations[i]))
+	because := t.names.because(p)
+	for i, s := range because[:min(shownExplanations, len(because))] {
+		t.labelled("because", i, s)
 	}
-	for i := range r.Proposed[:min(shownPicks, len(r.Proposed))] {
-		t.labelled("next", i, t.names.pick(&r.Proposed[i]))
+	next := t.names.next(r)
+	for i, s := range next[:min(shownPicks, len(next))] {
+		t.labelled("next", i, s)
 	}
 }
 
@@ -201,14 +203,30 @@ func (t *table) labelled(label string, i int, text sentence) {
 	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
+// because returns the explanations of p, each variable once at each place: what explains the duration explains edges too.
+func (n *names) because(p *analysis.Problem) []sentence {
+	type variable struct {
+		name  string
+		where trace.Context
+	}
+	said := make(map[variable]bool)
+	var all []sentence
+	for i := range p.Explanations {
+		x := &p.Explanations[i]
+		if v := (variable{x.Variable, x.Where}); !said[v] {
+			said[v] = true
+			all = append(all, n.explanation(p, x))
+		}
+	}
+	return all
+}
+
 // explanation says how much a variable accounts for.
 func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) sentence {
 	var s sentence
-	s.strong(n.value(x))
-	if x.Where != 0 {
-		s.plain(" at " + n.op(n.last(x.Where)))
-	}
-	s.plain(": " + units.Percent(x.Effect))
+	what, where := n.variable(x)
+	s.strong(what)
+	s.plain(where + ": " + units.Percent(x.Effect))
 	if r := units.Range(x.Low, x.High); r != units.Unknown {
 		s.plain(" (" + r + ")")
 	}
@@ -217,7 +235,7 @@ func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) senten
 		s.plain(", p " + pValue(x.PValue))
 	}
 	if x.Remains == x.Remains {
-		s.plain("; " + units.Percent(x.Remains) + " of the CoV remains among equals")
+		s.plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
 	}
 	return s
 }

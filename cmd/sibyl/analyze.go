@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/report"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+)
+
+// analyzeFlags are the options of the analyze command.
+type analyzeFlags struct {
+	output     *choice
+	attributes []string
+	objectives []string
+	minSamples uint64
+	cov        float64
+	top        int
+	fail       bool
+	path       *pathFlags
+	input      *inputFlags
+}
+
+// allAttributes stands for all keys.
+const allAttributes = "all"
+
+func (p *process) analyzeCommand() *cobra.Command {
+	f := &analyzeFlags{output: newChoice("table", "json", "pprof", "folded", "html")}
+	c := &cobra.Command{
+		Use:   "analyze FILE…",
+		Short: "Report which requests misbehave, where, why, and what to instrument next",
+		Long: `Reads traces, groups requests that should perform alike, and ranks those that do not: where on their critical path the
+variance or the time is, which variables explain it, and which tracepoints to switch on next.
+
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
+
+Formats: table, to be read here; html, one page with flame graphs and histograms; json, everything; pprof and folded, the
+critical paths aggregated by calling context, for go tool pprof and flame-graph tools.`,
+		Example: `  sibyl analyze traces.jsonl.gz
+  sibyl analyze -o html traces/ > report.html
+  sibyl analyze -o pprof traces/ > paths.pb.gz && go tool pprof -http : paths.pb.gz
+  sibyl analyze --objective "shop GET /cart=250ms" --fail-on-problem traces.jsonl`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, files []string) error { return p.analyze(c, f, files) },
+	}
+	thresholds := analysis.DefaultThresholds()
+	f.output.flag(c, "output", "o", "format")
+	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to look for causes in; all: every key")
+	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "a latency objective, \"service operation=250ms\"; may be repeated")
+	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "requests under which nothing is said about a group")
+	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
+	c.Flags().IntVar(&f.top, "top", 10, "problems and request types shown in the table; 0: all")
+	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
+	f.path = addPathFlags(c)
+	f.input = addInputFlags(c)
+	return c
+}
+
+func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) error {
+	if f.output.value == "pprof" && terminal.Is(p.out) {
+		return usageError{errors.New("a pprof profile is not for terminals: redirect it to a file")}
+	}
+	n := &notices{out: p.err}
+	options, err := f.options(p, n)
+	if err != nil {
+		return usageError{err}
+	}
+	r, err := engine.Analyze(c.Context(), files, options)
+	n.close()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(p.out)
+	if err := f.write(out, r, terminal.Of(p.out, p.getenv)); err != nil {
+		return err
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if f.fail && len(r.Problems) > 0 {
+		return errProblems
+	}
+	return nil
+}
+
+func (f *analyzeFlags) write(w io.Writer, r *engine.Report, style terminal.Style) error {
+	switch f.output.value {
+	case "json":
+		return report.JSON(w, r)
+	case "pprof":
+		return report.Pprof(w, r)
+	case "folded":
+		return report.Folded(w, r)
+	case "html":
+		return report.HTML(w, r)
+	}
+	return report.Table(w, r, style, f.top)
+}
+
+func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, error) {
+	o := engine.DefaultAnalyzeOptions()
+	o.Input = f.input.options(p, n)
+	o.Path = f.path.options()
+	o.Thresholds.CoV, o.Thresholds.MinSamples = f.cov, f.minSamples
+	var err error
+	if o.Input.Keys, err = f.keys(); err != nil {
+		return o, fmt.Errorf("--attributes: %w", err)
+	}
+	o.Objectives, err = parseObjectives(f.objectives)
+	return o, err
+}
+
+func (f *analyzeFlags) keys() (*ingest.Keys, error) {
+	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
+		return ingest.AllKeys(), nil
+	}
+	return ingest.NewKeys(f.attributes...)
+}
+
+// parseObjectives reads arguments like "shop GET /cart=250ms".
+func parseObjectives(args []string) (map[string]time.Duration, error) {
+	objectives := make(map[string]time.Duration)
+	for _, arg := range args {
+		i := strings.LastIndexByte(arg, '=')
+		if i <= 0 {
+			return nil, fmt.Errorf("--objective %q: want \"service operation=duration\"", arg)
+		}
+		d, err := time.ParseDuration(arg[i+1:])
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("--objective %q: want a duration above 0, like 250ms, after the last =", arg)
+		}
+		objectives[arg[:i]] = d
+	}
+	return objectives, nil
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/speed"
+)
+
+// benchmark is one of those that take the same options.
+type benchmark struct {
+	name, short string
+	run         func(context.Context, speed.Options) (*speed.Result, error)
+}
+
+var benchmarks = []benchmark{
+	{"path", "Extraction of critical paths", speed.Path},
+	{"decode", "Decoders of OTLP, ours and the collector's", speed.Decode},
+}
+
+func (p *process) benchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "bench",
+		Short:   "Measure how fast each part is",
+		Long:    "Measures parts of Sibyl on one core, on at least 64 MiB of distinct traces that are generated in memory beforehand.\nTimes are those of the fastest of several passes.",
+		Example: "  sibyl bench path\n  sibyl bench decode -o json",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	for _, b := range benchmarks {
+		c.AddCommand(p.speedCommand(b))
+	}
+	return c
+}
+
+func (p *process) speedCommand(b benchmark) *cobra.Command {
+	output := newChoice("table", "json")
+	o := speed.Options{Bytes: speed.InputBytes}
+	input := size(o.Bytes)
+	c := &cobra.Command{
+		Use:     b.name,
+		Short:   b.short,
+		Example: "  sibyl bench " + b.name + " -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o.Bytes = int(input)
+			r, err := b.run(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if output.value == "json" {
+				return r.JSON(p.out)
+			}
+			return r.Table(p.out)
+		},
+	}
+	output.flag(c, "output", "o", "format")
+	c.Flags().Var(&input, "input", "size of the traces that are generated")
+	c.Flags().DurationVar(&o.Time, "time", time.Second, "least time of a measurement")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the generated traces")
+	return c
+}
