@@ -217,43 +217,53 @@ func (s *study) testAll() {
 	}
 }
 
-// explain returns the variables that account for t, by the order in which they were found.
+// explain returns what the causes of t account for.
 func (s *study) explain(t *target) []Explanation {
+	var out []Explanation
+	for _, c := range s.causes(t) {
+		x := s.explanation(t, &s.columns[c.column], c.level)
+		named := slices.ContainsFunc(out, func(y Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
+		if x.Effect >= leastEffect && !named {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// cause is a variable that was found to account for a target.
+type cause struct {
+	column int
+	level  float64 // corrected p-value
+}
+
+// causes returns the variables that account for t, in the order in which they were found.
+func (s *study) causes(t *target) []cause {
 	open := s.screen(t)
 	f := newFit(t.logs)
-	var named []Explanation
-	var used []int
-	doubted := 0
+	var found []cause
 	level := 0.0
-	for len(named) < maxNamed && doubted < maxDoubted && len(open) > 0 {
+	for doubted := 0; len(found) < maxNamed && doubted < maxDoubted; {
 		best := s.best(f, open)
 		if best < 0 {
 			break
 		}
-		c := &s.columns[open[best]]
-		left := float64(s.tried - len(used))
+		k := open[best]
+		c := &s.columns[k]
+		left := float64(s.tried - len(found))
 		if !(f.gain(c).pValue()*left <= s.options.Alpha) {
 			break
 		}
-		k := open[best]
 		open = slices.Delete(open, best, best+1)
 		p := s.pValue(f, c) * left
-		if !(p <= s.options.Alpha) || !s.confirmed(t, used, k) {
+		if !(p <= s.options.Alpha) || !s.confirmed(t, found, k) {
 			doubted++
 			continue
 		}
 		level = max(level, p) // Holm's adjusted p-values do not fall
+		found = append(found, cause{k, level})
 		f.control(c.controls(s.many()))
-		used = append(used, k)
-		if x := s.explanation(t, c, level); x.Effect >= leastEffect && !slices.ContainsFunc(named, x.sameVariable) {
-			named = append(named, x)
-		}
 	}
-	return named
-}
-
-func (x Explanation) sameVariable(y Explanation) bool {
-	return x.Variable == y.Variable && x.Where == y.Where
+	return found
 }
 
 func (s *study) many() bool { return len(s.requests) >= manyRequests }
@@ -293,8 +303,8 @@ func (s *study) pValue(f *fit, c *column) float64 {
 	return stats.PermutationTest(g.part, len(s.requests), max(1000, limit), s.options.Seed, f.permuted(c))
 }
 
-// confirmed reports whether column k explains t beyond the used ones in both halves of the requests by themselves.
-func (s *study) confirmed(t *target, used []int, k int) bool {
+// confirmed reports whether column k explains t beyond what was found in both halves of the requests by themselves.
+func (s *study) confirmed(t *target, found []cause, k int) bool {
 	if !s.many() {
 		return true
 	}
@@ -306,8 +316,8 @@ func (s *study) confirmed(t *target, used []int, k int) bool {
 			}
 		}
 		f := newFit(pick(t.logs, rows))
-		for _, u := range used {
-			c := s.columns[u].of(rows)
+		for _, u := range found {
+			c := s.columns[u.column].of(rows)
 			f.control(c.controls(true))
 		}
 		c := s.columns[k].of(rows)

@@ -49,6 +49,7 @@ type column struct {
 
 	codes  []int32  // of a categorical one the category of each request; else nil
 	labels []string // of the categories
+	any    bool     // all values are one category
 
 	values []float64 // of a numeric one: NaN where there is none
 	ranks  []float64 // centred; 0 where there is no value
@@ -312,6 +313,7 @@ func ranksOf(values []float64) []float64 {
 
 // categorical returns the column of r's categories, if there are at least two with enough requests; any takes all values for one.
 func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
+	c.any = anyValue
 	counts := make(map[cell]int)
 	for i := range r.cells {
 		counts[categoryOf(r.cells[i], anyValue)]++
