@@ -94,7 +94,7 @@ func (x *Extractor) enter(root, i int32, low trace.Nanos) {
 	f := frame{node: i, next: fam.candidates, end: fam.switched, after: -1, low: low}
 	if x.options.OverlapTolerance > 0 {
 		n := &x.path.Nodes[i]
-		f.slack = trace.Nanos(x.options.OverlapTolerance * float64(n.End-n.Start))
+		f.slack = min(trace.Nanos(x.options.OverlapTolerance*float64(n.End-n.Start)), maxOffset)
 	}
 	if len(x.joins) > 0 {
 		f.join = x.joinAt[i]
