@@ -14,6 +14,7 @@ type draft struct {
 	layer      Layer
 	kind       TracepointKind
 	catalogued bool
+	floating   bool // placed below its operation for want of a hint
 	dead       bool // merged into another
 	parent     int32
 	kids       []int32
@@ -192,6 +193,8 @@ func (d *drafting) placeOne(parent int32, p *point, kids map[identity]int32) {
 		n.op = trace.Op(p.ID)
 	case p.Baseline:
 		n.tp = 0
+	default:
+		n.floating = !d.hinted(p)
 	}
 	if k, there := kids[identity{n.op, n.tp}]; there {
 		d.drafts[k].catalogued = true
@@ -426,7 +429,8 @@ func (d *drafting) layout(kept []bool) []Node {
 func (d *drafting) node(f *draft, on map[trace.Symbol]uint64) Node {
 	p := d.points[f.tp]
 	n := Node{
-		Op: f.op, Service: d.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued, Seen: f.seen,
+		Op: f.op, Service: d.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued,
+		Floating: f.floating && f.requests == 0, Seen: f.seen,
 		Requests: d.requests, Hits: f.hits, Errors: f.errors, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
 		Reference: f.reference,
 	}

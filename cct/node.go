@@ -21,6 +21,7 @@ type Node struct {
 	Layer      Layer
 	Kind       TracepointKind
 	Catalogued bool        // an agent announces it
+	Floating   bool        // no hint or request says where below its parent, a baseline operation, it is
 	Seen       trace.Nanos // when a request last executed it; 0: never
 	Requests   uint64      // requests with it on, whether they executed it or not
 	Hits       uint64      // spans seen in them

@@ -21,9 +21,10 @@ var ErrSyntax = errors.New("calling-context tree text: syntax error")
 //	  bank base
 //	    send
 //	  futex kernel
+//	  helper floating
 //
 // Roots, and nodes marked base, are baseline; the others have a tracepoint named like them or as tp= says. What may follow:
-// runtime, kernel, variable, probe; hits=HITS/REQUESTS, bytes=, cost=, seen= (ns), share=MEAN/N for a history of N investigations.
+// floating, runtime, kernel, variable, probe; hits=HITS/REQUESTS, bytes=, cost=, seen= (ns), share=MEAN/N for a history of N investigations.
 // Names are entered in table; operations are of the service "app" and of kind internal. It returns an error wrapping
 // [ErrSyntax] that says the line.
 func ParseText(text string, table *trace.Table) (*Tree, error) {
@@ -81,6 +82,8 @@ func parseProperty(n *Node, word string, table *trace.Table) (err error) {
 	switch key {
 	case "base":
 		n.Tracepoint = 0
+	case "floating":
+		n.Floating = true
 	case "runtime":
 		n.Layer = Runtime
 	case "kernel":
@@ -147,6 +150,9 @@ func (n *Node) appendProperties(b *strings.Builder, name string, table *trace.Ta
 		b.WriteString(" base")
 	case !n.Baseline() && tp != name:
 		fmt.Fprintf(b, " tp=%s", tp)
+	}
+	if n.Floating {
+		b.WriteString(" floating")
 	}
 	if n.Layer != App {
 		fmt.Fprintf(b, " %s", n.Layer)

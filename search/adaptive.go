@@ -56,7 +56,7 @@ func (q *Question) divide(r int) []Pick {
 		if len(list) == 0 {
 			continue
 		}
-		s := newSplitter(q, r, list, func(i int) float64 { return q.Candidates[i].Mass })
+		s := newSplitter(q, r, list, q.mass)
 		var picks []Pick
 		for range stage.count(len(list)) {
 			i := s.next()
@@ -67,14 +67,22 @@ func (q *Question) divide(r int) []Pick {
 	return nil
 }
 
+// mass returns the prior weight of candidate i. What may be anywhere in an operation is in this region only perhaps.
+func (q *Question) mass(i int) float64 {
+	if q.Candidates[i].Loose {
+		return q.Candidates[i].Mass / 2
+	}
+	return q.Candidates[i].Mass
+}
+
 // stages are what adaptive tries of a region, in this order.
 var stages = []struct {
 	has    func(c *Candidate) bool
 	count  func(n int) int
 	reason string
 }{
-	{func(c *Candidate) bool { return c.Layer != cct.Kernel && c.Inside && !c.Loose }, splitCount, "divides what carries most"},
-	{func(c *Candidate) bool { return c.Layer != cct.Kernel && !c.Loose }, splitCount, "may reach into what carries most"},
+	{func(c *Candidate) bool { return c.Layer != cct.Kernel && c.Inside && c.Node >= 0 }, splitCount, "divides what carries most"},
+	{func(c *Candidate) bool { return c.Layer != cct.Kernel && c.Node >= 0 }, splitCount, "may reach into what carries most"},
 	{func(*Candidate) bool { return true }, func(n int) int { return min(n, mostProbes) }, "the layer below a leaf"},
 }
 

@@ -39,7 +39,7 @@ type class struct {
 	node   int32         // the first node; -1: unplaced
 	layer  cct.Layer
 	kind   cct.TracepointKind
-	loose  bool    // may be executed anywhere in the area
+	loose  bool    // it, or what it is called from, may be executed anywhere in the area
 	hits   float64 // expected per request of the type
 	mass   float64 // prior weight of the cause being here
 	inside bool    // can lie between the neighbours of the area's edges
@@ -48,6 +48,7 @@ type class struct {
 	n           float64
 	share, half float64 // inclusive share of the area, and half its 95 % interval
 	region      int32   // the nearest known class at or above
+	floating    bool    // unknown, and so is what it is called from up to something loose
 	own, ownSD  float64 // of a known class: share less that of the known classes next below, and its standard deviation
 }
 
@@ -198,6 +199,7 @@ func (a *area) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
 		a.append(class{
 			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
 			hits: expectedHits(t, kids[from:to], a.classes[i].hits), mass: prior(t, kids[from:to]), inside: true,
+			loose: n.Floating || a.classes[i].loose,
 		})
 		nodes = append(nodes, kids[from:to])
 		from = to

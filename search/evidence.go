@@ -180,6 +180,7 @@ func (a *area) divide() {
 			above.ownSD = math.Hypot(above.ownSD, c.half/1.96)
 		} else {
 			c.region = a.classes[c.parent].region
+			c.floating = c.loose && (c.parent == 0 || a.classes[c.parent].floating)
 		}
 	}
 }

@@ -16,6 +16,9 @@ func TestLoop(t *testing.T) {
 	for _, size := range []int{60, 300, 1000} {
 		for _, rate := range []float64{2, 10} {
 			for _, name := range []string{"adaptive", "hierarchical", "binary", "flat"} {
+				if only := os.Getenv("ONLY"); only != "" && only != fmt.Sprintf("%s %d %g", name, size, rate) {
+					continue
+				}
 				report(t, name, size, rate, seeds)
 			}
 		}
@@ -26,6 +29,9 @@ func report(t *testing.T, name string, size int, rate float64, seeds int) {
 	var top1, top3, located int
 	var epochs, found, fraction, hits []float64
 	for seed := range seeds {
+		if only := os.Getenv("SEED"); only != "" && only != fmt.Sprint(seed) {
+			continue
+		}
 		o := newWorld(uint64(seed), size, rate).play(name, 40, Budget{})
 		if o.top == 0 {
 			top1++

@@ -448,13 +448,13 @@ func (i *inquiry) refuses(tp trace.Symbol) string {
 
 // opens returns how many tracepoints in the region of class c could still be tried.
 func (i *inquiry) opens(a *area, c int32) int {
-	count := 0
+	count, best := 0, a.best() == c
 	for k := range a.classes {
 		x := &a.classes[k]
 		if x.known || x.kind == cct.VariablePoint || i.refuses(x.tp) != "" {
 			continue
 		}
-		if x.region == c && !x.loose || x.loose && a.best() == c {
+		if x.region == c && !x.floating || x.floating && best {
 			count++
 		}
 	}
@@ -617,32 +617,29 @@ func (i *inquiry) regions() {
 	i.share()
 }
 
-// candidates appends those of the region of class c, in pre-order, and what may be executed anywhere to the best region.
+// candidates appends those of the region of class c, in pre-order, and to the best region those that may be executed anywhere.
 func (i *inquiry) candidates(a *area, c int32) {
 	best := a.best() == c
-	var walk func(k int32, parent, depth int)
-	walk = func(k int32, parent, depth int) {
-		for _, kid := range a.classes[k].kids {
-			x := &a.classes[kid]
-			if x.known || x.loose && !best {
-				continue
-			}
-			at := i.candidate(x, parent, depth)
-			if at < 0 {
-				walk(kid, parent, depth)
-				continue
-			}
-			walk(kid, at, depth+1)
-			i.question.Candidates[at].End = len(i.question.Candidates)
-		}
+	i.below(a, c, func(x *class) bool { return !x.floating || best && c == 0 }, -1, 1)
+	if best && c != 0 {
+		i.below(a, 0, func(x *class) bool { return x.floating }, -1, 1)
 	}
-	walk(c, -1, 1)
-	if c != 0 && best {
-		for _, kid := range a.classes[0].kids {
-			if x := &a.classes[kid]; x.loose && !x.known {
-				i.candidate(x, -1, 1)
-			}
+}
+
+// below appends the candidates among the unknown classes below class c that are wanted.
+func (i *inquiry) below(a *area, c int32, wanted func(*class) bool, parent, depth int) {
+	for _, kid := range a.classes[c].kids {
+		x := &a.classes[kid]
+		if x.known || !wanted(x) {
+			continue
 		}
+		at := i.candidate(x, parent, depth)
+		if at < 0 {
+			i.below(a, kid, wanted, parent, depth)
+			continue
+		}
+		i.below(a, kid, wanted, at, depth+1)
+		i.question.Candidates[at].End = len(i.question.Candidates)
 	}
 }
 
@@ -654,8 +651,8 @@ func (i *inquiry) candidate(x *class, parent, depth int) int {
 		return -1
 	}
 	q.Candidates = append(q.Candidates, Candidate{
-		Tracepoint: x.tp, Op: x.op, Context: x.ctx, Region: len(q.Regions) - 1, Parent: parent, End: len(q.Candidates) + 1, Depth: depth,
-		Layer: x.layer, Kind: x.kind, Mass: x.mass, Hits: x.hits, Inside: x.inside, Loose: x.loose,
+		Tracepoint: x.tp, Op: x.op, Context: x.ctx, Node: x.node, Region: len(q.Regions) - 1, Parent: parent, End: len(q.Candidates) + 1, Depth: depth,
+		Layer: x.layer, Kind: x.kind, Mass: x.mass, Hits: x.hits, Inside: x.inside, Loose: x.floating,
 	})
 	return len(q.Candidates) - 1
 }

@@ -37,6 +37,7 @@ type Candidate struct {
 	Tracepoint trace.Symbol
 	Op         trace.Op
 	Context    trace.Context
+	Node       int32 // the first of its nodes in the tree; -1: none, it may be executed anywhere in the service
 	Region     int
 	Parent     int // nearest candidate above, an index in Candidates; -1: directly below the region's place
 	End        int // its subtree is Candidates[i:End]

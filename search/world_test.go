@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
@@ -74,7 +75,7 @@ func newWorld(seed uint64, tracepoints int, rate float64) *world {
 		if w.depth(parent) > 12 {
 			continue
 		}
-		if p := w.spots[parent]; p.tp != 0 && p.layer == cct.App && w.rng.IntN(40) == 0 || p.tp == 0 && w.rng.IntN(8) == 0 {
+		if p := w.spots[parent]; p.tp != 0 && p.layer == cct.App && w.rng.IntN(16) == 0 || p.tp == 0 && w.rng.IntN(8) == 0 {
 			w.baseline(parent, len(w.spots))
 			continue
 		}
@@ -97,7 +98,8 @@ func (w *world) depth(i int) int {
 }
 
 func (w *world) baseline(parent, i int) {
-	s := spot{parent: parent, op: cct.TextOp(fmt.Sprintf("op%d", i), &w.table), mean: 1e6, sigma: 0.3, chance: 1, owner: i}
+	name := fmt.Sprintf("op%d", i)
+	s := spot{parent: parent, op: w.table.Op(w.table.Symbol(name), w.table.Symbol(name), trace.Server), mean: 1e6, sigma: 0.3, chance: 1, owner: i}
 	above := trace.Context(0)
 	if parent >= 0 {
 		above = w.spots[w.spots[parent].owner].baseline
@@ -109,8 +111,9 @@ func (w *world) baseline(parent, i int) {
 
 func (w *world) function(parent int) {
 	name := fmt.Sprintf("f%d", len(w.spots))
+	service := w.table.Operation(w.spots[w.spots[parent].owner].op).Service
 	s := spot{
-		parent: parent, op: cct.TextOp(name, &w.table), tp: w.table.Symbol(name), mean: 2e4 * math.Exp(4.3*w.rng.Float64()),
+		parent: parent, op: w.table.Op(service, w.table.Symbol(name), trace.Internal), tp: w.table.Symbol(name), mean: 2e4 * math.Exp(4.3*w.rng.Float64()),
 		sigma: 0.1 + 0.8*w.rng.Float64(), chance: 1, owner: w.spots[parent].owner, hinted: w.rng.IntN(10) > 0,
 	}
 	if w.rng.IntN(4) == 0 {
@@ -124,19 +127,19 @@ func (w *world) function(parent int) {
 
 func (w *world) catalogue() {
 	var list []cct.Tracepoint
-	for i, s := range w.spots {
+	for _, s := range w.spots {
 		if s.tp == 0 {
+			list = append(list, cct.Tracepoint{ID: w.table.Symbol(w.table.OpName(s.op)), Op: s.op, Baseline: true})
 			continue
 		}
 		tp := cct.Tracepoint{ID: s.tp, Op: s.op, Layer: s.layer}
 		if !s.loose {
 			tp.Owner = w.spots[s.owner].op
-			if p := w.spots[s.parent]; s.hinted && p.tp != 0 {
-				tp.Parent = p.tp
+			if s.hinted {
+				tp.Parent = w.table.Symbol(w.table.OpName(w.spots[s.parent].op))
 			}
 		}
 		list = append(list, tp)
-		_ = i
 	}
 	w.builder.Announce(1, list)
 }
@@ -348,12 +351,16 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 	for k := range epochs {
 		p := w.problem()
 		tree := w.builder.Build(&w.table)
-		st, _ = Next(Input{
+		var decisions []Decision
+		st, decisions = Next(Input{
 			Now: w.now, Problems: []analysis.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
 			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: strategy, Seed: 1, Epoch: epoch,
 			Table: &w.table,
 		})
 		v := st.Investigation(p.ID)
+		if verbose {
+			w.print(k, v, decisions)
+		}
 		o.top = w.rank(v.Ranking())
 		if o.top == 0 {
 			o.found = min(o.found, k)
@@ -372,4 +379,29 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 
 func (w *world) rank(list []Suspect) int {
 	return slices.IndexFunc(list, func(s Suspect) bool { return s.Tracepoint == w.spots[w.culprit].tp })
+}
+
+var verbose = os.Getenv("LOOP") == "vv"
+
+func (w *world) print(k int, v *Investigation, decisions []Decision) {
+	c := w.spots[w.culprit]
+	fmt.Printf("epoch %d: %s, %s; culprit %s", k, v.Status, v.Reason, w.table.OpName(c.op))
+	for i := c.parent; i >= 0; i = w.spots[i].parent {
+		fmt.Printf(" < %s", w.table.OpName(w.spots[i].op))
+		if w.spots[i].tp == 0 {
+			break
+		}
+	}
+	fmt.Printf(" loose %v hinted %v\n", c.loose, c.hinted)
+	for _, s := range v.Suspects[:min(6, len(v.Suspects))] {
+		fmt.Printf("    %-8s %.2f [%.2f %.2f] incl %.2f n %d open %d\n", w.table.OpName(s.Op), s.Share, s.Low, s.High, s.Inclusive, s.Requests, s.Open)
+	}
+	for _, d := range decisions {
+		for _, p := range d.Picks {
+			fmt.Printf("    + %s %s %05b\n", w.table.OpName(p.Op), p.Reason, p.Arms)
+		}
+		for _, o := range d.Off {
+			fmt.Printf("    - %s %s\n", w.table.Text(o.Tracepoint), o.Reason)
+		}
+	}
 }
