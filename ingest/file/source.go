@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -139,9 +140,9 @@ func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (
 
 // decompress puts a decompressor before the file if its first bytes ask for one.
 func (f *openFile) decompress() {
-	w := newWindow(f.raw, windowSize)
-	magic := w.peek(len(zstdMagic))
-	f.Reader = io.MultiReader(bytes.NewReader(w.unread()), f.raw)
+	buffered := bufio.NewReader(f.raw)
+	magic, _ := buffered.Peek(len(zstdMagic)) // an error comes again when the bytes are read
+	f.Reader = buffered
 	switch {
 	case bytes.HasPrefix(magic, gzipMagic):
 		f.compressed = true
