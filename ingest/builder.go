@@ -73,9 +73,6 @@ func NewBuilder(table *trace.Table, keys *Keys) *Builder {
 	return &Builder{keys: keys, names: Names{Table: table}}
 }
 
-// Keys returns the attributes that the builder keeps.
-func (b *Builder) Keys() *Keys { return b.keys }
-
 // Begin starts a record whose spans go to the end of into.
 func (b *Builder) Begin(into *Batch) {
 	b.into = into
@@ -199,9 +196,6 @@ func (b *Builder) attr(found int, key []byte, v Value) trace.Attr {
 	}
 	return a
 }
-
-// IsJoin reports whether found is the place of the key by which a span or a link says that the span waits.
-func IsJoin(found int) bool { return found == keyJoin }
 
 // Link takes a link of the current span. It is a join if the link or the span says so and both spans are of one trace.
 // Links with unusable identifiers are ignored.
