@@ -292,15 +292,18 @@ func (s *study) best(f *fit, open []int) int {
 	return best
 }
 
-// pValue returns the p-value of what c explains beyond what f accounts for.
+// pValue returns the p-value, uncorrected, of what c explains beyond what f accounts for. One that is not significant by the F test is
+// not looked at more closely.
 func (s *study) pValue(f *fit, c *column) float64 {
 	g := f.gain(c)
-	if s.many() {
-		return max(g.pValue(), f.extrapolated(c, g, permutations, s.options.Seed))
+	p := g.pValue()
+	switch limit := 2 * float64(s.tried) / s.options.Alpha; { // permutations for a corrected p-value of half of alpha
+	case !s.many():
+		return stats.PermutationTest(g.part, len(s.requests), max(permutations, int(limit)), s.options.Seed, f.permuted(c))
+	case p*float64(s.tried) <= s.options.Alpha:
+		return max(p, f.extrapolated(c, g, permutations, s.options.Seed))
 	}
-	// Enough permutations for a corrected p-value of half of alpha.
-	limit := int(2 * float64(s.tried) / s.options.Alpha)
-	return stats.PermutationTest(g.part, len(s.requests), max(1000, limit), s.options.Seed, f.permuted(c))
+	return p
 }
 
 // confirmed reports whether column k explains t beyond what was found in both halves of the requests by themselves.
