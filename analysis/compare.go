@@ -105,7 +105,7 @@ func (c *comparison) groups() []visits {
 	delete(count, nowhere)
 	of := c.h.rec.of
 	sites := slices.SortedFunc(maps.Keys(count), func(a, b int32) int {
-		return cmp.Or(cmp.Compare(of[a].op, of[b].op), cmp.Compare(of[a].parent, of[b].parent))
+		return of[a].siteKey.compare(of[b].siteKey)
 	})
 	groups := make([]visits, len(sites))
 	at := make(map[int32]*visits, len(sites))
@@ -138,23 +138,25 @@ func (c *comparison) slow(g *visits) {
 	median, far := fence(c.pieceMeans(span, len(g.nanos)))
 	excess := max(0, mean-far) * n / c.requests() / c.h.duration
 	p := &c.h.rec.of[g.site]
-	suspect := p.service
-	callee := int32(0)
-	if p.kind == trace.Client {
-		callee = c.h.callee[g.site]
+	suspect := servedOp{p.service, p.op}
+	if callee := c.h.callee[g.site]; callee != 0 {
+		suspect = c.h.servedBy(callee, p.op)
 	}
-	if callee != 0 {
-		suspect = callee
-	}
-	if e := &c.evidence[suspect]; mean > median {
+	if e := &c.evidence[suspect.service]; mean > median {
 		e.soft = max(e.soft, (mean-median)/max(far-median, 1))
 	}
-	c.ops[servedOp{suspect, p.op}] += excess
-	if callee != 0 && callee != p.service {
-		c.wire.add(p.service, callee, n/c.requests(), excess)
+	c.ops[suspect] += excess
+	if suspect.service != p.service {
+		c.wire.add(wire{p.service, suspect.service, p.border}, n/c.requests(), excess)
 	} else {
-		c.evidence[suspect].own += excess
+		c.evidence[suspect.service].own += excess
 	}
+}
+
+// servedBy returns the operation that is called; fallback where only the service is known.
+func (h *History) servedBy(number int32, fallback trace.Op) servedOp {
+	c := h.rec.called[number]
+	return servedOp{h.service[c.service], cmp.Or(c.op, fallback)}
 }
 
 // pieceMeans returns the means of the own times in the pieces of a series. They are valid until the next call.
@@ -295,12 +297,14 @@ func (c *comparison) chargeShapes() {
 // chargeShape charges a part of a request. A CLIENT span without an answer is charged to the callee.
 func (c *comparison) chargeShape(x *call, part float64) {
 	p := &c.h.rec.of[x.site]
-	suspect := p.service
-	if callee := c.h.callee[x.site]; callee != 0 && p.kind == trace.Client && x.callee == 0 {
-		suspect = callee
+	suspect := servedOp{p.service, p.op}
+	if callee := c.h.callee[x.site]; callee != 0 && (x.callee == 0 || c.h.rec.called[x.callee].op == 0) {
+		if by := c.h.servedBy(callee, p.op); !c.h.opaque[by.service] {
+			suspect = by
+		}
 	}
-	c.evidence[suspect].shape += part
-	c.ops[servedOp{suspect, p.op}] += part
+	c.evidence[suspect.service].shape += part
+	c.ops[suspect] += part
 }
 
 // rank explains the wire times and orders the services.
@@ -311,19 +315,22 @@ func (c *comparison) rank() []Suspect {
 	ops := c.operations()
 	for i, number := range numbers {
 		e := &c.evidence[number]
+		services[i].opaque = c.h.opaque[number]
 		services[i].Suspect = Suspect{
 			Service: c.h.rec.names[number], Soft: e.soft, Own: e.own, Shape: e.shape, Operations: ops[number],
 		}
 		index[number] = i
 	}
 	c.wire.settle(services, index)
-	suspects := make([]Suspect, len(services))
-	for i := range services {
-		suspects[i] = services[i].Suspect
-	}
-	slices.SortStableFunc(suspects, func(a, b Suspect) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Soft, a.Soft))
+	slices.SortStableFunc(services, func(a, b service) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), compareBool(a.opaque, b.opaque), cmp.Compare(b.Soft, a.Soft))
 	})
+	suspects := make([]Suspect, 0, len(services))
+	for i := range services {
+		if s := &services[i]; !s.opaque || s.Score > 0 {
+			suspects = append(suspects, s.Suspect)
+		}
+	}
 	return suspects
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -18,7 +19,9 @@ type History struct {
 	span     []series
 	nanos    []int64 // of all sites, one after another
 	shape    []int32
-	callee   []int32 // of each site the service that is called from there, 0: none
+	service  []int32 // of each number the service that it stands for: itself, or the one that an address names
+	opaque   []bool  // of each service whether it emits no spans
+	callee   []int32 // of each site what is called from there, 0: not known
 }
 
 // series says what belongs to a site: nanos[first:last] and shape[first:last].
@@ -48,27 +51,62 @@ func (r *Recording) Without(intervals []Interval) *History {
 	}
 	h.traces = len(normal)
 	h.duration = max(1, total/float64(max(1, h.traces)))
+	h.resolve()
 	h.group(normal)
 	h.callees(normal)
 	return h
 }
 
-// callees finds out which service the CLIENT spans of each site call: most often, of equals the one with the smallest symbol.
+// resolve finds out which of the names that attributes give to callees are services that emit spans: by the same name, or one
+// that is the first label of an address, like cart in cart.default.svc:7070.
+func (h *History) resolve() {
+	r := h.rec
+	h.service, h.opaque = make([]int32, len(r.names)), make([]bool, len(r.names))
+	for i := range r.names {
+		h.service[i], h.opaque[i] = int32(i), true
+	}
+	for i := 1; i < len(r.of); i++ {
+		h.opaque[r.of[i].service] = false
+	}
+	for i, name := range r.names {
+		if !h.opaque[i] {
+			continue
+		}
+		text := r.table.Text(name)
+		if end := strings.IndexAny(text, ".:"); end > 0 {
+			if k, ok := r.services[trace.SymbolOf([]byte(text[:end]))]; ok && !h.opaque[k] {
+				h.service[i] = k
+			}
+		}
+	}
+}
+
+// callees finds out what the CLIENT spans of each site call: the service that most of them do, and of that the operation; of
+// equals the ones with the smallest symbols.
 func (h *History) callees(traces []recorded) {
 	type pair struct{ site, callee int32 }
-	count := make(map[pair]int)
+	count := make(map[pair]int)    // by service
+	countOps := make(map[pair]int) // by operation
+	of := h.rec.called
 	for _, t := range traces {
 		for i := range h.rec.calls[t.first:t.last] {
 			if c := &h.rec.calls[t.first+i]; c.callee != 0 {
-				count[pair{c.site, c.callee}]++
+				count[pair{c.site, h.service[of[c.callee].service]}]++
+				countOps[pair{c.site, c.callee}]++
 			}
 		}
 	}
 	h.callee = make([]int32, len(h.rec.of))
-	for p, n := range count {
+	for p := range countOps {
 		best := &h.callee[p.site]
-		of := count[pair{p.site, *best}]
-		if n > of || n == of && h.rec.names[p.callee] < h.rec.names[*best] {
+		a, b := of[p.callee], of[*best]
+		a.service, b.service = h.service[a.service], h.service[b.service]
+		if *best == 0 || cmp.Or(
+			cmp.Compare(count[pair{p.site, b.service}], count[pair{p.site, a.service}]),
+			cmp.Compare(h.rec.names[a.service], h.rec.names[b.service]),
+			cmp.Compare(countOps[pair{p.site, *best}], countOps[p]),
+			cmp.Compare(a.op, b.op),
+		) < 0 {
 			*best = p.callee
 		}
 	}

@@ -19,15 +19,18 @@ type Recording struct {
 	sorted bool   // whether traces are in the order of their beginning
 
 	sites    map[siteKey]int32
-	of       []site // by number
-	services map[trace.Symbol]int32
-	names    []trace.Symbol // by number of the service
+	of       []site                 // by number
+	services map[trace.Symbol]int32 // with what attributes name
+	names    []trace.Symbol         // by number of the service
+	callees  map[callee]int32
+	called   []callee // by number of the callee
 	shapes   map[uint64]int32
 	refused  int
 
-	nanos []int64 // of each node of the path that is being added
-	at    []int32 // its index among the calls of its trace
-	ops   []trace.Op
+	nanos   []int64 // of each node of the path that is being added
+	borders []int64 // of each of its nodes that crosses
+	at      []int32 // its index among the calls of its trace
+	ops     []trace.Op
 }
 
 // NewRecording returns an empty recording of traces whose names are, or will be, in table.
@@ -35,6 +38,7 @@ func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
 		table: table, sites: make(map[siteKey]int32), of: make([]site, 1),
 		services: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1), shapes: make(map[uint64]int32),
+		callees: make(map[callee]int32), called: make([]callee, 1),
 	}
 }
 
@@ -64,13 +68,32 @@ type call struct {
 
 // siteKey says where a span is: by whom what is called. It tells callers apart, because the same operation may do different
 // work for them, but not whole calling contexts, of which there may be so many that each has too little history.
-type siteKey struct{ parent, op trace.Op } // parent is 0 for a root
+type siteKey struct {
+	parent, op trace.Op // parent is 0 for a root
+	border     bool     // of what op cost its caller, see [Recording.border]
+}
+
+func (k siteKey) compare(l siteKey) int {
+	if c := cmp.Or(cmp.Compare(k.op, l.op), cmp.Compare(k.parent, l.parent)); c != 0 || k.border == l.border {
+		return c
+	}
+	if l.border {
+		return -1
+	}
+	return 1
+}
 
 // site is where spans are.
 type site struct {
 	siteKey
 	service int32 // its number
-	kind    trace.Kind
+	client  bool  // calls of other services
+}
+
+// callee is what a CLIENT span calls.
+type callee struct {
+	service int32    // its number
+	op      trace.Op // 0: only the service's name is known, by an attribute of the CLIENT span
 }
 
 // Add adds the trace of p, all of its roots. A trace without a root, and one of [trace.MaxDuration] or more, is left out. Incomplete
@@ -87,6 +110,9 @@ func (r *Recording) Add(p *Path) {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
 				r.at[k] = int32(len(r.calls) - first)
 				r.calls = append(r.calls, r.call(p, k))
+				if r.crosses(p, k) {
+					r.calls = append(r.calls, r.border(p, k))
+				}
 			}
 		}
 	}
@@ -100,14 +126,53 @@ func (r *Recording) Add(p *Path) {
 // measure fills r.nanos.
 func (r *Recording) measure(p *Path) {
 	r.nanos = filled(r.nanos, len(p.Nodes), 0)
+	r.borders = filled(r.borders, len(p.Nodes), 0)
 	r.at = filled(r.at, len(p.Nodes), -1)
 	for i := range p.Roots {
 		for _, s := range p.Roots[i].Sections {
-			r.nanos[s.Node] += int64(s.End - s.Start)
+			r.share(p, &s)
 		}
 		for _, v := range p.Roots[i].Overlaps {
 			r.nanos[v.Node] -= int64(v.By)
 		}
+	}
+}
+
+// share adds the time of a section to its span, or to its borders: what lies beside a call of another service that has no CLIENT
+// span of its own is, as far as can be seen, the time of that call; between two calls half of it.
+func (r *Recording) share(p *Path, s *Section) {
+	d := int64(s.End - s.Start)
+	before, after := s.Before >= 0 && r.crosses(p, s.Before), s.After >= 0 && r.crosses(p, s.After)
+	switch {
+	case before && after:
+		r.borders[s.Before] += d / 2
+		r.borders[s.After] += d - d/2
+	case before:
+		r.borders[s.Before] += d
+	case after:
+		r.borders[s.After] += d
+	default:
+		r.nanos[s.Node] += d
+	}
+}
+
+// crosses reports whether node i is called by a span of another service that is no CLIENT.
+func (r *Recording) crosses(p *Path, i int32) bool {
+	up := p.Nodes[i].up
+	if up < 0 {
+		return false
+	}
+	caller := p.span(up)
+	return caller.Kind != trace.Client && caller.Service != p.span(i).Service
+}
+
+// border returns what stands for the CLIENT span that node i should have.
+func (r *Recording) border(p *Path, i int32) call {
+	s, caller := p.span(i), p.span(p.Nodes[i].up)
+	key := siteKey{parent: caller.Op, op: s.Op, border: true}
+	return call{
+		nanos: r.borders[i], parent: -1, callee: r.calleeOf(callee{r.numberOf(s.Service), s.Op}),
+		site: r.site(key, site{service: r.numberOf(caller.Service), client: true}),
 	}
 }
 
@@ -120,18 +185,58 @@ func (r *Recording) call(p *Path, i int32) call {
 		c.parent = r.at[n.up]
 		key.parent = p.span(n.up).Op
 	}
-	if n.Callee >= 0 {
-		c.callee = r.numberOf(p.span(n.Callee).Service)
+	if s.Kind == trace.Client {
+		c.callee = r.calledBy(p, i)
 	}
-	c.site = r.site(key, s)
+	c.site = r.site(key, site{service: r.numberOf(s.Service), client: s.Kind == trace.Client})
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
+}
+
+// peerKeys are the attributes of CLIENT spans that name what is called, best first: a service, an address, a sort of database.
+var peerKeys = [...]trace.Symbol{
+	trace.SymbolOf([]byte("peer.service")), trace.SymbolOf([]byte("server.address")), trace.SymbolOf([]byte("net.peer.name")),
+	trace.SymbolOf([]byte("db.system.name")), trace.SymbolOf([]byte("db.system")),
+}
+
+// PeerKeys returns the attributes that a recording makes use of: names of what CLIENT spans call, where that emits no spans.
+func PeerKeys() []string {
+	return []string{"peer.service", "server.address", "net.peer.name", "db.system.name", "db.system"}
+}
+
+// calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, else any child of another service, else what an
+// attribute says; 0 if nothing does.
+func (r *Recording) calledBy(p *Path, i int32) int32 {
+	n := &p.Nodes[i]
+	child := n.Callee
+	fam := &p.families[i]
+	for k := fam.first; k < fam.outside && child < 0; k++ {
+		if p.Nodes[k].Anchor == k && p.span(k).Service != p.span(i).Service {
+			child = k
+		}
+	}
+	if child >= 0 {
+		s := p.span(child)
+		return r.calleeOf(callee{r.numberOf(s.Service), s.Op})
+	}
+	peer, best := trace.Symbol(0), len(peerKeys)
+	for _, k := range p.attrsOf(n) {
+		a := &p.Trace.Attrs[k]
+		rank := slices.Index(peerKeys[:best], a.Key)
+		if rank >= 0 && !a.Numeric && a.Text != 0 {
+			peer, best = a.Text, rank
+		}
+	}
+	if peer == 0 {
+		return 0
+	}
+	return r.calleeOf(callee{service: r.numberOf(peer)})
 }
 
 // nowhere is the number of the site, and of the shape, of what a full recording could not tell apart. It is not judged.
 const nowhere = 0
 
-func (r *Recording) site(key siteKey, s *trace.Span) int32 {
+func (r *Recording) site(key siteKey, s site) int32 {
 	if i, ok := r.sites[key]; ok {
 		return i
 	}
@@ -141,7 +246,19 @@ func (r *Recording) site(key siteKey, s *trace.Span) int32 {
 	}
 	i := int32(len(r.of))
 	r.sites[key] = i
-	r.of = append(r.of, site{siteKey: key, service: r.numberOf(s.Service), kind: s.Kind})
+	s.siteKey = key
+	r.of = append(r.of, s)
+	return i
+}
+
+// calleeOf returns the number of a callee, from 1.
+func (r *Recording) calleeOf(c callee) int32 {
+	if i, ok := r.callees[c]; ok {
+		return i
+	}
+	i := int32(len(r.called))
+	r.callees[c] = i
+	r.called = append(r.called, c)
 	return i
 }
 

@@ -13,8 +13,9 @@ import (
 type estate struct {
 	rng      *rand.Rand
 	table    *trace.Table
-	clients  bool // remote calls have CLIENT spans
-	shared   bool // databases are shared by services and named by attributes; else each service has its own, unnamed
+	clients  bool   // remote calls have CLIENT spans
+	peer     string // the attribute that names databases, if they are shared
+	shared   bool   // databases are shared by services and named by attributes; else each service has its own, unnamed
 	services []estateService
 	entries  []int // operations of the gateway
 	ops      []estateOp
@@ -42,6 +43,7 @@ type estateOp struct {
 	parallel bool
 	db       bool
 	calls    []estateCall
+	weights  []float64 // of the own time before, between and after the calls
 }
 
 type estateCall struct {
@@ -65,7 +67,7 @@ func choose[T any](r *rand.Rand, among ...T) T { return among[r.IntN(len(among))
 
 func newEstate(seed uint64, clients, shared bool) *estate {
 	r := rand.New(rand.NewPCG(seed, 77))
-	e := &estate{rng: r, table: &trace.Table{}, clients: clients, shared: shared}
+	e := &estate{rng: r, table: &trace.Table{}, clients: clients, shared: shared, peer: "server.address"}
 	for i := range 6 + r.IntN(20) {
 		s := estateService{name: fmt.Sprintf("s%d", i), db: i}
 		if i > 0 {
@@ -100,6 +102,15 @@ func newEstate(seed uint64, clients, shared bool) *estate {
 			if len(below) > 0 {
 				o.calls = append(o.calls, estateCall{choose(r, e.services[choose(r, below...)].ops...), choose(r, 1, 1, 1, 1, .5)})
 			}
+		}
+		sum := 0.0
+		for range len(o.calls) + 1 {
+			w := r.ExpFloat64()
+			o.weights = append(o.weights, w)
+			sum += w
+		}
+		for k := range o.weights {
+			o.weights[k] /= sum
 		}
 	}
 	return e
@@ -163,16 +174,15 @@ func (e *estate) serve(op int, start float64, parent trace.SpanID) (end float64,
 	if e.at(o.service, "mem") && e.rng.Float64() < .1 {
 		work += e.exp(5 * e.fault.delay)
 	}
-	slice := work / float64(len(o.calls)+1)
-	t := start + slice
+	t := start + work*o.weights[0]
 	struck := (e.at(o.service, "code", "exc", "retry")) && e.rng.Float64() < e.fault.fraction
 	switch {
 	case struck && !e.at(o.service, "code"):
 		failed = true
 	case struck:
 	default:
-		t, failed = e.calls(o, id, t, slice)
-		if o.db {
+		t, failed = e.calls(o, id, t, work)
+		for range e.queries(o) {
 			t = e.query(o, id, t)
 		}
 	}
@@ -180,9 +190,20 @@ func (e *estate) serve(op int, start float64, parent trace.SpanID) (end float64,
 	return t, failed
 }
 
-func (e *estate) calls(o *estateOp, id trace.SpanID, t, slice float64) (float64, bool) {
+// queries returns how many queries an operation makes.
+func (e *estate) queries(o *estateOp) int {
+	switch {
+	case !o.db:
+		return 0
+	case e.at(o.service, "more") && e.rng.Float64() < e.fault.fraction:
+		return 5
+	}
+	return 1
+}
+
+func (e *estate) calls(o *estateOp, id trace.SpanID, t, work float64) (float64, bool) {
 	last := t
-	for _, c := range o.calls {
+	for i, c := range o.calls {
 		if e.rng.Float64() >= c.share {
 			continue
 		}
@@ -192,7 +213,7 @@ func (e *estate) calls(o *estateOp, id trace.SpanID, t, slice float64) (float64,
 		}
 		last = max(last, end)
 		if !o.parallel {
-			t = end + slice
+			t = end + work*o.weights[i+1]
 			last = t
 		}
 		if failed {
@@ -200,7 +221,7 @@ func (e *estate) calls(o *estateOp, id trace.SpanID, t, slice float64) (float64,
 		}
 	}
 	if o.parallel {
-		return last + slice, false
+		return last + work*(1-o.weights[0]), false
 	}
 	return t, false
 }
@@ -217,7 +238,7 @@ func (e *estate) query(o *estateOp, id trace.SpanID, t float64) float64 {
 	}
 	if e.shared {
 		e.t.Attrs = append(e.t.Attrs, trace.Attr{
-			Key: e.table.Symbol("server.address"), Text: e.table.Symbol(fmt.Sprintf("db%d", db)), Span: int32(span),
+			Key: e.table.Symbol(e.peer), Text: e.table.Symbol(fmt.Sprintf("db%d", db)), Span: int32(span),
 		})
 	}
 	e.close(span, t+d, false)
@@ -327,7 +348,7 @@ func newCase(seed uint64, clients, shared bool, kinds ...string) *estate {
 		for i := range e.services {
 			ok := services[i] >= 3
 			switch e.fault.kind {
-			case "disk":
+			case "disk", "more":
 				ok = ok && e.has(i, func(o *estateOp) bool { return o.db })
 			case "code":
 				ok = ok && e.has(i, func(o *estateOp) bool { return o.db || len(o.calls) > 0 })

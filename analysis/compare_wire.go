@@ -19,16 +19,19 @@ import (
 // What is explained is the excess that this takes away, minus what it predicts where there is none.
 type wires map[wire]*lost
 
-type wire struct{ from, to int32 } // numbers of services
+type wire struct {
+	from, to int32 // numbers of services
+	border   bool  // the caller has no CLIENT spans: its own time is in it
+}
 
 // lost is the excess of time of all calls together, and their number, per request.
 type lost struct{ excess, calls float64 }
 
-func (w wires) add(from, to int32, calls, excess float64) {
-	l := w[wire{from, to}]
+func (w wires) add(x wire, calls, excess float64) {
+	l := w[x]
 	if l == nil {
 		l = &lost{}
-		w[wire{from, to}] = l
+		w[x] = l
 	}
 	l.excess += excess
 	l.calls += calls
@@ -66,7 +69,9 @@ func (x explanation) take(wires []*wireTo) {
 type service struct {
 	Suspect
 	in, out     []*wireTo // from its callers, to its callees
+	toOpaque    []*wireTo // to callees that emit no spans
 	byIn, byOut explanation
+	opaque      bool // emits no spans
 	done        bool
 }
 
@@ -74,20 +79,32 @@ type service struct {
 type wireTo struct {
 	*lost
 	from, to int
+	border   bool
 }
 
 // weigh computes what s explains, and its score.
 func (s *service) weigh() {
-	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, 1)
+	imagined := 1
+	if len(s.out) > 0 && !slices.ContainsFunc(s.out, func(x *wireTo) bool { return !x.border }) {
+		imagined = 0
+	}
+	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, imagined)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain
 	s.Score = s.Own + s.Shape + s.In + s.Out
+	for _, x := range s.toOpaque {
+		s.Score += x.excess
+	}
 }
 
 // settle explains the wire times and returns the services with their scores, in the order given.
 func (w wires) settle(services []service, number map[int32]int) {
 	all := w.sorted(number)
 	for _, x := range all {
-		services[x.from].out = append(services[x.from].out, x)
+		if services[x.to].opaque {
+			services[x.from].toOpaque = append(services[x.from].toOpaque, x)
+		} else {
+			services[x.from].out = append(services[x.from].out, x)
+		}
 		services[x.to].in = append(services[x.to].in, x)
 	}
 	for i := range services {
@@ -96,7 +113,7 @@ func (w wires) settle(services []service, number map[int32]int) {
 	for range services {
 		best := -1
 		for i := range services {
-			if s := &services[i]; !s.done && (best < 0 || s.Score > services[best].Score) {
+			if s := &services[i]; !s.done && (best < 0 || s.before(&services[best])) {
 				best = i
 			}
 		}
@@ -105,6 +122,12 @@ func (w wires) settle(services []service, number map[int32]int) {
 		in, out := s.byIn, s.byOut
 		in.take(s.in)
 		out.take(s.out)
+		for _, x := range s.toOpaque {
+			s.Own += x.excess
+			services[x.to].Rest += x.excess
+			x.excess = 0
+			services[x.to].reweigh()
+		}
 		for _, x := range s.in {
 			services[x.from].reweigh()
 		}
@@ -114,7 +137,9 @@ func (w wires) settle(services []service, number map[int32]int) {
 	}
 	for _, x := range all {
 		services[x.to].Rest += x.excess
-		services[x.to].Score += x.excess
+	}
+	for i := range services {
+		services[i].Score += services[i].Rest
 	}
 }
 
@@ -129,8 +154,37 @@ func (s *service) reweigh() {
 func (w wires) sorted(number map[int32]int) []*wireTo {
 	all := make([]*wireTo, 0, len(w))
 	for k, l := range w {
-		all = append(all, &wireTo{l, number[k.from], number[k.to]})
+		all = append(all, &wireTo{l, number[k.from], number[k.to], k.border})
 	}
-	slices.SortFunc(all, func(a, b *wireTo) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	slices.SortFunc(all, func(a, b *wireTo) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), compareBool(a.border, b.border))
+	})
 	return all
+}
+
+// alike is the relative difference up to which two scores may differ by rounding alone.
+const alike = 1e-9
+
+// before reports whether s explains more than t. Where one caller and one callee explain the same time, the caller, which is
+// known to have spent it, does.
+func (s *service) before(t *service) bool {
+	switch {
+	case s.Score > t.Score*(1+alike):
+		return true
+	case s.Score < t.Score*(1-alike):
+		return false
+	case s.opaque != t.opaque:
+		return t.opaque
+	}
+	return s.Out > t.Out*(1+alike)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
