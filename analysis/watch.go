@@ -31,7 +31,7 @@ type WatchOptions struct {
 // pass here.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
-	tests.Margin, tests.Rho, tests.Doubt = 0.1, 0.005, 1e-3
+	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-3
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6}
 }
 

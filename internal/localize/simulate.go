@@ -27,11 +27,12 @@ type Simulation struct {
 
 // Run is how one simulated fault was dealt with.
 type Run struct {
-	Seed      uint64       `json:"seed"`
-	Fault     simapp.Fault `json:"fault"`
-	Strategy  string       `json:"strategy"`
-	Target    string       `json:"target"`    // where the fault is, for people
-	Locatable bool         `json:"locatable"` // fixed before the run, from the full traces
+	Seed        uint64       `json:"seed"`
+	Fault       simapp.Fault `json:"fault"`
+	Strategy    string       `json:"strategy"`
+	Target      string       `json:"target"`      // where the fault is, for people
+	Locatable   bool         `json:"locatable"`   // fixed before the run, from the full traces: see locatable
+	Significant bool         `json:"significant"` // a weaker claim: three standard errors over the whole run, however small
 
 	Raised      bool          `json:"raised"`       // a problem was raised after the fault began
 	Status      string        `json:"status"`       // of the investigation that answered; empty: there was none
@@ -149,10 +150,24 @@ func (s *Simulation) run(seed uint64, fault simapp.Fault, strategy string, clock
 	return g.Run
 }
 
+// What makes a fault locatable: on the critical path of some request type, where it adds matters of the healthy mean duration, and
+// more than three standard errors of what noticeable of traffic tells. Less is lost in what latencies do from one minute to the next.
+const (
+	noticeable = 2 * time.Minute
+	matters    = 0.1
+)
+
+func locatable(e simapp.Effect) bool {
+	return e.Locatable && slices.ContainsFunc(e.Types, func(t simapp.TypeEffect) bool {
+		return t.OnPath > 0 && t.Mean > 3*t.Sigma && float64(t.Mean) >= matters*float64(t.Healthy)
+	})
+}
+
 // inject begins the fault, after fixing whether it can be located at all.
 func (g *game) inject(now trace.Nanos, epochs int) {
 	g.Target = g.app.Target().Text
-	g.Locatable = g.app.Fork().Effect(now, now.Add(time.Duration(epochs)*g.epoch)).Locatable
+	g.Significant = g.app.Fork().Effect(now, now.Add(time.Duration(epochs)*g.epoch)).Locatable
+	g.Locatable = locatable(g.app.Fork().Effect(now, now.Add(noticeable)))
 	g.injected = g.Fault != simapp.None
 	if g.injected {
 		g.app.Inject(now)

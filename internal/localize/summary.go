@@ -17,6 +17,10 @@ type Report struct {
 type Score struct {
 	Cases     int `json:"cases"`     // runs with a fault
 	Locatable int `json:"locatable"` // of these
+	// Significant are the cases with an effect of three standard errors over the whole run, however small, and the fraction of them
+	// with a correct suspect first.
+	Significant     int     `json:"significant"`
+	Top1Significant float64 `json:"top1_significant"`
 	// Top1 and Top3 are the fractions of locatable cases with a correct suspect first, and among the first three, with
 	// Wilson's 95 % interval.
 	Top1     float64 `json:"top1"`
@@ -61,7 +65,7 @@ func Summarize(runs []Run) Report {
 func summarize(runs []Run) *Score {
 	s := &Score{}
 	var enabled, peak, hits, detected, epochs []float64
-	var top1, top3, raised int
+	var top1, top3, raised, significant int
 	for i := range runs {
 		r := &runs[i]
 		s.FalseAlarmsRaw += r.FalseAlarms
@@ -71,6 +75,8 @@ func summarize(runs []Run) *Score {
 			continue
 		}
 		s.Cases++
+		s.Significant += count(r.Significant)
+		significant += count(r.Significant && r.Rank == 1)
 		if !r.Locatable {
 			continue
 		}
@@ -88,6 +94,7 @@ func summarize(runs []Run) *Score {
 	}
 	s.Top1, s.Top1Low, s.Top1High = wilson(top1, s.Locatable)
 	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
+	s.Top1Significant = ratio(significant, s.Significant)
 	s.Raised = ratio(raised, s.Locatable)
 	s.EnabledMedian, s.PeakMedian = median(enabled), median(peak)
 	s.SpanHitsMedian, s.SpanHitsMean = median(hits), mean(hits)
