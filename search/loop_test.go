@@ -13,13 +13,20 @@ func TestLoop(t *testing.T) {
 	if os.Getenv("LOOP") == "" {
 		seeds = 4
 	}
+	names := []string{"adaptive", "hierarchical"}
+	if os.Getenv("LOOP") == "all" {
+		names = Strategies()
+	}
 	for _, size := range []int{60, 300, 1000} {
 		for _, rate := range []float64{2, 10} {
-			for _, name := range []string{"adaptive", "hierarchical", "binary", "flat"} {
+			for _, name := range names {
 				if only := os.Getenv("ONLY"); only != "" && only != fmt.Sprintf("%s %d %g", name, size, rate) {
 					continue
 				}
-				report(t, name, size, rate, seeds)
+				t.Run(fmt.Sprintf("%s/%d/%g", name, size, rate), func(t *testing.T) {
+					t.Parallel()
+					report(t, name, size, rate, seeds)
+				})
 			}
 		}
 	}

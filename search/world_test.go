@@ -70,12 +70,21 @@ const epoch = 10 * time.Second
 func newWorld(seed uint64, tracepoints int, rate float64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: rate, shown: make(map[shownKey]*shown), with: make(map[trace.Symbol][]int), on: make(map[trace.Symbol]bool)}
 	w.baseline(-1, 0)
+	inside := make(map[int]int)
 	for switchable := 0; switchable < tracepoints; {
 		parent := w.rng.IntN(len(w.spots))
-		if w.depth(parent) > 12 {
+		if w.depth(parent) > 24 {
 			continue
 		}
-		if p := w.spots[parent]; p.tp != 0 && p.layer == cct.App && w.rng.IntN(16) == 0 || p.tp == 0 && w.rng.IntN(8) == 0 {
+		if owner := w.spots[parent].owner; inside[owner] >= 30 {
+			if w.spots[parent].layer == cct.App && w.rng.IntN(10) == 0 {
+				w.baseline(parent, len(w.spots))
+			}
+			continue
+		} else {
+			inside[owner]++
+		}
+		if w.spots[parent].layer == cct.App && w.rng.IntN(20) == 0 {
 			w.baseline(parent, len(w.spots))
 			continue
 		}
@@ -155,7 +164,7 @@ func (w *world) place() {
 		}
 		mean += reach[i] * s.mean
 	}
-	for w.culprit == 0 || w.spots[w.culprit].tp == 0 || reach[w.culprit] < 0.2 {
+	for tries := 0; w.culprit == 0 || w.spots[w.culprit].tp == 0 || reach[w.culprit] < 0.2 && tries < 1000; tries++ {
 		w.culprit = w.rng.IntN(len(w.spots))
 	}
 	w.chance = 0.1 + 0.4*w.rng.Float64()
