@@ -24,8 +24,9 @@ type area struct {
 	score   float64 // Σ score of edges: the share of what is wrong that the operation spends itself
 	edges   []*analysis.EdgeShare
 	matches []Matched
-	roots   []int32 // matched nodes of the tree, ascending
-	classes []class // classes[0] is the operation itself; parents before children
+	roots   []int32        // matched nodes of the tree, ascending
+	wide    []trace.Symbol // tracepoints with evidence that is not enough
+	classes []class        // classes[0] is the operation itself; parents before children
 }
 
 // class is a place inside an area: all nodes of the tree with the same switchable path below the area's operation. They look
@@ -44,6 +45,7 @@ type class struct {
 	mass   float64 // prior weight of the cause being here
 	inside bool    // can lie between the neighbours of the area's edges
 
+	shown       bool // requests executed it while it was on
 	known       bool // evidence or silence says what it carries
 	n           float64
 	share, half float64 // inclusive share of the area, and half its 95 % interval

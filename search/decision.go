@@ -63,6 +63,7 @@ type Pick struct {
 	Context    trace.Context // full calling context; the first of several
 	Region     int           // index of the region that it splits
 	Score      float64       // expected share revealed, per cost; comparable within a decision
+	Need       uint64        // requests that it should be judged by; 0: as few as possible
 	Whole      bool          // all requests should have it, not only as many as a verdict needs
 	Arms       uint32        // bit i: in Plan.Arms[i]; set by Next
 	Cost       Usage         // estimate

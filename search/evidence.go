@@ -16,20 +16,20 @@ const (
 	// neverEpochs is after how many decisions a tracepoint that showed nothing counts as never executed, if nothing that was
 	// switched on with it showed anything either.
 	neverEpochs = 3
+	// widest is half the widest 95 % interval of a share of an operation that is judged by; the few requests that are slow
+	// may be missing from what gave a wider one. After patience decisions, or enough requests, it is judged all the same.
+	widest   = 0.3
+	patience = 8
 )
 
 // observe takes over what the problem shows of tracepoints. Evidence from more requests replaces that from fewer; what is no
 // longer shown is kept.
 func (v *Investigation) observe(p *analysis.Problem) {
 	merged := make([]Evidence, 0, len(v.Evidence)+len(p.Refined))
-	edges := make(map[trace.Edge]*analysis.EdgeShare, len(p.Edges))
-	for i := range p.Edges {
-		edges[p.Edges[i].Edge] = &p.Edges[i]
-	}
 	seen := make(map[trace.Symbol]bool)
 	for i := range p.Refined {
 		if r := &p.Refined[i]; r.N > 0 && r.Tracepoint != 0 {
-			merged = append(merged, evidenceOf(p.Kind, r, edges[r.Within]))
+			merged = append(merged, evidenceOf(r))
 			seen[r.Tracepoint] = true
 		}
 	}
@@ -48,18 +48,11 @@ func compareEvidence(a, b *Evidence) int {
 	return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Context, b.Context))
 }
 
-// evidenceOf reduces r to what counts for a problem of the given kind: the share of the edge's variance for variable ones, else
-// that of its excess where a reference is known, else that of its mean.
-func evidenceOf(kind analysis.ProblemKind, r *analysis.RefinedShare, edge *analysis.EdgeShare) Evidence {
+// evidenceOf reduces r to what the search uses.
+func evidenceOf(r *analysis.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
 		Share: r.Share, Low: r.ShareLow, High: r.ShareHigh, Mean: finite(r.ShareMean),
-	}
-	if kind != analysis.KindVariable {
-		e.Share, e.Low, e.High = r.ShareMean, math.NaN(), math.NaN()
-		if edge != nil && edge.Excess > 0 && !math.IsNaN(r.Excess) {
-			e.Share = r.Excess / edge.Excess
-		}
 	}
 	if !isFinite(e.Share) {
 		e.Share = e.Mean
@@ -115,7 +108,9 @@ func (v *Investigation) imply(p *analysis.Problem) {
 //  1. Evidence is mapped to classes by projection: those of its tracepoint whose path has everything that appeared above it.
 //  2. Classes of a tracepoint that showed something elsewhere in the area, or nothing at all, carry nothing.
 //  3. What a known class carries itself is its share less that of the known classes next below it.
-func (a *area) weigh(evidence []Evidence) {
+//
+// What settled says no is not known while its interval is wide.
+func (a *area) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
 	weights := make(map[trace.Edge]float64, len(a.edges))
 	for _, e := range a.edges {
 		weights[e.Edge] = e.Score / a.score
@@ -135,10 +130,14 @@ func (a *area) weigh(evidence []Evidence) {
 	}
 	for i := 1; i < len(a.classes); i++ {
 		c := &a.classes[i]
-		if n, ok := judged[c.tp]; ok && !c.known {
+		c.half = math.Sqrt(c.half)
+		if n, ok := judged[c.tp]; ok {
 			c.known, c.n = true, n
 		}
-		c.half = math.Sqrt(c.half)
+		if c.known && c.half > widest && c.n < enough && !settled(c.tp) {
+			c.known = false
+			a.wide = append(a.wide, c.tp)
+		}
 	}
 	a.divide()
 }
@@ -157,8 +156,7 @@ func (a *area) credit(classes []int32, e *Evidence, weight float64) {
 			part = c.hits / hits
 		}
 		half := weight * ((e.High-e.Low)/2 + math.Abs(e.Share)*(1-part))
-		c.known = true
-		c.n = max(c.n, float64(e.N))
+		c.shown = true
 		c.share += weight * part * e.Share
 		c.half += half * half // the square, until weigh takes its root
 	}

@@ -28,6 +28,7 @@ const (
 	explainedShare    = 0.5
 	maxExplaining     = 4 // variables switched on for a located place
 	explainEpochs     = 3
+	verifyRequests    = 80 // that the places below an inner one are judged by before it is located
 	wantedRequests    = 24 // of the group, with a tracepoint on, an epoch
 )
 
@@ -171,7 +172,7 @@ func (i *inquiry) run() {
 	v.observe(i.p)
 	i.searched, i.rest = areasOf(i.p, i.tree, i.Table)
 	for _, a := range i.searched {
-		a.weigh(v.Evidence)
+		a.weigh(v.Evidence, i.settled)
 	}
 	v.Suspects = suspects(i.searched, i.rest, i.opens)
 	i.begin()
@@ -267,7 +268,11 @@ func (i *inquiry) search() {
 	case i.pending():
 		i.set(Investigating, "waiting for requests")
 	case i.located():
-		i.settle(Located, i.describe())
+		if i.verify() {
+			i.set(Investigating, "making sure that it is not below")
+		} else {
+			i.settle(Located, i.describe())
+		}
 	case i.pick():
 		i.v.Idle = 0
 		i.set(Investigating, "searching what carries most")
@@ -276,9 +281,36 @@ func (i *inquiry) search() {
 	}
 }
 
-// pending reports whether something that is on has not been seen by enough requests.
+// settled reports whether what is known of tp will not get better by waiting.
+func (i *inquiry) settled(tp trace.Symbol) bool {
+	at := i.v.want(tp)
+	return at < 0 || i.v.Epochs-i.v.Wants[at].Epoch > patience
+}
+
+// pending reports whether something that is on has not been seen by enough requests. Where those that were asked for turned out
+// too few, it asks for twice as many.
 func (i *inquiry) pending() bool {
-	return slices.ContainsFunc(i.v.Wants, func(w Want) bool { return !i.v.judged(w.Tracepoint) })
+	pending := false
+	for k := range i.v.Wants {
+		w := &i.v.Wants[k]
+		wide := slices.ContainsFunc(i.searched, func(a *area) bool { return slices.Contains(a.wide, w.Tracepoint) })
+		if wide {
+			w.Arms = armsFor(2 * shareOf(w.Arms))
+		}
+		pending = pending || wide || !i.v.judged(w.Tracepoint) || i.v.requests(w.Tracepoint) < w.Need && !i.settled(w.Tracepoint)
+	}
+	return pending
+}
+
+// requests returns how many requests tp was judged by.
+func (v *Investigation) requests(tp trace.Symbol) uint64 {
+	n := uint64(0)
+	for k := range v.Evidence {
+		if v.Evidence[k].Tracepoint == tp {
+			n = max(n, v.Evidence[k].N)
+		}
+	}
+	return n
 }
 
 // judged reports whether there is enough evidence about tp.
@@ -307,6 +339,43 @@ func (i *inquiry) located() bool {
 		}
 	}
 	return false
+}
+
+// verify switches the places next below the best one on again that were judged by few requests, in which what is rare may have
+// been missing. It reports whether there are any.
+func (i *inquiry) verify() bool {
+	if i.v.Verified == i.v.Suspects[0].Context {
+		return false
+	}
+	i.v.Verified = i.v.Suspects[0].Context
+	for _, a := range i.searched {
+		for k := 1; k < len(a.classes); k++ {
+			c := &a.classes[k]
+			above := &a.classes[a.classes[max(c.parent, 0)].region]
+			if !c.known || c.n >= verifyRequests || above.tp != i.v.Suspects[0].Tracepoint || above.op != i.v.Suspects[0].Op {
+				continue
+			}
+			i.again(c)
+		}
+	}
+	i.adopt()
+	return len(i.d.Picks) > 0
+}
+
+func (i *inquiry) again(c *class) {
+	if i.forbidden[c.tp] || i.broken[c.tp] {
+		return
+	}
+	if at := i.v.want(c.tp); at >= 0 {
+		i.v.Wants[at].Need, i.v.Wants[at].Epoch, i.v.Wants[at].Arms = verifyRequests, i.v.Epochs, allArms
+		return
+	}
+	if !slices.ContainsFunc(i.d.Picks, func(p Pick) bool { return p.Tracepoint == c.tp }) {
+		i.d.Picks = append(i.d.Picks, Pick{
+			Tracepoint: c.tp, Op: c.op, Context: c.ctx, Score: i.v.Suspects[0].Share, Need: verifyRequests, Whole: true, Arms: allArms,
+			Reason: "to be sure that it is not below",
+		})
+	}
 }
 
 func (i *inquiry) describe() string {
@@ -505,7 +574,7 @@ func (i *inquiry) adopt() {
 	for k := range i.d.Picks {
 		p := &i.d.Picks[k]
 		p.Cost = i.costs.of(p.Tracepoint, p.Arms)
-		w := Want{Tracepoint: p.Tracepoint, Arms: p.Arms, Since: i.Now, Epoch: i.v.Epochs, Cause: p.Reason}
+		w := Want{Tracepoint: p.Tracepoint, Arms: p.Arms, Since: i.Now, Epoch: i.v.Epochs, Cause: p.Reason, Need: p.Need}
 		w.Value = p.Score / (1 + p.Cost.Hits)
 		at, found := slices.BinarySearchFunc(i.v.Wants, p.Tracepoint, func(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) })
 		if found {
@@ -568,7 +637,7 @@ func (i *inquiry) carried() map[trace.Symbol]carries {
 	for _, a := range i.searched {
 		for k := 1; k < len(a.classes); k++ {
 			c := &a.classes[k]
-			if !c.known || c.share == 0 && c.half == 0 {
+			if !c.known || !c.shown {
 				continue
 			}
 			x := all[c.tp]

@@ -58,6 +58,7 @@ type Investigation struct {
 	Strategy                    string
 	Lead                        trace.Context // context of the leading edge when it was opened or reopened
 	Score                       float64       // of the leading place then
+	Verified                    trace.Context // place below which was looked twice
 	Wants                       []Want        // what it wants on; ascending by Tracepoint
 	Evidence                    []Evidence    // what it was shown; ascending by (Within, Tracepoint, Context)
 	Tried                       []trace.Symbol
@@ -75,6 +76,7 @@ type Want struct {
 	Since      trace.Nanos
 	Epoch      int     // of the investigation, when it was picked
 	Value      float64 // share per cost that was expected, then seen: the least goes first when the budget falls
+	Need       uint64  // requests that it should be judged by; 0: as few as possible
 	Cause      string
 }
 
