@@ -18,6 +18,9 @@ type benchmark struct {
 var benchmarks = []benchmark{
 	{"path", "Extraction of critical paths", speed.Path},
 	{"decode", "Decoders of OTLP, ours and the collector's", speed.Decode},
+	{"group", "Grouping, its memory, and the whole way from bytes to statistics", speed.Group},
+	{"search", "A decision over a large tree, for every strategy", speed.Search},
+	{"size-model", "How well delayed transfers are told from normal ones", speed.SizeModel},
 }
 
 func (p *process) benchCommand() *cobra.Command {
