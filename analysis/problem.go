@@ -91,7 +91,10 @@ type EdgeShare struct {
 	Excess        float64 // ns a request above the healthy reference, with its 95 % interval
 	ExcessLow     float64
 	ExcessHigh    float64
-	Score         float64 // what leading is decided by, for the problem's kind: a share of what is wrong, 0–1 but for noise
+	// Affected estimates the fraction of the requests, in (0, 1], that bears the excess: 1 if every request bears the same. NaN
+	// without a reference or where there is no excess.
+	Affected float64
+	Score    float64 // what leading is decided by, for the problem's kind: a share of what is wrong, 0–1 but for noise
 }
 
 // RefinedShare is what one calling context below a baseline edge showed over the requests whose plan had its tracepoint on.

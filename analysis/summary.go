@@ -120,7 +120,9 @@ func (g *Grouper) Shares(group *Group) []EdgeShare {
 			s.ShareHigh = s.ShareVariance + (est.Share.High - est.Share.Value)
 			s.TailLift = est.TailLift.Value
 		}
-		s.Excess, s.ExcessLow, s.ExcessHigh = excess(e.CoMoments.Moments(w.Total.N), ref.Tally.Edge(e.Edge).CoMoments.Moments(ref.Total.N))
+		now, before := e.CoMoments.Moments(w.Total.N), ref.Tally.Edge(e.Edge).CoMoments.Moments(ref.Total.N)
+		s.Excess, s.ExcessLow, s.ExcessHigh = excess(now, before)
+		s.Affected = affected(s.Excess, now.Variance()-before.Variance())
 		shares = append(shares, s)
 	}
 	return shares
@@ -134,7 +136,17 @@ func (g *Grouper) share(e *EdgeTally, total stats.Moments) EdgeShare {
 		Mean:          e.CoMoments.Moments(total.N).Mean(),
 		ShareMean:     e.MeanShare(total),
 		ShareVariance: e.Share(total),
+		Affected:      math.NaN(),
 	}
+}
+
+// affected returns the fraction p of the requests that bears an excess, if these bear the same: it then adds Δ = excess/p to each
+// of them and p(1−p)Δ² to the variance.
+func affected(excess, variance float64) float64 {
+	if !(excess > 0) || math.IsNaN(variance) {
+		return math.NaN()
+	}
+	return 1 / (1 + max(0, variance)/(excess*excess))
 }
 
 // normal95 is the two-sided 95 % quantile of the normal distribution.

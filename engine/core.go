@@ -333,6 +333,7 @@ func (c *Core) attachRefined() {
 			}
 		}
 		p.Refined = r.shares(present)
+		p.Attribute()
 	}
 	c.refinements = open
 }

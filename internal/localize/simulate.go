@@ -21,7 +21,7 @@ type Simulation struct {
 	App        simapp.Config  // Seed and Fault are set by the run
 	Engine     engine.Options // Strategy and Seed are set by the run
 	Healthy    time.Duration  // after the learning period, before the fault; default one minute
-	Epochs     int            // most epochs after the fault; default 36
+	Epochs     int            // most epochs until a problem is raised, and from then on; default 36
 	Workers    int            // runs at the same time; default 1
 }
 
@@ -38,7 +38,7 @@ type Run struct {
 	Status      string        `json:"status"`       // of the investigation that answered; empty: there was none
 	Rank        int           `json:"rank"`         // of the first correct suspect, from 1; 0: not among the suspects
 	Answer      string        `json:"answer"`       // the first suspect
-	Detected    int           `json:"detected"`     // epochs from the fault to the first problem; 0: none was raised
+	Detected    int           `json:"detected"`     // epochs from the fault to the first problem, or to the end of the run
 	Epochs      int           `json:"epochs"`       // from then to the answer, or to the end of the run
 	Executed    int           `json:"executed"`     // tracepoints that requests executed, on or off
 	Enabled     int           `json:"enabled"`      // of these, ever switched on
@@ -137,14 +137,13 @@ func (s *Simulation) run(seed uint64, fault simapp.Fault, strategy string, clock
 	healthy := now.Add(s.Healthy)
 	now = g.play(now, healthy)
 	g.inject(now, s.Epochs)
-	for epoch := 1; epoch <= s.Epochs && !g.answered(); epoch++ {
+	for epoch := 1; epoch <= s.Epochs && !g.Raised; epoch++ {
 		now = g.play(now, now.Add(g.epoch))
-		switch {
-		case g.Detected > 0:
-			g.Epochs++
-		case g.Raised:
-			g.Detected = epoch
-		}
+		g.Detected = epoch
+	}
+	for g.Raised && g.Epochs < s.Epochs && !g.answered() {
+		now = g.play(now, now.Add(g.epoch))
+		g.Epochs++
 	}
 	g.score()
 	return g.Run
