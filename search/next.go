@@ -264,8 +264,10 @@ func (i *inquiry) search() {
 		return
 	}
 	i.regions()
+	waiting := i.pending()
+	i.switchOff(waiting)
 	switch {
-	case i.pending():
+	case len(waiting) > 0:
 		i.set(Investigating, "waiting for requests")
 	case i.located():
 		if i.verify() {
@@ -287,17 +289,19 @@ func (i *inquiry) settled(tp trace.Symbol) bool {
 	return at < 0 || i.v.Epochs-i.v.Wants[at].Epoch > patience
 }
 
-// pending reports whether something that is on has not been seen by enough requests. Where those that were asked for turned out
-// too few, it asks for twice as many.
-func (i *inquiry) pending() bool {
-	pending := false
+// pending returns what is on and has not been seen by enough requests. Where those that were asked for turned out too few, it
+// asks for twice as many.
+func (i *inquiry) pending() map[trace.Symbol]bool {
+	pending := make(map[trace.Symbol]bool)
 	for k := range i.v.Wants {
 		w := &i.v.Wants[k]
 		wide := slices.ContainsFunc(i.searched, func(a *area) bool { return slices.Contains(a.wide, w.Tracepoint) })
 		if wide {
 			w.Arms = armsFor(2 * shareOf(w.Arms))
 		}
-		pending = pending || wide || !i.v.judged(w.Tracepoint) || i.v.requests(w.Tracepoint) < w.Need && !i.settled(w.Tracepoint)
+		if wide || !i.v.judged(w.Tracepoint) || i.v.requests(w.Tracepoint) < w.Need && !i.settled(w.Tracepoint) {
+			pending[w.Tracepoint] = true
+		}
 	}
 	return pending
 }
@@ -367,12 +371,12 @@ func (i *inquiry) again(c *class) {
 		return
 	}
 	if at := i.v.want(c.tp); at >= 0 {
-		i.v.Wants[at].Need, i.v.Wants[at].Epoch, i.v.Wants[at].Arms = verifyRequests, i.v.Epochs, allArms
+		i.v.Wants[at].Need, i.v.Wants[at].Epoch = verifyRequests, i.v.Epochs
 		return
 	}
 	if !slices.ContainsFunc(i.d.Picks, func(p Pick) bool { return p.Tracepoint == c.tp }) {
 		i.d.Picks = append(i.d.Picks, Pick{
-			Tracepoint: c.tp, Op: c.op, Context: c.ctx, Score: i.v.Suspects[0].Share, Need: verifyRequests, Whole: true, Arms: allArms,
+			Tracepoint: c.tp, Op: c.op, Context: c.ctx, Score: i.v.Suspects[0].Share, Need: verifyRequests, Arms: i.armsFor(verifyRequests),
 			Reason: "to be sure that it is not below",
 		})
 	}
@@ -546,7 +550,6 @@ func (i *inquiry) pick() bool {
 	if len(i.question.Candidates) == 0 {
 		return false
 	}
-	i.switchOff()
 	taken := make(map[trace.Symbol]bool)
 	for _, p := range i.answer(&i.question) {
 		if taken[p.Tracepoint] || i.v.want(p.Tracepoint) >= 0 {
@@ -555,7 +558,7 @@ func (i *inquiry) pick() bool {
 		taken[p.Tracepoint] = true
 		p.Arms = allArms
 		if !p.Whole {
-			p.Arms = armsFor(wantedRequests / (i.p.Rate * i.Epoch.Seconds()))
+			p.Arms = i.armsFor(wantedRequests)
 		}
 		i.d.Picks = append(i.d.Picks, p)
 	}
@@ -567,6 +570,11 @@ func (i *inquiry) pick() bool {
 		}
 	}
 	return len(i.d.Picks) > 0
+}
+
+// armsFor returns arms that have the given number of the problem's requests in an epoch.
+func (i *inquiry) armsFor(requests float64) uint32 {
+	return armsFor(requests / (i.p.Rate * i.Epoch.Seconds()))
 }
 
 // adopt makes the picks wants.
@@ -589,7 +597,7 @@ func (i *inquiry) adopt() {
 
 // switchOff ends what is known well enough: what explains nothing (and stays silent for a while), what was never executed, and,
 // for frugal strategies, everything but the places that are being divided.
-func (i *inquiry) switchOff() {
+func (i *inquiry) switchOff(waiting map[trace.Symbol]bool) {
 	carried := i.carried()
 	dividing := make(map[trace.Symbol]bool)
 	for k := range i.question.Regions {
@@ -600,6 +608,7 @@ func (i *inquiry) switchOff() {
 		c, shown := carried[w.Tracepoint]
 		reason := ""
 		switch {
+		case waiting[w.Tracepoint]:
 		case !shown:
 			reason = WhyNever
 		case c.high < refutedShare*i.searched[0].score:
