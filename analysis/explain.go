@@ -279,7 +279,7 @@ func (s *study) screen(t *target) []int {
 	return open
 }
 
-// best returns which of the open columns has the smallest p-value; -1 if nothing can be tested. Of equal ones it is the first, as
+// best returns which of the open columns explains best: that with the smallest p-value; -1 if nothing can be tested. Of equal ones it is the first, as
 // columns are in the order of preference.
 func (s *study) best(f *fit, open []int) int {
 	best, lowest, part := -1, math.Inf(1), 0.0
@@ -287,6 +287,26 @@ func (s *study) best(f *fit, open []int) int {
 		g := f.gain(&s.columns[k])
 		if p := g.pValue(); p < lowest || p == lowest && g.part > part+1e-9 {
 			best, lowest, part = i, p, g.part
+		}
+	}
+	if best < 0 {
+		return best
+	}
+	return s.asNumber(f, open, best, part)
+}
+
+// plainer is the part of what the categories of a number explain that a line must explain to be preferred: "the more, the
+// slower" says more than "slow where it is 4".
+const plainer = 0.7
+
+// asNumber returns, if open[best] is a number taken as categories, which of open is the number itself, should it explain nearly as
+// much and be certain; else best.
+func (s *study) asNumber(f *fit, open []int, best int, part float64) int {
+	for i, k := range open {
+		if c := &s.columns[k]; i != best && c.codes == nil && c.id == s.columns[open[best]].id {
+			if g := f.gain(c); g.part >= plainer*part && g.pValue()*float64(s.tried) <= s.options.Alpha {
+				return i
+			}
 		}
 	}
 	return best

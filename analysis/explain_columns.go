@@ -218,18 +218,24 @@ func (s *study) isDuration(r *rawColumn) bool {
 }
 
 func (s *study) measures(r *rawColumn, unit float64, nanos func(o *Observation) float64) bool {
+	rounded := unit
+	for _, c := range r.cells {
+		if c.some && c.number != math.Trunc(c.number) {
+			rounded = 0
+		}
+	}
 	low, high := math.Inf(1), 0.0
 	for i, c := range r.cells {
 		if !c.some {
 			continue
 		}
 		d := nanos(s.requests[i])
-		if x := c.number * unit; !c.numeric || x > d+unit || x < 0.97*d-unit {
+		if x := c.number * unit; !c.numeric || !(x <= 1.001*d+rounded && x >= 0.97*d-rounded) {
 			return false
 		}
-		low, high = min(low, c.number), max(high, c.number)
+		low, high = min(low, c.number*unit), max(high, c.number*unit)
 	}
-	return high >= low+2 // rounded to one or two values, it may be anything
+	return high > low+max(1, 2*rounded) // rounded to one or two values, it may be anything
 }
 
 // totalAt returns the time from start to end of the spans of o in a context.

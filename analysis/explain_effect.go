@@ -19,9 +19,7 @@ func (s *study) explanation(t *target, c *column, pValue float64) Explanation {
 		return x
 	}
 	x.Effect, x.Low, x.High = squaredCorrelation(c, t.nanos)
-	codes, bins := c.binned()
-	within, _, _ := between(codes, bins, t.nanos)
-	x.Remains = math.Sqrt(1 - within)
+	x.Remains = math.Sqrt(c.remains(t.nanos))
 	return x
 }
 
@@ -135,31 +133,34 @@ func effectInterval(effect float64, left []float64) (low, high float64) {
 	return square(math.Tanh(max(0, z-half))), square(math.Tanh(z + half))
 }
 
-// bins is the number of bins that numbers are put into to be called equal.
-const equalBins = 8
-
-// binned puts the values into bins with about as many requests each; equal values are in one bin, and those without a value in
-// one of their own.
-func (c *column) binned() (codes []int32, bins int) {
-	order := make([]int, len(c.values))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { // cmp.Compare puts NaN first
-		return cmp.Or(cmp.Compare(c.values[a], c.values[b]), cmp.Compare(a, b))
-	})
-	size := max(2, len(order)/equalBins)
-	codes = make([]int32, len(order))
-	bin, inBin := int32(0), 0
-	for i, k := range order {
-		if i > 0 {
-			v, w := c.values[order[i-1]], c.values[k]
-			if v != v && w == w || inBin >= size && v != w && w == w && len(order)-i >= size {
-				bin, inBin = bin+1, 0
-			}
+// remains returns the fraction of the variance that remains within equal values of a numeric column, at most 1: every request is compared
+// with the line through its two neighbours by value (Gasser, Sroka, Jennen-Steinmetz 1986, "Residual variance and residual
+// pattern in nonlinear regression"). Bins would count what varies within the last, wide one of a heavy-tailed variable. Requests
+// without a value are compared with their mean.
+func (c *column) remains(nanos []float64) float64 {
+	var order []int
+	var absent []float64
+	for i, v := range c.values {
+		if v == v {
+			order = append(order, i)
+		} else {
+			absent = append(absent, nanos[i])
 		}
-		codes[k] = bin
-		inBin++
 	}
-	return codes, int(bin) + 1
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(c.values[a], c.values[b]), cmp.Compare(a, b)) })
+	var sum float64
+	for k := 1; k < len(order)-1; k++ {
+		below, at, above := order[k-1], order[k], order[k+1]
+		weight := 0.5 // of the neighbour above
+		if span := c.values[above] - c.values[below]; span > 0 && !math.IsInf(span, 0) {
+			weight = (c.values[at] - c.values[below]) / span
+		}
+		residual := (1-weight)*nanos[below] + weight*nanos[above] - nanos[at]
+		sum += residual * residual / (square(1-weight) + square(weight) + 1)
+	}
+	within := sum / float64(len(order)-2) * float64(len(order))
+	if len(absent) > 1 {
+		within += stat.Variance(absent, nil) * float64(len(absent))
+	}
+	return ratio(within/float64(len(nanos)), stat.Variance(nanos, nil))
 }

@@ -2,12 +2,17 @@ package analysis
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -116,7 +121,10 @@ func (w *world) written(all []Explanation) string {
 	for _, x := range all {
 		target := "duration"
 		if x.Target != 0 {
-			target = map[trace.Edge]string{w.edgeDB: "db", w.edgeGet: "GET", w.edgeC: "cache"}[x.Target]
+			target = map[trace.Edge]string{
+				w.edgeDB: "db", w.edgeGet: "GET", w.edgeC: "cache",
+				trace.WholeEdge(w.db): "all of db", trace.WholeEdge(w.get): "all of GET", trace.WholeEdge(w.cache): "all of cache",
+			}[x.Target]
 		}
 		at := ""
 		if path := w.table.Path(x.Where); len(path) > 0 {
@@ -198,6 +206,208 @@ func TestExplainTenant(t *testing.T) {
 		if hits < want {
 			t.Errorf("%d requests: found in %d of 20, want %d", n, hits, want)
 		}
+	}
+}
+
+// scenarios have known causes. Each makes one request.
+var scenarios = map[string]func(w *world){
+	"size": func(w *world) { // the time of the db goes with the size; bytes and a rounded estimate go along with it
+		size := w.heavy(1)
+		o := w.request(5*w.heavy(0.2), 2*w.heavy(0.2)+10*size, 0)
+		w.number(o, w.get, "rows", math.Round(100*size))
+		w.number(o, w.get, "bytes", 64*math.Round(100*size))
+		w.number(o, w.db, "estimate", size*w.heavy(0.3))
+	},
+	"confounded": func(w *world) { // tenants of one region are large, but only one tenant is slow
+		tenant := w.IntN(9)
+		region := tenant / 3
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 6}[b2i(tenant == 4)], 0)
+		w.text(o, w.get, "region", fmt.Sprint("r", region))
+		w.text(o, w.get, "tenant", fmt.Sprint("t", tenant))
+		w.number(o, w.get, "cart.items", float64(region*4+w.IntN(6)))
+	},
+	"nested": func(w *world) { // a region is slow; its tenants are just in it
+		tenant := w.IntN(9)
+		region := tenant / 3
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 6}[b2i(region == 1)], 0)
+		w.text(o, w.get, "region", fmt.Sprint("r", region))
+		w.text(o, w.get, "tenant", fmt.Sprint("t", tenant))
+	},
+	"two": func(w *world) { // two causes in two edges
+		hit, n := w.IntN(3) > 0, w.IntN(20)
+		o := w.request(5+float64(n)*w.heavy(0.2), []float64{40, 10}[b2i(hit)]*w.heavy(0.2), 0)
+		w.text(o, w.get, "cache.hit", fmt.Sprint(hit))
+		w.number(o, w.get, "items", float64(n))
+	},
+	"status": func(w *world) { // numbers that are names
+		status := []float64{200, 200, 200, 302, 404, 500}[w.IntN(6)]
+		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*[]float64{1, 8}[b2i(status == 404)], 0)
+		w.number(o, w.get, "http.response.status_code", status)
+	},
+	"elapsed": func(w *world) { // attributes that repeat the duration
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.5), 0)
+		w.number(o, w.get, "elapsed_ms", math.Floor(float64(o.Duration)/1e6))
+		w.number(o, w.db, "db.seconds", 0.99*float64(o.Edges[slices.IndexFunc(o.Edges, func(e EdgeTime) bool { return e.Context == w.db })].Nanos)/1e9)
+	},
+	"fallback": func(w *world) { // another context is executed
+		w.request(5*w.heavy(0.2), 10*w.heavy(0.2), []float64{0, 60}[b2i(w.IntN(4) == 0)]*w.heavy(0.2))
+	},
+	"errors": func(w *world) { // what fails takes long
+		failed := w.IntN(6) == 0
+		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*[]float64{1, 5}[b2i(failed)], 0)
+		o.Contexts[slices.IndexFunc(o.Contexts, func(c ContextCount) bool { return c.Context == w.db })].Errors = int32(b2i(failed))
+	},
+	"retries": func(w *world) { // as often as it is repeated
+		n := 1 + w.IntN(4)
+		o := w.request(5*w.heavy(0.2), float64(n)*10*w.heavy(0.2), 0)
+		o.Contexts[slices.IndexFunc(o.Contexts, func(c ContextCount) bool { return c.Context == w.db })].Count = int32(n)
+	},
+	"rare": func(w *world) { // 3 % are ten times slower
+		rare := w.IntN(33) == 0
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 10}[b2i(rare)], 0)
+		w.text(o, w.get, "tenant", []string{fmt.Sprint("t", w.IntN(12)), "big"}[b2i(rare)])
+	},
+	"queue": func(w *world) { // as many as are before it
+		o := w.request(5, 1+float64(w.IntN(30))*w.heavy(0.2), 0)
+		o.Plan = int64(o.Duration/1e6) - 5 + int64(w.IntN(5)) // stands in for the concurrency; see TestExplain
+	},
+	"nothing": func(w *world) {
+		o := w.request(5*w.heavy(0.5), 10*w.heavy(0.5), 0)
+		w.text(o, w.get, "tenant", fmt.Sprint("t", w.IntN(8)))
+	},
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestExplain runs the scripts of testdata/explain. Each line of the input is
+//
+//	SCENARIO [requests] [noise variables] [coarse]
+//
+// and the output what explains it, in the first of 10 samples; then how often what explained the duration in all of them.
+func TestExplain(t *testing.T) {
+	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var b strings.Builder
+			for line := range strings.Lines(d.Input) {
+				var name string
+				n, noise, coarse := 256, 40, ""
+				fmt.Sscan(line, &name, &n, &noise, &coarse)
+				named := make(map[string]int)
+				for seed := range uint64(10) {
+					w := newWorld(seed)
+					for range n {
+						scenarios[name](w)
+						w.noise(w.requests[len(w.requests)-1], noise)
+					}
+					a := associate(w, coarse != "")
+					if seed == 0 {
+						fmt.Fprintf(&b, "%s", w.written(a.Explanations))
+					}
+					for _, x := range a.Explanations {
+						if x.Target == 0 {
+							named[x.Variable+map[bool]string{true: "=" + x.Value}[x.Value != ""]]++
+						}
+					}
+				}
+				for _, name := range slices.Sorted(maps.Keys(named)) {
+					fmt.Fprintf(&b, "%d× %s\n", named[name], name)
+				}
+			}
+			return b.String()
+		})
+	})
+}
+
+func associate(w *world, coarse bool) Association {
+	p := w.problem()
+	if coarse {
+		p.Level = RequestTypeLevel
+		for i := range p.Edges {
+			p.Edges[i].Edge = trace.WholeEdge(p.Edges[i].Context)
+		}
+	}
+	return Associate(p, w.requests, w.table, ExplainOptions{Concurrency: func(o *Observation) float64 {
+		if o.Plan == 0 {
+			return math.NaN()
+		}
+		return float64(o.Plan)
+	}})
+}
+
+// The order of requests, and copies of them, do not matter.
+func TestExplainDeterminism(t *testing.T) {
+	for name, request := range scenarios {
+		w := newWorld(1)
+		for range 100 {
+			request(w)
+			w.noise(w.requests[len(w.requests)-1], 20)
+		}
+		want := associate(w, false)
+		w.requests = append(w.requests, w.requests[:30]...)
+		w.Shuffle(len(w.requests), func(i, j int) { w.requests[i], w.requests[j] = w.requests[j], w.requests[i] })
+		if diff := cmp.Diff(want, associate(w, false), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Variables that explain nothing are proposed for removal, those that explain something are not, and with few requests none is.
+func TestExplainUnrelated(t *testing.T) {
+	for _, n := range []int{20, 256} {
+		w := newWorld(1)
+		for range n {
+			scenarios["two"](w)
+			w.noise(w.requests[len(w.requests)-1], 10)
+		}
+		noise := 0
+		for _, u := range associate(w, false).Unrelated {
+			if !strings.HasPrefix(u.Name, "noise") {
+				t.Errorf("%d requests: %s is called unrelated", n, u.Name)
+			}
+			noise++
+		}
+		if want := map[int]int{20: 0, 256: 7}[n]; noise < want || n == 20 && noise > 0 {
+			t.Errorf("%d requests: %d of 10 noise variables are called unrelated, want %d", n, noise, want)
+		}
+	}
+}
+
+func TestExplainNothingToGoBy(t *testing.T) {
+	w := newWorld(1)
+	if got := w.explain(); got != nil {
+		t.Errorf("no requests, got %v", got)
+	}
+	for range 100 {
+		o := w.request(5, 10, 0)
+		w.number(o, w.get, "n", w.NormFloat64())
+		w.number(o, w.get, "nan", math.NaN())
+		w.number(o, w.get, "inf", math.Inf(1-2*w.IntN(2)))
+	}
+	if a := associate(w, false); a.Explanations != nil || a.Unrelated != nil || a.Tried != 0 {
+		t.Errorf("nothing varies, got %v", a)
+	}
+	for i, o := range w.requests {
+		o.Duration += time.Duration(i)
+	}
+	if got := w.explain(); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	l := NewLoad(maps.All(map[trace.Nanos]time.Duration{0: 10, 5: 10, 7: 1}))
+	for at, want := range map[trace.Nanos]int{-1: 0, 0: 1, 5: 2, 7: 3, 8: 2, 10: 1, 15: 0} {
+		if got := l.At(at); got != want {
+			t.Errorf("at %d: %d, want %d", at, got, want)
+		}
+	}
+	if got := l.Concurrency(&Observation{Start: 7}); got != 2 {
+		t.Errorf("concurrency %v, want 2", got)
 	}
 }
 
