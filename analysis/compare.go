@@ -50,7 +50,7 @@ func (h *History) Compare(window Interval) []Suspect {
 		return nil
 	}
 	c := comparison{
-		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[servedOp]float64),
+		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[callee]float64),
 		wire: make(wires), bad: make(map[badKey]float64), seen: make([]int32, len(h.rec.shapes)+2),
 	}
 	for _, g := range c.groups() {
@@ -66,7 +66,7 @@ type comparison struct {
 	h        *History
 	traces   []recorded
 	evidence []evidence // by number of the service
-	ops      map[servedOp]float64
+	ops      map[callee]float64
 	wire     wires
 	bad      map[badKey]float64
 
@@ -78,11 +78,6 @@ type comparison struct {
 
 // evidence is what speaks against a service.
 type evidence struct{ own, shape, soft float64 }
-
-type servedOp struct {
-	service int32
-	op      trace.Op
-}
 
 // badKey is a shape at a site.
 type badKey struct{ site, shape int32 }
@@ -138,9 +133,9 @@ func (c *comparison) slow(g *visits) {
 	median, far := fence(c.pieceMeans(span, len(g.nanos)))
 	excess := max(0, mean-far) * n / c.requests() / c.h.duration
 	p := &c.h.rec.of[g.site]
-	suspect := servedOp{p.service, p.op}
-	if callee := c.h.callee[g.site]; callee != 0 {
-		suspect = c.h.servedBy(callee, p.op)
+	suspect := callee{p.service, p.op}
+	if called := c.h.callee[g.site]; called.service != 0 {
+		suspect = called
 	}
 	if e := &c.evidence[suspect.service]; mean > median {
 		e.soft = max(e.soft, (mean-median)/max(far-median, 1))
@@ -151,12 +146,6 @@ func (c *comparison) slow(g *visits) {
 	} else {
 		c.evidence[suspect.service].own += excess
 	}
-}
-
-// servedBy returns the operation that is called; fallback where only the service is known.
-func (h *History) servedBy(number int32, fallback trace.Op) servedOp {
-	c := h.rec.called[number]
-	return servedOp{h.service[c.service], cmp.Or(c.op, fallback)}
 }
 
 // pieceMeans returns the means of the own times in the pieces of a series. They are valid until the next call.
@@ -297,11 +286,10 @@ func (c *comparison) chargeShapes() {
 // chargeShape charges a part of a request. A CLIENT span without an answer is charged to the callee.
 func (c *comparison) chargeShape(x *call, part float64) {
 	p := &c.h.rec.of[x.site]
-	suspect := servedOp{p.service, p.op}
-	if callee := c.h.callee[x.site]; callee != 0 && (x.callee == 0 || c.h.rec.called[x.callee].op == 0) {
-		if by := c.h.servedBy(callee, p.op); !c.h.opaque[by.service] {
-			suspect = by
-		}
+	suspect := callee{p.service, p.op}
+	unanswered := x.callee == 0 || c.h.rec.called[x.callee].op == 0
+	if called := c.h.callee[x.site]; unanswered && called.service != 0 && !c.h.opaque[called.service] {
+		suspect = called
 	}
 	c.evidence[suspect.service].shape += part
 	c.ops[suspect] += part

@@ -19,9 +19,9 @@ type History struct {
 	span     []series
 	nanos    []int64 // of all sites, one after another
 	shape    []int32
-	service  []int32 // of each number the service that it stands for: itself, or the one that an address names
-	opaque   []bool  // of each service whether it emits no spans
-	callee   []int32 // of each site what is called from there, 0: not known
+	service  []int32  // of each number the service that it stands for: itself, or the one that an address names
+	opaque   []bool   // of each service whether it emits no spans
+	callee   []callee // of each site what is called from there; service 0: not known
 }
 
 // series says what belongs to a site: nanos[first:last] and shape[first:last].
@@ -33,7 +33,7 @@ func (s series) len() int { return s.last - s.first }
 // more once a trace was added to r. It takes time linear in the number of spans, and 12 bytes for each.
 func (r *Recording) Without(intervals []Interval) *History {
 	r.sort()
-	h := &History{rec: r, span: make([]series, len(r.of))}
+	h := &History{rec: r}
 	intervals = slices.Clone(intervals)
 	slices.SortFunc(intervals, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
 	var normal []recorded
@@ -82,60 +82,101 @@ func (h *History) resolve() {
 }
 
 // callees finds out what the CLIENT spans of each site call: the service that most of them do, and of that the operation; of
-// equals the ones with the smallest symbols.
+// equals the ones with the smallest symbols. Sites without history get what others call by the same operation.
 func (h *History) callees(traces []recorded) {
-	type pair struct{ site, callee int32 }
-	count := make(map[pair]int)    // by service
-	countOps := make(map[pair]int) // by operation
-	of := h.rec.called
-	for _, t := range traces {
-		for i := range h.rec.calls[t.first:t.last] {
-			if c := &h.rec.calls[t.first+i]; c.callee != 0 {
-				count[pair{c.site, h.service[of[c.callee].service]}]++
-				countOps[pair{c.site, c.callee}]++
-			}
+	type pair struct {
+		site   siteKey
+		callee callee
+	}
+	count := make(map[[2]int32]int)
+	for c := range h.rec.all(traces) {
+		if c.callee != 0 {
+			count[[2]int32{c.site, c.callee}]++
 		}
 	}
-	h.callee = make([]int32, len(h.rec.of))
-	for p := range countOps {
-		best := &h.callee[p.site]
-		a, b := of[p.callee], of[*best]
-		a.service, b.service = h.service[a.service], h.service[b.service]
-		if *best == 0 || cmp.Or(
-			cmp.Compare(count[pair{p.site, b.service}], count[pair{p.site, a.service}]),
-			cmp.Compare(h.rec.names[a.service], h.rec.names[b.service]),
-			cmp.Compare(countOps[pair{p.site, *best}], countOps[p]),
-			cmp.Compare(a.op, b.op),
+	services, ops := make(map[pair]int), make(map[pair]int) // calls of a service, with op 0, and of an operation
+	for k, n := range count {
+		c := h.rec.called[k[1]]
+		c.service = h.service[c.service]
+		for _, key := range []siteKey{h.rec.of[k[0]].siteKey, h.rec.of[k[0]].anyCaller()} {
+			services[pair{key, callee{service: c.service}}] += n
+			ops[pair{key, c}] += n
+		}
+	}
+	best := make(map[siteKey]callee)
+	for p, n := range ops {
+		b, ok := best[p.site]
+		if of := services[pair{p.site, callee{service: b.service}}]; !ok || cmp.Or(
+			cmp.Compare(of, services[pair{p.site, callee{service: p.callee.service}}]),
+			cmp.Compare(h.rec.names[p.callee.service], h.rec.names[b.service]),
+			cmp.Compare(ops[pair{p.site, b}], n),
+			cmp.Compare(p.callee.op, b.op),
 		) < 0 {
-			*best = p.callee
+			best[p.site] = p.callee
+		}
+	}
+	h.callee = make([]callee, len(h.rec.of))
+	for i := 1; i < len(h.callee); i++ {
+		b, ok := best[h.rec.of[i].siteKey]
+		if !ok {
+			b = best[h.rec.of[i].anyCaller()]
+		}
+		if s := &h.rec.of[i]; s.client {
+			h.callee[i] = callee{b.service, cmp.Or(b.op, s.op)}
 		}
 	}
 }
 
-// group sorts the calls of traces by site, those of each in the order of time.
+// group sorts the calls of traces by site, those of each in the order of time. A site with too little history, because the
+// caller is new or rare, gets what the history holds of its operation, whoever calls that.
 func (h *History) group(traces []recorded) {
-	n := 0
-	for _, t := range traces {
-		for i := range h.rec.calls[t.first:t.last] {
-			h.span[h.rec.calls[t.first+i].site].last++
-			n++
+	sites := h.rec.of
+	h.span = make([]series, len(sites))
+	for c := range h.rec.all(traces) {
+		h.span[c.site].last++
+	}
+	of := make(map[siteKey]int) // which of wide belongs to an operation
+	wide := make([]series, 1)   // the first is nobody's
+	for i := 1; i < len(sites); i++ {
+		if key := sites[i].anyCaller(); h.span[i].len() < leastHistory && of[key] == 0 {
+			of[key] = len(wide)
+			wide = append(wide, series{})
 		}
 	}
-	sum := 0
-	for i := range h.span {
-		count := h.span[i].last
-		h.span[i] = series{sum, sum}
-		sum += count
+	wideOf := make([]int, len(sites))
+	for i := 1; i < len(sites); i++ {
+		wideOf[i] = of[sites[i].anyCaller()]
+		wide[wideOf[i]].last += h.span[i].len()
 	}
+	wide[0] = series{}
+	n := layOut(wide, layOut(h.span, 0))
 	h.nanos, h.shape = make([]int64, n), make([]int32, n)
-	for _, t := range traces {
-		for i := range h.rec.calls[t.first:t.last] {
-			c := &h.rec.calls[t.first+i]
-			at := &h.span[c.site].last
-			h.nanos[*at], h.shape[*at] = c.nanos, c.shape
-			*at++
+	for c := range h.rec.all(traces) {
+		h.put(&h.span[c.site], c)
+		if w := wideOf[c.site]; w > 0 {
+			h.put(&wide[w], c)
 		}
 	}
+	for i := 1; i < len(sites); i++ {
+		if h.span[i].len() < leastHistory {
+			h.span[i] = wide[wideOf[i]]
+		}
+	}
+}
+
+// layOut gives each series its room, one after another from a place on, empties it, and returns where the last ends.
+func layOut(all []series, from int) int {
+	for i := range all {
+		n := all[i].len()
+		all[i] = series{from, from}
+		from += n
+	}
+	return from
+}
+
+func (h *History) put(s *series, c *call) {
+	h.nanos[s.last], h.shape[s.last] = c.nanos, c.shape
+	s.last++
 }
 
 // Traces returns the number of traces in h.

@@ -2,6 +2,8 @@ package analysis
 
 import (
 	"cmp"
+	"iter"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -71,6 +73,11 @@ type call struct {
 type siteKey struct {
 	parent, op trace.Op // parent is 0 for a root
 	border     bool     // of what op cost its caller, see [Recording.border]
+}
+
+// anyCaller returns the key that sites of the same operation share.
+func (k siteKey) anyCaller() siteKey {
+	return siteKey{op: k.op, border: k.border, parent: ^trace.Op(0)}
 }
 
 func (k siteKey) compare(l siteKey) int {
@@ -287,8 +294,12 @@ func (r *Recording) shape(p *Path, i int32, failed bool) int32 {
 	if failed {
 		h = 2
 	}
-	for _, op := range slices.Compact(r.ops) {
-		h = trace.Mix(h, uint64(op))
+	for i := 0; i < len(r.ops); {
+		first := i
+		for i < len(r.ops) && r.ops[i] == r.ops[first] {
+			i++
+		}
+		h = trace.Mix(trace.Mix(h, uint64(r.ops[first])), uint64(bits.Len(uint(i-first))))
 	}
 	if number, ok := r.shapes[h]; ok {
 		return number
@@ -340,4 +351,17 @@ func (r *Recording) within(i Interval) []recorded {
 	}
 	from, to := find(i.From), find(i.To)
 	return r.traces[from:max(from, to)]
+}
+
+// all returns the calls of traces in order.
+func (r *Recording) all(traces []recorded) iter.Seq[*call] {
+	return func(yield func(*call) bool) {
+		for _, t := range traces {
+			for i := t.first; i < t.last; i++ {
+				if !yield(&r.calls[i]) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -20,6 +20,7 @@ type estate struct {
 	entries  []int // operations of the gateway
 	ops      []estateOp
 	faulty   bool
+	renamed  bool // most requests enter by a new operation as long as the fault lasts
 	fault    estateFault
 	drift    []float64
 	mix      []float64
@@ -162,7 +163,11 @@ func (e *estate) close(span int, end float64, failed bool) {
 
 func (e *estate) serve(op int, start float64, parent trace.SpanID) (end float64, failed bool) {
 	o := &e.ops[op]
-	span := e.open(o.service, o.name, trace.Server, parent, start)
+	name := o.name
+	if parent == 0 && e.faulty && e.renamed && e.rng.Float64() < .8 {
+		name += "/v2"
+	}
+	span := e.open(o.service, name, trace.Server, parent, start)
 	id := e.t.Spans[span].ID
 	work := e.lognormal(o.mu, o.sd) * e.drift[o.service]
 	if e.rng.Float64() < o.tail {
