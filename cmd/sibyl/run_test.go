@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/internal/wire"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -66,6 +71,16 @@ func TestExitCodes(t *testing.T) {
 		{"nonsense", 2, "unknown command"},
 		{"--nonsense", 2, "unknown flag"},
 		{"version more", 2, "unknown command"},
+		{"analyze", 2, "which FILE?"},
+		{"analyze --help", 0, ""},
+		{"analyze -o text -", 2, "table, json, pprof, folded, html"},
+		{"analyze --attributes=" + strings.Repeat("a,b,c,d,e,f,g,", 5) + "z -", 0, ""},
+		{"analyze --min-samples=-1 -", 2, "--min-samples"},
+		{"analyze nowhere", 1, "nowhere"},
+		{"analyze --fail-on-problem -", 0, ""},
+		{"bench", 0, ""},
+		{"bench nonsense", 2, "unknown command"},
+		{"bench path --input=none", 2, "--input"},
 		{"trace", 2, "which FILE?"},
 		{"trace -o svg -", 2, "waterfall, json"},
 		{"trace --async=never -", 2, "clamp, ignore"},
@@ -243,5 +258,29 @@ func TestAnalyzeOptions(t *testing.T) {
 		if r.code != c.code || !strings.Contains(r.err, c.err) {
 			t.Errorf("%q: exit code %d, %q; want %d, %q", c.args, r.code, r.err, c.code, c.err)
 		}
+	}
+}
+
+// TestAnalyzeIgnoresOrder analyses the corpus backwards, and split between goroutines in another way.
+func TestAnalyzeIgnoresOrder(t *testing.T) {
+	packed, err := os.Open(shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	plain, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	slices.Reverse(lines)
+	backwards := sibyl(t, strings.Join(lines, "\n"), "analyze", "-o", "json", "--workers=3", "--memory=1MiB", "-")
+	forwards := sibyl(t, "", "analyze", "-o", "json", "--workers=1", shop)
+	if backwards != forwards {
+		t.Errorf("other reports: %s", cmp.Diff(forwards, backwards, cmp.AllowUnexported(result{})))
 	}
 }

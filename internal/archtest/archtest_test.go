@@ -256,3 +256,25 @@ func TestText(t *testing.T) {
 		}
 	})
 }
+
+// TestDependenciesAreJustified looks for a line about every module of others in the architecture document.
+func TestDependenciesAreJustified(t *testing.T) {
+	doc, err := fs.ReadFile(repository, "docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string // every odd part of what backquotes divide
+	for i, part := range strings.Split(string(doc), "`") {
+		if i%2 == 1 {
+			named = append(named, part)
+		}
+	}
+	for _, f := range goFiles(t) {
+		for _, imp := range f.imports {
+			host, _, _ := strings.Cut(imp.path, "/")
+			if strings.Contains(host, ".") && !under(imp.path, module) && !underAny(imp.path, named) {
+				t.Errorf("%s: %s has no line in docs/ARCHITECTURE.md that says why", f.at(imp.pos), imp.path)
+			}
+		}
+	}
+}

@@ -151,3 +151,16 @@ func TestFoldedLinesAreWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestPageIsSelfContained looks for what would make a browser ask the network, or run what traces contain.
+func TestPageIsSelfContained(t *testing.T) {
+	page := written(t, newSample(), HTML)
+	for _, bad := range []string{"http:", "https:", "url(", "@import", "<img", "<link", "src=\"", "</script><"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	if n := strings.Count(page, "<script>"); n != 1 {
+		t.Errorf("%d scripts, want the page's own", n)
+	}
+}
