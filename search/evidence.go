@@ -13,49 +13,64 @@ import (
 const (
 	minRequests = 8    // with a tracepoint on before it is judged
 	maxEvidence = 8192 // entries kept for an investigation
-	// neverEpochs is after how many decisions a tracepoint that showed nothing counts as never executed, if nothing that was
-	// switched on with it showed anything either.
-	neverEpochs = 3
 	// widest is half the widest 95 % interval of a share of an operation that is judged by; the few requests that are slow
 	// may be missing from what gave a wider one. After patience decisions, or enough requests, it is judged all the same.
 	widest   = 0.3
 	patience = 8
 )
 
-// observe takes over what the problem shows of tracepoints. Evidence from more requests replaces that from fewer; what is no
-// longer shown is kept.
-func (v *Investigation) observe(p *analysis.Problem) {
-	merged := make([]Evidence, 0, len(v.Evidence)+len(p.Refined))
-	seen := make(map[trace.Symbol]bool)
+// observe takes over what the problem shows of tracepoints under the plan that applied. Evidence is kept apart by the set of
+// tracepoints that was on (a batch of requests in which contexts appear alike); of one batch that of most requests stands.
+// What is no longer shown is kept.
+func (v *Investigation) observe(p *analysis.Problem, applied *Plan) {
+	batches := applied.batches()
+	merged := slices.Clone(v.Evidence)
 	for i := range p.Refined {
 		if r := &p.Refined[i]; r.N > 0 && r.Tracepoint != 0 {
-			merged = append(merged, evidenceOf(r))
-			seen[r.Tracepoint] = true
-		}
-	}
-	for _, e := range v.Evidence {
-		if e.Context != 0 || !seen[e.Tracepoint] {
+			e := evidenceOf(p, r)
+			e.Batch = cmp.Or(batches[r.Arm], uint64(max(r.Arm, 1)))
 			merged = append(merged, e)
 		}
 	}
-	slices.SortFunc(merged, func(a, b Evidence) int { return cmp.Or(compareEvidence(&a, &b), cmp.Compare(b.N, a.N)) })
+	merged = append(merged, v.implied(p)...)
+	slices.SortStableFunc(merged, func(a, b Evidence) int {
+		return cmp.Or(compareEvidence(&a, &b), cmp.Compare(b.N, a.N), cmp.Compare(b.Share, a.Share))
+	})
 	merged = slices.CompactFunc(merged, func(a, b Evidence) bool { return compareEvidence(&a, &b) == 0 })
 	v.Evidence = merged[:min(len(merged), maxEvidence)]
-	v.imply(p)
+}
+
+// batches returns for each arm the hash of the set of tracepoints that it has on.
+func (p *Plan) batches() map[trace.Symbol]uint64 {
+	sets := make([]uint64, len(p.Arms))
+	for i := range p.Leases { // ascending by tracepoint within an arm
+		l := &p.Leases[i]
+		sets[l.Arm] = trace.Mix(sets[l.Arm], uint64(l.Tracepoint))
+	}
+	named := make(map[trace.Symbol]uint64, len(sets))
+	for i, set := range sets {
+		named[p.Arms[i].Name] = set
+	}
+	return named
 }
 
 func compareEvidence(a, b *Evidence) int {
-	return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Context, b.Context))
+	return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Tracepoint, b.Tracepoint), cmp.Compare(a.Context, b.Context),
+		cmp.Compare(a.Batch, b.Batch))
 }
 
-// evidenceOf reduces r to what the search uses.
-func evidenceOf(r *analysis.RefinedShare) Evidence {
+// evidenceOf reduces r to what counts for p: the share of what is wrong, where that is steady slowness without a change the share
+// of the mean.
+func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
 		Share: r.Share, Low: r.ShareLow, High: r.ShareHigh, Mean: finite(r.ShareMean),
 	}
-	if !isFinite(e.Share) {
-		e.Share = e.Mean
+	if r.Context == 0 {
+		e.Share, e.Low, e.High = 0, 0, 0
+	}
+	if p.Kind != analysis.KindVariable && p.Onset == analysis.Chronic || !isFinite(e.Share) {
+		e.Share, e.Low, e.High = e.Mean, math.NaN(), math.NaN()
 	}
 	if !isFinite(e.Low) || !isFinite(e.High) || e.Low > e.High {
 		half := 0.6 / math.Sqrt(float64(r.N))
@@ -73,34 +88,17 @@ func finite(x float64) float64 {
 	return 0
 }
 
-// imply adds zero shares for tracepoints that are on and showed nothing, while others that were switched on with them or later
-// showed enough.
-func (v *Investigation) imply(p *analysis.Problem) {
-	shown := make(map[trace.Symbol]uint64) // most requests
-	for i := range v.Evidence {
-		e := &v.Evidence[i]
-		shown[e.Tracepoint] = max(shown[e.Tracepoint], e.N)
-	}
+// implied returns zero shares for tracepoints that have been on for long and of which nothing came: no request of the
+// problem reached an agent that has them.
+func (v *Investigation) implied(p *analysis.Problem) []Evidence {
+	var list []Evidence
 	for i := range v.Wants {
 		w := &v.Wants[i]
-		if _, ok := shown[w.Tracepoint]; ok {
-			continue
-		}
-		n := uint64(0)
-		for k := range v.Wants {
-			if x := &v.Wants[k]; x.Epoch >= w.Epoch && x.Arms&^w.Arms == 0 {
-				n = max(n, shown[x.Tracepoint])
-			}
-		}
-		if v.Epochs-w.Epoch > neverEpochs && p.Requests >= minRequests {
-			n = max(n, minRequests)
-		}
-		if n >= minRequests {
-			e := Evidence{Tracepoint: w.Tracepoint, N: n}
-			at, _ := slices.BinarySearchFunc(v.Evidence, e, func(a, b Evidence) int { return compareEvidence(&a, &b) })
-			v.Evidence = slices.Insert(v.Evidence, at, e)
+		if v.Epochs-w.Epoch > patience && p.Requests >= minRequests && v.requests(w.Tracepoint) < minRequests {
+			list = append(list, Evidence{Tracepoint: w.Tracepoint, Batch: 1, N: minRequests})
 		}
 	}
+	return list
 }
 
 // weigh fills in what evidence says of the classes of a:
@@ -116,23 +114,19 @@ func (a *area) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
 		weights[e.Edge] = e.Score / a.score
 	}
 	m := newMapping(a, evidence)
-	judged := make(map[trace.Symbol]float64)
+	judged := requestsOf(evidence)
+	samples := make(map[sampleKey]sample)
 	for i := range evidence {
 		e := &evidence[i]
-		weight, within := weights[e.Within]
-		if e.N < minRequests || !within && e.Context != 0 {
-			continue
-		}
-		judged[e.Tracepoint] = max(judged[e.Tracepoint], float64(e.N))
-		if e.Context != 0 {
-			a.credit(m.classes(e), e, weight)
+		if weight, within := weights[e.Within]; within && e.Context != 0 && judged[e.Tracepoint] >= minRequests {
+			a.credit(samples, m.classes(e), e, weight)
 		}
 	}
+	a.combine(samples, evidence)
 	for i := 1; i < len(a.classes); i++ {
 		c := &a.classes[i]
-		c.half = math.Sqrt(c.half)
-		if n, ok := judged[c.tp]; ok {
-			c.known, c.n = true, n
+		if n := judged[c.tp]; n >= minRequests {
+			c.known, c.n = true, float64(n)
 		}
 		if c.known && c.half > widest && c.n < enough && !settled(c.tp) {
 			c.known = false
@@ -142,23 +136,85 @@ func (a *area) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
 	a.divide()
 }
 
-// credit adds e to the classes that it stands for, divided by how often they are executed. That it may be any one of them
-// widens the interval.
-func (a *area) credit(classes []int32, e *Evidence, weight float64) {
+// requestsOf returns how many requests the tracepoints were judged by: those of all batches.
+func requestsOf(evidence []Evidence) map[trace.Symbol]uint64 {
+	n := make(map[trace.Symbol]uint64)
+	for k, most := range batchesOf(evidence) {
+		n[k.tp] += most
+	}
+	return n
+}
+
+type batchKey struct {
+	tp    trace.Symbol
+	batch uint64
+}
+
+// batchesOf returns how many requests each batch with a tracepoint on has.
+func batchesOf(evidence []Evidence) map[batchKey]uint64 {
+	most := make(map[batchKey]uint64)
+	for i := range evidence {
+		k := batchKey{evidence[i].Tracepoint, evidence[i].Batch}
+		most[k] = max(most[k], evidence[i].N)
+	}
+	return most
+}
+
+// sampleKey names what one batch says of one class.
+type sampleKey struct {
+	class int32
+	batch uint64
+}
+
+// sample is an estimate of a share: n requests, the square of half the interval.
+type sample struct{ share, square float64 }
+
+// credit adds e to the samples of the classes that it stands for, divided by how often they are executed. That it may be any
+// one of them widens the interval.
+func (a *area) credit(samples map[sampleKey]sample, classes []int32, e *Evidence, weight float64) {
 	hits := 0.0
 	for _, i := range classes {
 		hits += a.classes[i].hits
 	}
 	for _, i := range classes {
-		c := &a.classes[i]
 		part := 1 / float64(len(classes))
 		if hits > 0 {
-			part = c.hits / hits
+			part = a.classes[i].hits / hits
 		}
 		half := weight * ((e.High-e.Low)/2 + math.Abs(e.Share)*(1-part))
-		c.shown = true
-		c.share += weight * part * e.Share
-		c.half += half * half // the square, until weigh takes its root
+		a.classes[i].shown = true
+		s := samples[sampleKey{i, e.Batch}]
+		s.share += weight * part * e.Share
+		s.square += half * half
+		samples[sampleKey{i, e.Batch}] = s
+	}
+}
+
+// combine averages the samples of each class over the batches that had its tracepoint on, by requests. A batch without
+// requests that got there says zero; one with a wide interval, whose share may be anything, counts less.
+func (a *area) combine(samples map[sampleKey]sample, evidence []Evidence) {
+	batches := make(map[trace.Symbol][]batchKey)
+	most := batchesOf(evidence)
+	for i := range evidence {
+		k := batchKey{evidence[i].Tracepoint, evidence[i].Batch}
+		if !slices.Contains(batches[k.tp], k) {
+			batches[k.tp] = append(batches[k.tp], k)
+		}
+	}
+	for i := 1; i < len(a.classes); i++ {
+		c := &a.classes[i]
+		if !c.shown {
+			continue
+		}
+		var weights, share, square float64
+		for _, k := range batches[c.tp] {
+			s := samples[sampleKey{int32(i), k.batch}]
+			weight := float64(most[k]) / (1 + s.square/(widest*widest))
+			weights += weight
+			share += weight * s.share
+			square += weight * weight * s.square
+		}
+		c.share, c.half = share/weights, math.Sqrt(square)/weights
 	}
 }
 
@@ -191,10 +247,11 @@ type mapping struct {
 	done    map[place][]int32
 }
 
-// place is a context as it appeared within an edge.
+// place is a context as it appeared within an edge in one batch.
 type place struct {
-	edge trace.Edge
-	ctx  trace.Context
+	batch uint64
+	edge  trace.Edge
+	ctx   trace.Context
 }
 
 func newMapping(a *area, evidence []Evidence) *mapping {
@@ -206,7 +263,7 @@ func newMapping(a *area, evidence []Evidence) *mapping {
 		e := &evidence[i]
 		wanted[e.Tracepoint] = true
 		if e.Context != 0 {
-			m.parents[place{e.Within, e.Context}] = e
+			m.parents[place{e.Batch, e.Within, e.Context}] = e
 		}
 	}
 	for i := 1; i < len(a.classes); i++ {
@@ -219,7 +276,7 @@ func newMapping(a *area, evidence []Evidence) *mapping {
 
 // classes returns the classes that e stands for, adding one where the tree does not know it yet.
 func (m *mapping) classes(e *Evidence) []int32 {
-	key := place{e.Within, e.Context}
+	key := place{e.Batch, e.Within, e.Context}
 	if found, ok := m.done[key]; ok {
 		return found
 	}
@@ -242,7 +299,7 @@ func (m *mapping) classes(e *Evidence) []int32 {
 func (m *mapping) chain(e *Evidence) []trace.Symbol {
 	var chain []trace.Symbol
 	for range maxClasses {
-		e = m.parents[place{e.Within, e.Parent}]
+		e = m.parents[place{e.Batch, e.Within, e.Parent}]
 		if e == nil || len(chain) >= 256 {
 			break
 		}
@@ -264,7 +321,7 @@ func (a *area) contains(i int32, chain []trace.Symbol) bool {
 // create adds a class for e below that of its parent.
 func (m *mapping) create(e *Evidence) int32 {
 	parent := int32(0)
-	if above := m.parents[place{e.Within, e.Parent}]; above != nil {
+	if above := m.parents[place{e.Batch, e.Within, e.Parent}]; above != nil {
 		parent = m.classes(above)[0]
 	}
 	a := m.area

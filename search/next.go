@@ -169,7 +169,7 @@ func (i *inquiry) run() {
 	v := i.v
 	v.Missed = 0
 	v.Wants = slices.Clone(v.Wants)
-	v.observe(i.p)
+	v.observe(i.p, i.old)
 	i.searched, i.rest = areasOf(i.p, i.tree, i.Table)
 	for _, a := range i.searched {
 		a.weigh(v.Evidence, i.settled)
@@ -293,13 +293,15 @@ func (i *inquiry) settled(tp trace.Symbol) bool {
 // asks for twice as many.
 func (i *inquiry) pending() map[trace.Symbol]bool {
 	pending := make(map[trace.Symbol]bool)
+	requests := requestsOf(i.v.Evidence)
 	for k := range i.v.Wants {
 		w := &i.v.Wants[k]
 		wide := slices.ContainsFunc(i.searched, func(a *area) bool { return slices.Contains(a.wide, w.Tracepoint) })
-		if wide {
+		short := requests[w.Tracepoint] < max(minRequests, w.Need) && !i.settled(w.Tracepoint)
+		if wide || short && i.v.Epochs > w.Epoch+1 {
 			w.Arms = armsFor(2 * shareOf(w.Arms))
 		}
-		if wide || !i.v.judged(w.Tracepoint) || i.v.requests(w.Tracepoint) < w.Need && !i.settled(w.Tracepoint) {
+		if wide || short {
 			pending[w.Tracepoint] = true
 		}
 	}
@@ -307,20 +309,7 @@ func (i *inquiry) pending() map[trace.Symbol]bool {
 }
 
 // requests returns how many requests tp was judged by.
-func (v *Investigation) requests(tp trace.Symbol) uint64 {
-	n := uint64(0)
-	for k := range v.Evidence {
-		if v.Evidence[k].Tracepoint == tp {
-			n = max(n, v.Evidence[k].N)
-		}
-	}
-	return n
-}
-
-// judged reports whether there is enough evidence about tp.
-func (v *Investigation) judged(tp trace.Symbol) bool {
-	return slices.ContainsFunc(v.Evidence, func(e Evidence) bool { return e.Tracepoint == tp && e.N >= minRequests })
-}
+func (v *Investigation) requests(tp trace.Symbol) uint64 { return requestsOf(v.Evidence)[tp] }
 
 // located reports whether the search is over: the best place, or up to three together, keep most of what the leading operations
 // carry, are told apart from the next, and have nothing below them left to try.

@@ -60,7 +60,7 @@ type Investigation struct {
 	Score                       float64       // of the leading place then
 	Verified                    trace.Context // place below which was looked twice
 	Wants                       []Want        // what it wants on; ascending by Tracepoint
-	Evidence                    []Evidence    // what it was shown; ascending by (Within, Tracepoint, Context)
+	Evidence                    []Evidence    // what it was shown; ascending by (Within, Tracepoint, Context, Batch)
 	Tried                       []trace.Symbol
 	Suspects                    []Suspect // best first
 }
@@ -87,7 +87,8 @@ type Evidence struct {
 	Context, Parent trace.Context // as they appeared; Context 0: requests that had it on never executed it
 	Op              trace.Op
 	Tracepoint      trace.Symbol
-	N               uint64  // requests with it on
+	Batch           uint64  // hash of the set of tracepoints that was on
+	N               uint64  // requests of the batch
 	Share           float64 // of what is wrong in the edge
 	Low, High       float64 // 95 % interval
 	Mean            float64 // share of the edge's mean

@@ -30,7 +30,7 @@ type world struct {
 
 	requests []request
 	shown    map[shownKey]*shown
-	with     map[trace.Symbol][]int // requests with a tracepoint on
+	with     map[uint64][]int // requests of a batch
 }
 
 // spot is a place in the code; parents come before their children.
@@ -54,6 +54,7 @@ type request struct {
 }
 
 type shownKey struct {
+	batch uint64
 	owner int
 	ctx   trace.Context
 }
@@ -68,7 +69,7 @@ const epoch = 10 * time.Second
 
 // newWorld makes an application with about the given number of switchable tracepoints.
 func newWorld(seed uint64, tracepoints int, rate float64) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: rate, shown: make(map[shownKey]*shown), with: make(map[trace.Symbol][]int), on: make(map[trace.Symbol]bool)}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: rate, shown: make(map[shownKey]*shown), with: make(map[uint64][]int), on: make(map[trace.Symbol]bool)}
 	w.baseline(-1, 0)
 	inside := make(map[int]int)
 	for switchable := 0; switchable < tracepoints; {
@@ -220,14 +221,16 @@ func (w *world) request(plan *Plan) {
 		}
 	}
 	w.requests = append(w.requests, r)
-	for tp := range on {
-		w.with[tp] = append(w.with[tp], number)
+	batch := uint64(0)
+	if arm >= 0 {
+		batch = plan.batches()[plan.Arms[arm].Name]
+		w.with[batch] = append(w.with[batch], number)
 	}
-	w.show(number, executed, inclusive, on)
+	w.show(batch, number, executed, inclusive, on)
 }
 
 // show records what the request shows, and tells the tree.
-func (w *world) show(number int, executed []bool, inclusive []float64, on map[trace.Symbol]bool) {
+func (w *world) show(batch uint64, number int, executed []bool, inclusive []float64, on map[trace.Symbol]bool) {
 	ctx := make([]trace.Context, len(w.spots))
 	o := cct.Observation{Seen: w.now}
 	for i, s := range w.spots {
@@ -245,7 +248,7 @@ func (w *world) show(number int, executed []bool, inclusive []float64, on map[tr
 			continue
 		}
 		w.hits++
-		k := shownKey{s.owner, ctx[i]}
+		k := shownKey{batch, s.owner, ctx[i]}
 		if w.shown[k] == nil {
 			w.shown[k] = &shown{parent: above, spot: i, times: make(map[int]float64)}
 		}
@@ -259,7 +262,7 @@ func (w *world) show(number int, executed []bool, inclusive []float64, on map[tr
 }
 
 // problem says what package analysis would.
-func (w *world) problem() analysis.Problem {
+func (w *world) problem(plan *Plan) analysis.Problem {
 	p := analysis.Problem{
 		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Entry: w.spots[0].op, Requests: uint64(len(w.requests)), Rate: w.rate,
 	}
@@ -278,8 +281,21 @@ func (w *world) problem() analysis.Problem {
 		share := covariance2(e, t) / covariance2(t, t)
 		p.Edges = append(p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share})
 	}
-	for k, x := range w.shown {
-		p.Refined = append(p.Refined, w.refined(k, x))
+	for arm, batch := range plan.batches() {
+		reached := make(map[trace.Symbol]bool)
+		for k, x := range w.shown {
+			if k.batch == batch {
+				r := w.refined(k, x)
+				r.Arm = arm
+				reached[r.Tracepoint] = true
+				p.Refined = append(p.Refined, r)
+			}
+		}
+		for _, l := range plan.Leases {
+			if plan.Arms[l.Arm].Name == arm && !reached[l.Tracepoint] {
+				p.Refined = append(p.Refined, analysis.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: uint64(len(w.with[batch])), Excess: math.NaN()})
+			}
+		}
 	}
 	slices.SortFunc(p.Refined, func(a, b analysis.RefinedShare) int {
 		return compareEvidence(&Evidence{Within: a.Within, Context: a.Context}, &Evidence{Within: b.Within, Context: b.Context})
@@ -290,7 +306,7 @@ func (w *world) problem() analysis.Problem {
 func (w *world) refined(k shownKey, x *shown) analysis.RefinedShare {
 	s := w.spots[x.spot]
 	var xs, es, ts []float64
-	for _, number := range w.with[s.tp] {
+	for _, number := range w.with[k.batch] {
 		r := &w.requests[number]
 		xs, es, ts = append(xs, x.times[number]), append(es, r.edges[k.owner]), append(ts, r.total)
 	}
@@ -358,7 +374,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 		w.run(&st.Plan)
 	}
 	for k := range epochs {
-		p := w.problem()
+		p := w.problem(&st.Plan)
 		tree := w.builder.Build(&w.table)
 		var decisions []Decision
 		st, decisions = Next(Input{
