@@ -43,7 +43,7 @@ func (n *names) diagnosis(p *analysis.Problem) sentence {
 	case analysis.KindShifted:
 		s.plain("requests of ")
 		s.strong(name)
-		s.plain(" take other paths than they did" + against(p))
+		s.plain(" take other paths than they did, and " + units.Duration(p.Mean) + " on average" + against(p))
 	}
 	n.culprit(&s, p)
 	n.cause(&s, p)
@@ -53,7 +53,16 @@ func (n *names) diagnosis(p *analysis.Problem) sentence {
 
 // spread says how far durations lie apart.
 func (n *names) spread(s *sentence, p *analysis.Problem, name string) {
-	if sum := n.summary(p); sum != nil && sum.P50 > 0 && sum.P99 > 0 {
+	sum := n.summary(p)
+	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // p99 does not tell
+		s.plain("few requests of ")
+		s.strong(name)
+		s.plain(" take far longer than its p99 of " + units.Duration(sum.P99) + " (CoV ")
+		s.strong(units.Ratio(p.CoV))
+		s.plain(")")
+		return
+	}
+	if sum != nil && sum.P50 > 0 && sum.P99 > 0 {
 		s.plain("p99 of ")
 		s.strong(name)
 		s.plain(" is ")

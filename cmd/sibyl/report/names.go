@@ -58,7 +58,11 @@ func (n *names) typeName(s *analysis.Summary) string {
 	const most = 3 // to keep names short; the first are the most telling
 	var parts []string
 	for _, op := range s.Distinct[:min(most, len(s.Distinct))] {
-		parts = append(parts, n.op(op))
+		if n.table.Operation(op).Service == n.table.Operation(s.Entry).Service {
+			parts = append(parts, n.opName(op))
+		} else {
+			parts = append(parts, n.op(op))
+		}
 	}
 	return name + " (" + strings.Join(parts, ", ") + ")"
 }
