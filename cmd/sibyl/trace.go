@@ -101,7 +101,7 @@ func (p *process) showTraces(out io.Writer, in *file.Input, f *traceFlags, wante
 func showWaterfall(out io.Writer, path *analysis.Path, table *trace.Table, o waterfall.Options, first bool) error {
 	head := "\n"
 	if first {
-		head = o.Style.Paint(terminal.Dim, waterfall.Legend) + "\n"
+		head = o.Style.Paint(terminal.Dim, waterfall.Legend) + "\n\n"
 	}
 	if _, err := io.WriteString(out, head); err != nil {
 		return err

@@ -23,7 +23,7 @@ type Options struct {
 }
 
 // Legend explains the marks of [Text].
-const Legend = "● on the critical path   █ its own time there   ─ waiting or off the path\n"
+const Legend = "● on the critical path   █ its own time there   ─ waiting or off the path"
 
 // Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn solid.
 func Text(w io.Writer, p *analysis.Path, table *trace.Table, options Options) error {
@@ -216,7 +216,7 @@ func (d *drawing) row(c *canvas, r row) {
 	if c.critical[r.node] {
 		name = style.Paint(terminal.Bold, name)
 	}
-	bar := strings.TrimRight(d.bar(c, r.node), " ")
+	bar := d.bar(c, r.node)
 	d.printf("%s%s%s%s  %s\n", mark, name, terminal.PadLeft(units.Duration(n.End.Sub(n.Start)), timeWidth),
 		terminal.PadLeft(own, timeWidth), bar)
 }
@@ -261,7 +261,7 @@ func (d *drawing) bar(c *canvas, node int32) string {
 	for _, s := range c.sections[node] {
 		c.fill(cells, s.Start, s.End, '█')
 	}
-	return d.paintSolid(string(cells))
+	return d.paint(strings.TrimRight(string(cells), " "))
 }
 
 // fill puts mark in the columns from start to end, at least in one.
@@ -281,15 +281,21 @@ func (c *canvas) column(t trace.Nanos) int {
 	return int(min(max(x, -1), float64(c.bar)+1) + 0.5)
 }
 
-// paintSolid gives the solid parts of a bar their colour.
-func (d *drawing) paintSolid(bar string) string {
+// paint gives the solid parts of a bar their colour.
+func (d *drawing) paint(bar string) string {
 	if !d.options.Style.Colour {
 		return bar
 	}
-	first, last := strings.Index(bar, "█"), strings.LastIndex(bar, "█")
-	if first < 0 {
-		return d.options.Style.Paint(terminal.Dim, bar)
+	var out strings.Builder
+	for bar != "" {
+		n := len(bar) - len(strings.TrimLeft(bar, "█"))
+		out.WriteString(d.options.Style.Paint(terminal.Red, bar[:n]))
+		bar = bar[n:]
+		if n = strings.Index(bar, "█"); n < 0 {
+			n = len(bar)
+		}
+		out.WriteString(d.options.Style.Paint(terminal.Dim, bar[:n]))
+		bar = bar[n:]
 	}
-	last += len("█")
-	return bar[:first] + d.options.Style.Paint(terminal.Red, bar[first:last]) + bar[last:]
+	return out.String()
 }

@@ -75,3 +75,30 @@ func TestLarge(t *testing.T) {
 		}
 	}
 }
+
+// TestColourOnlyAdds takes the colours out again.
+func TestColourOnlyAdds(t *testing.T) {
+	var table trace.Table
+	tr, err := trace.ParseText("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+	drawn := func(colour bool) string {
+		var out bytes.Buffer
+		if err := Text(&out, p, &table, Options{Style: terminal.Style{Width: 90, Colour: colour}}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	painted := drawn(true)
+	if !strings.Contains(painted, "\x1b["+terminal.Red+"m█") {
+		t.Errorf("nothing solid is red:\n%q", painted)
+	}
+	for _, attribute := range []string{"0", terminal.Bold, terminal.Dim, terminal.Red, terminal.Yellow} {
+		painted = strings.ReplaceAll(painted, "\x1b["+attribute+"m", "")
+	}
+	if painted != drawn(false) {
+		t.Errorf("without escapes:\n%s\nwant\n%s", painted, drawn(false))
+	}
+}
