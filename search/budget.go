@@ -19,7 +19,8 @@ const (
 	defaultCost  = 2 * time.Microsecond
 )
 
-// armSizes are the shares of a plan's arms in sixteenths: any number of sixteenths is a union of arms.
+// armSizes are the shares of a plan's arms in sixteenths: each the sum of those before it, so that the first ones together have
+// 1, 2, 4, 8 or all 16.
 var armSizes = [...]int{1, 1, 2, 4, 8}
 
 const allArms = 1<<len(armSizes) - 1

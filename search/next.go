@@ -3,7 +3,6 @@ package search
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -744,23 +743,15 @@ func (i *inquiry) share() {
 	}
 }
 
-// armsFor returns arms that together have at least the given share of the requests.
+// armsFor returns arms that together have about the given share of the requests, at least 0.7 of it. They are the first ones
+// of a plan, so that of any two answers one contains the other: what is on for few requests is on together with what is on for
+// many.
 func armsFor(share float64) uint32 {
-	if !(share < 1) {
-		return allArms
-	}
-	sixteenths := int(math.Ceil(max(share, 0) * 16))
-	mask := uint32(0)
-	for arm, size := range armSizes {
-		if arm > 0 && sixteenths&size != 0 { // arms 0 and 1 are of one size: 16 of 16 takes both
-			mask |= 1 << arm
+	for k := range armSizes {
+		mask := uint32(1)<<(k+1) - 1
+		if shareOf(mask) >= 0.7*share {
+			return mask
 		}
 	}
-	if mask == 0 {
-		mask = 1 << 1
-	}
-	if sixteenths >= 16 {
-		mask = allArms
-	}
-	return mask
+	return allArms
 }
