@@ -138,8 +138,15 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores what e stands for.
-func (t *Table) AddEdge(e Edge, info EdgeInfo) { add(t, &t.edges, e, info) }
+// AddEdge stores what e stands for. Callee is not part of an edge's identity: of several, the greatest stands, so that the order
+// of arrival does not matter.
+func (t *Table) AddEdge(e Edge, info EdgeInfo) {
+	if known, ok := t.edges[e]; ok && info.Callee > known.Callee {
+		t.edges[e] = info
+		return
+	}
+	add(t, &t.edges, e, info)
+}
 
 // AddContext stores what ctx stands for.
 func (t *Table) AddContext(ctx, parent Context, op Op) {
@@ -202,7 +209,9 @@ func (t *Table) Merge(u *Table) {
 	merge(t, &t.text, u.text)
 	merge(t, &t.ops, u.ops)
 	merge(t, &t.contexts, u.contexts)
-	merge(t, &t.edges, u.edges)
+	for e, info := range u.edges {
+		t.AddEdge(e, info)
+	}
 	t.refused += u.refused
 }
 

@@ -180,7 +180,8 @@ func parseTime(s string) (Nanos, error) {
 }
 
 // Format returns the text form of t, which [ParseText] reads back: children below their parent, in the order of start, then
-// ID. Spans that lie on a cycle of parents are listed flat with parent=.
+// ID. Spans that lie on a cycle of parents are listed flat with parent=. Not kept are the trace's ID, quotes and line ends within names,
+// and whether the value of an attribute that reads as a number was text.
 func Format(t *Trace, table *Table) string {
 	f := textFormatter{trace: t, table: table, byID: make(map[SpanID]bool), children: make(map[SpanID][]int32)}
 	for i := range t.Spans {

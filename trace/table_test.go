@@ -1,0 +1,117 @@
+package trace_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Identities are stored and compared across releases and machines: these numbers must never change.
+func TestIdentitiesAreStable(t *testing.T) {
+	service, name := trace.SymbolOf([]byte("cart")), trace.SymbolOf([]byte("Get"))
+	op := trace.OpOf(service, name, trace.Server)
+	ctx := trace.Context(0).Child(op).Child(op)
+	id, err := trace.ParseID("0123456789abcdef0123456789abcdef")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%016x %016x %016x %016x %016x %016x", uint64(service), uint64(op), uint64(ctx),
+		uint64(trace.EdgeOf(ctx, 0, op)), trace.Mix(1, 2), id.Hash())
+	if want := stable; got != want {
+		t.Errorf("identities changed:\n got %s\nwant %s", got, want)
+	}
+}
+
+const stable = "0973a3c47fd7c632 6b983cad61a3449a 829cc7253dee86cf 3cfac9c6259595b9 b683bfdca864392d 57510b77d54fd253"
+
+func TestMix(t *testing.T) {
+	if trace.Mix(1, 2) == trace.Mix(2, 1) {
+		t.Error("Mix is symmetric")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		if a, b := rapid.Uint64().Draw(t, "a"), rapid.Uint64().Draw(t, "b"); trace.Mix(a, b) == 0 {
+			t.Error("Mix returned 0, which stands for none")
+		}
+	})
+}
+
+// entries are operations, contexts and edges of a table, in some order.
+type entries []func(*trace.Table)
+
+func drawEntries(t *rapid.T) (all entries) {
+	for range rapid.IntRange(0, 30).Draw(t, "entries") {
+		op := trace.Op(rapid.IntRange(1, 4).Draw(t, "op"))
+		ctx := trace.Context(rapid.IntRange(0, 3).Draw(t, "context"))
+		callee := trace.Op(rapid.IntRange(0, 3).Draw(t, "callee"))
+		text := fmt.Sprint("name", op)
+		all = append(all,
+			func(u *trace.Table) { u.Op(u.Symbol(text), u.SymbolBytes([]byte(text)), trace.Client) },
+			func(u *trace.Table) { u.Child(ctx, op) },
+			func(u *trace.Table) {
+				u.AddEdge(trace.EdgeOf(ctx, op, 0), trace.EdgeInfo{Context: ctx, Before: op, Callee: callee})
+			})
+	}
+	return all
+}
+
+func (e entries) table() *trace.Table {
+	var u trace.Table
+	for _, add := range e {
+		add(&u)
+	}
+	return &u
+}
+
+// Tables filled in any order, apart or together, are the same.
+func TestTableMerge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := drawEntries(t)
+		whole := all.table()
+		cut := rapid.IntRange(0, len(all)).Draw(t, "cut")
+		shuffled := rapid.Permutation(all).Draw(t, "order")
+		merged := entries(shuffled[:cut]).table()
+		merged.Merge(entries(shuffled[cut:]).table())
+		if diff := cmp.Diff(whole, merged, cmp.AllowUnexported(trace.Table{})); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTableLimit(t *testing.T) {
+	table := trace.Table{Limit: 2}
+	a, b := table.Symbol("a"), table.Symbol("b")
+	c := table.Symbol("c")
+	table.Symbol("a") // known: not refused
+	if got := []string{table.Text(a), table.Text(b), table.Text(c), table.Text(0)}; !slices.Equal(got, []string{"a", "b", trace.Overflow, ""}) {
+		t.Errorf("texts %q", got)
+	}
+	if table.Refused() != 1 {
+		t.Errorf("refused %d, want 1", table.Refused())
+	}
+	if op := trace.OpOf(a, c, trace.Server); table.OpName(op) != trace.Overflow || table.ServiceName(op) != "" {
+		t.Errorf("an unknown operation is %q of %q", table.OpName(op), table.ServiceName(op))
+	}
+}
+
+func TestTablePath(t *testing.T) {
+	var table trace.Table
+	a, b := trace.Op(1), trace.Op(2)
+	root := table.Child(0, a)
+	leaf := table.Child(root, b)
+	if got := table.Path(leaf); !slices.Equal(got, []trace.Op{a, b}) {
+		t.Errorf("path %v", got)
+	}
+	if got := table.Path(leaf.Child(a)); got != nil {
+		t.Errorf("path of an unknown context %v", got)
+	}
+	loop := trace.Context(7)
+	table.AddContext(loop, loop, a)
+	if n := len(table.Path(loop)); n != 1<<20 {
+		t.Errorf("a cycle of contexts ends after %d", n)
+	}
+}

@@ -1,0 +1,111 @@
+package trace_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+func TestNormalName(t *testing.T) {
+	for name, want := range map[string]string{
+		"GET /cart":            "GET /cart",
+		"GET /cart/17/items/2": "GET /cart/{}/items/{}",
+		"/users/0190163d-8694-739b-aea5-966c26f8ad91": "/users/{}",
+		"blob 5f4dcc3b5aa765d61d8327deb882cf99":       "blob {}",
+		"deadbeef":                                    "deadbeef", // no digit: a word
+		"cafe1234":                                    "{}",
+		"s3 v2 md5sum x86_64":                         "s3 v2 md5sum x86_64",
+		"1-2-3":                                       "{}",
+		"é1":                                          "é1",
+		"a1b2":                                        "a1b2", // too short to be a hash
+		"/{}/7":                                       "/{}/{}",
+		"":                                            "",
+	} {
+		if got := string(trace.NormalName([]byte(name), nil)); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestNormalNameIsIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := []byte(rapid.StringMatching(`([0-9a-g/{}é_. -]{0,5}|[0-9a-f-]{8,12}){0,4}`).Draw(t, "name"))
+		before := slices.Clone(name)
+		once := slices.Clone(trace.NormalName(name, nil))
+		if twice := trace.NormalName(once, nil); string(twice) != string(once) {
+			t.Errorf("%q becomes %q, then %q", name, once, twice)
+		}
+		if !slices.Equal(name, before) {
+			t.Errorf("the name was changed")
+		}
+	})
+}
+
+func TestParseID(t *testing.T) {
+	id, err := trace.ParseID("00000000000000000123456789ABCDEF")
+	if err != nil || id.String() != "00000000000000000123456789abcdef" {
+		t.Errorf("%v, %v", id, err)
+	}
+	if short, err := trace.ParseID("0123456789abcdef"); err != nil || short != id {
+		t.Errorf("16 digits: %v, %v", short, err)
+	}
+	if id.Compare(trace.ID{15: 1}) != 1 || id.Compare(id) != 0 {
+		t.Error("order")
+	}
+	for _, bad := range []string{"", "0", strings.Repeat("0", 32), strings.Repeat("0", 16), strings.Repeat("g", 32), strings.Repeat("1", 33)} {
+		if id, err := trace.ParseID(bad); !errors.Is(err, trace.ErrBadID) || !id.IsZero() {
+			t.Errorf("%q: %v, %v", bad, id, err)
+		}
+	}
+}
+
+func TestParseSpanID(t *testing.T) {
+	id, err := trace.ParseSpanID("00000000000000FF")
+	if err != nil || id != 255 || id.String() != "00000000000000ff" {
+		t.Errorf("%v, %v", id, err)
+	}
+	for _, bad := range []string{"", "ff", strings.Repeat("0", 16), strings.Repeat("x", 16)} {
+		if id, err := trace.ParseSpanID(bad); !errors.Is(err, trace.ErrBadID) || id != 0 {
+			t.Errorf("%q: %v, %v", bad, id, err)
+		}
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for k := trace.Unspecified; k <= trace.Consumer; k++ {
+		if back, ok := trace.ParseKind(k.String()); !ok || back != k {
+			t.Errorf("%d is %q is %d", k, k, back)
+		}
+	}
+	if trace.Kind(200).String() != "unspecified" {
+		t.Error("a kind that is none")
+	}
+}
+
+// Append keeps attributes and joins with their spans.
+func TestAppend(t *testing.T) {
+	var table trace.Table
+	const first, second = "a s x server 0..9 k=1\n", "b s y client 1..2 parent=a l=2 join=a\n"
+	parse := func(text string) *trace.Trace {
+		parsed, err := trace.ParseText(text, &table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	got := parse(first)
+	got.Append(parse(second))
+	if diff := cmp.Diff(parse(first+second), got); diff != "" {
+		t.Error(diff)
+	}
+	got.Reset()
+	if len(got.Spans)+len(got.Attrs)+len(got.Joins) != 0 || !got.ID.IsZero() {
+		t.Errorf("after Reset: %v", got)
+	}
+}
