@@ -1,0 +1,254 @@
+package cct
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// drawBuilder returns a builder of a few observations and catalogues over few names, so that much collides.
+func drawBuilder(t *rapid.T) *Builder {
+	b := &Builder{}
+	for range rapid.IntRange(0, 5).Draw(t, "observations") {
+		b.Observe(drawObservation(t))
+	}
+	var list []Tracepoint
+	for range rapid.IntRange(0, 6).Draw(t, "entries") {
+		list = append(list, Tracepoint{
+			ID: trace.Symbol(rapid.Uint64Range(1, 6).Draw(t, "id")), Op: trace.Op(rapid.Uint64Range(1, 6).Draw(t, "op")),
+			Parent: trace.Symbol(rapid.Uint64Range(0, 6).Draw(t, "parent")), Owner: trace.Op(rapid.Uint64Range(0, 9).Draw(t, "owner")),
+			Kind: TracepointKind(rapid.Uint8Range(0, 2).Draw(t, "kind")), Layer: Layer(rapid.Uint8Range(0, 2).Draw(t, "layer")),
+			Baseline: rapid.Bool().Draw(t, "baseline"),
+		})
+	}
+	b.Announce(trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "announced")), list)
+	return b
+}
+
+// drawObservation returns a request whose contexts form a tree. Operations above 6 are baseline, others have a tracepoint of
+// the same number.
+func drawObservation(t *rapid.T) Observation {
+	o := Observation{Seen: trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "seen")), Explore: rapid.Bool().Draw(t, "explore")}
+	root := trace.Context(0).Child(9)
+	o.Contexts = []Sighting{{Context: root, Op: 9, Count: 1}}
+	seen := map[trace.Context]bool{root: true}
+	for range rapid.IntRange(0, 8).Draw(t, "contexts") {
+		above := o.Contexts[rapid.IntRange(0, len(o.Contexts)-1).Draw(t, "above")].Context
+		op := trace.Op(rapid.Uint64Range(1, 8).Draw(t, "op"))
+		x := Sighting{Context: above.Child(op), Parent: above, Op: op, Count: 1, Nanos: 5}
+		if op <= 6 {
+			x.Tracepoint = trace.Symbol(op)
+			o.On = append(o.On, x.Tracepoint)
+		}
+		if !seen[x.Context] {
+			seen[x.Context] = true
+			o.Contexts = append(o.Contexts, x)
+		}
+	}
+	slices.Sort(o.On)
+	o.On = slices.Compact(o.On)
+	return o
+}
+
+func merged(list ...*Builder) *Builder {
+	var b Builder
+	for _, x := range list {
+		b.Merge(x)
+	}
+	return &b
+}
+
+func encoded(t interface{ Fatal(...any) }, b *Builder) []byte {
+	data, err := b.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestMergeIsAssociativeAndCommutative(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := drawBuilder(t), drawBuilder(t), drawBuilder(t)
+		want := encoded(t, merged(a, b, c))
+		if got := encoded(t, merged(c, merged(b, a))); !bytes.Equal(got, want) {
+			t.Fatal("merging depends on the order")
+		}
+		if diff := cmp.Diff(merged(a, b, c).Build(nil).Nodes, merged(c, b, a).Build(nil).Nodes); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestTreeIsWellFormed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBuilder(t)
+		b.Limit = rapid.IntRange(1, 30).Draw(t, "limit")
+		tree := b.Build(nil)
+		if len(tree.Nodes) > b.Limit {
+			t.Fatalf("%d nodes, limit %d", len(tree.Nodes), b.Limit)
+		}
+		for i := range tree.Nodes {
+			checkNode(t, tree, int32(i))
+		}
+	})
+}
+
+func checkNode(t *rapid.T, tree *Tree, i int32) {
+	n := &tree.Nodes[i]
+	if n.End <= i || int(n.End) > len(tree.Nodes) || n.Parent >= i {
+		t.Fatalf("node %d: parent %d, end %d", i, n.Parent, n.End)
+	}
+	if p := n.Parent; p >= 0 && (tree.Nodes[p].End < n.End || tree.Nodes[p].Depth+1 != n.Depth) {
+		t.Fatalf("node %d is not within its parent", i)
+	}
+	if found := tree.Find(n.Context); tree.Nodes[found].Context != n.Context {
+		t.Fatalf("node %d is not found by its context", i)
+	}
+	if !n.Baseline() && !slices.Contains(tree.At(n.Tracepoint), i) {
+		t.Fatalf("node %d is not found by its tracepoint", i)
+	}
+	children := 0
+	for c := range tree.Children(i) {
+		children++
+		if tree.Nodes[c].Parent != i {
+			t.Fatalf("node %d is no child of %d", c, i)
+		}
+	}
+	if (children == 0) != tree.Leaf(i) {
+		t.Fatalf("node %d: %d children", i, children)
+	}
+}
+
+// Nothing on, or everything on, a node's own context matches it exactly.
+func TestMatchFindsWhatIsThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tree := drawBuilder(t).Build(nil)
+		if len(tree.Nodes) == 0 {
+			return
+		}
+		i := int32(rapid.IntRange(0, len(tree.Nodes)-1).Draw(t, "node"))
+		if tree.Nodes[i].Kind == VariablePoint {
+			return
+		}
+		on := []trace.Symbol{1, 2, 3, 4, 5, 6}
+		m := tree.Match(tree.visiblePath(i, on), on)
+		if m.Distance != 0 || !slices.Contains(m.Nodes, i) {
+			t.Fatalf("node %d: %+v", i, m)
+		}
+		if m := tree.MatchContext(tree.Baseline(i)); len(m.Nodes) == 0 {
+			t.Fatalf("node %d has no match on the baseline", i)
+		}
+	})
+}
+
+// Pruning by bounds changes nothing: the nearest contexts are those of a search through all.
+func TestMatchIsNearest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tree := drawBuilder(t).Build(nil)
+		var path []trace.Op
+		for range rapid.IntRange(1, 6).Draw(t, "length") {
+			path = append(path, trace.Op(rapid.Uint64Range(1, 12).Draw(t, "op")))
+		}
+		on := []trace.Symbol{1, 2, 3}
+		m := tree.Match(path, on)
+		least, at := 1000, []int32(nil)
+		for i := range tree.Nodes {
+			if !tree.visible(int32(i), on) {
+				continue
+			}
+			n := newNumbering()
+			d := levenshtein.ComputeDistance(n.text(path), n.text(tree.visiblePath(int32(i), on)))
+			if d < least {
+				least, at = d, nil
+			}
+			if d == least {
+				at = append(at, int32(i))
+			}
+		}
+		if 2*least > len(path) {
+			at = nil
+		}
+		if !slices.Equal(m.Nodes, at) {
+			t.Fatalf("matched %v at %d, want %v at %d", m.Nodes, m.Distance, at, least)
+		}
+	})
+}
+
+func TestEncodingRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBuilder(t)
+		data := encoded(t, b)
+		c, err := Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(encoded(t, c), data) {
+			t.Fatal("encoding differs after decoding")
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	var b Builder
+	b.Announce(3, []Tracepoint{{ID: 1, Op: 2, Owner: 9}})
+	b.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []Sighting{{Context: 8, Op: 9, Count: 1}}})
+	data, _ := b.AppendBinary(nil)
+	f.Add(data)
+	f.Add([]byte{formatVersion})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := Decode(data)
+		if (err == nil) == (b == nil) {
+			t.Fatalf("builder %v, error %v", b, err)
+		}
+		if err != nil {
+			return
+		}
+		b.Limit = 100
+		b.Build(nil)
+		b.Limit = 0
+		if again, err := Decode(encoded(t, b)); err != nil || again == nil {
+			t.Fatalf("decoded once, but not again: %v", err)
+		}
+	})
+}
+
+// A numbering tells operations apart across the runes that the edit distance cannot.
+func TestNumberingSkipsSurrogates(t *testing.T) {
+	n := newNumbering()
+	var path []trace.Op
+	for i := range 70_000 {
+		path = append(path, trace.Op(i+1))
+	}
+	seen := make(map[rune]bool)
+	for _, r := range n.text(path) {
+		if seen[r] || r == 0xFFFD {
+			t.Fatalf("rune %x stands for two operations", r)
+		}
+		seen[r] = true
+	}
+}
+
+func TestReferenceMergesExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		times := rapid.SliceOfN(rapid.Int64Range(0, 1<<47), 1, 20).Draw(t, "times")
+		var whole, left, right Reference
+		for i, x := range times {
+			whole.Add(x)
+			if i%2 == 0 {
+				left.Add(x)
+			} else {
+				right.Add(x)
+			}
+		}
+		right.Merge(left)
+		if right != whole {
+			t.Fatalf("%+v, want %+v", right, whole)
+		}
+	})
+}
