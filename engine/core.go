@@ -341,13 +341,15 @@ func (c *Core) attachRefined() {
 // shares returns what the sets of the given arms showed.
 func (r *refinements) shares(arms []arm) []analysis.RefinedShare {
 	var shares []analysis.RefinedShare
+	seen := make(map[uint64]bool) // arms with the same set share what it showed
 	for i := range arms {
-		if refinement := r.bySet[arms[i].set]; refinement != nil {
+		if refinement := r.bySet[arms[i].set]; refinement != nil && !seen[arms[i].set] {
+			seen[arms[i].set] = true
 			shares = append(shares, refinement.Shares()...)
 		}
 	}
 	slices.SortStableFunc(shares, func(a, b analysis.RefinedShare) int {
-		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm))
+		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm), cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})
 	return shares
 }
