@@ -101,18 +101,18 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 // outermost returns the value of an attribute at the place nearest to the root that has it; of several the smallest context.
 func outermost(o *Observation, key trace.Symbol) cell {
 	best, found := math.MaxInt, cell{}
-	c := collector{depths: make(map[trace.Context]int)}
+	var c collector
 	for i := range o.Variables {
 		v := &o.Variables[i]
 		if v.Key != key {
 			continue
 		}
-		at, ok := slices.BinarySearchFunc(o.Contexts, v.Context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
-		if !ok {
+		at := contextAt(o, v.Context)
+		if at == nil {
 			continue
 		}
-		if depth := c.climb(o, &o.Contexts[at]); depth < best {
-			best, found = depth, cell{true, v.Numeric, v.Number, v.Text}
+		if depth := c.climb(o, at); depth < best {
+			best, found = depth, cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
 		}
 	}
 	return found

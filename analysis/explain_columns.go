@@ -47,7 +47,7 @@ type column struct {
 	tracepoint trace.Symbol
 	copies     []columnID // variables that say the same
 
-	codes  []int32  // of a categorical one the category of each request; else nil
+	codes  []int32  // of a categorical one the category of each request, -1 where it is not known; else nil
 	labels []string // of the categories
 	any    bool     // all values are one category
 
@@ -71,7 +71,8 @@ const (
 
 // cell is the value of a variable in one request.
 type cell struct {
-	some    bool
+	some    bool // else the request has none
+	unknown bool // whether it would have one: the tracepoint was off
 	numeric bool
 	number  float64
 	text    trace.Symbol
@@ -112,17 +113,25 @@ func (s *study) collect() {
 	}
 }
 
-// collector gathers cells by variable.
+// collector gathers what requests say by variable.
 type collector struct {
-	n       int
-	columns map[columnID]*rawColumn
-	depths  map[trace.Context]int
+	n        int
+	columns  map[columnID]*rawColumn
+	contexts map[trace.Context]*contextTally
 }
 
-func (c *collector) column(id columnID, tracepoint trace.Symbol) *rawColumn {
+// contextTally is how often every request executed a context.
+type contextTally struct {
+	tracepoint trace.Symbol
+	depth      int
+	counts     []int32
+	errors     []int32 // nil: none
+}
+
+func (c *collector) column(id columnID) *rawColumn {
 	r := c.columns[id]
 	if r == nil {
-		r = &rawColumn{id: id, cells: make([]cell, c.n), tracepoint: tracepoint}
+		r = &rawColumn{id: id, cells: make([]cell, c.n)}
 		c.columns[id] = r
 	}
 	return r
@@ -130,42 +139,47 @@ func (c *collector) column(id columnID, tracepoint trace.Symbol) *rawColumn {
 
 // raw returns what the requests say, in any order.
 func (s *study) raw() []*rawColumn {
-	c := collector{n: len(s.requests), columns: make(map[columnID]*rawColumn), depths: make(map[trace.Context]int)}
+	c := collector{n: len(s.requests), columns: make(map[columnID]*rawColumn), contexts: make(map[trace.Context]*contextTally)}
 	for i, o := range s.requests {
-		c.contexts(i, o)
+		c.count(i, o)
 		for _, v := range o.Variables {
-			c.column(columnID{v.Context, v.Key, attribute}, 0).cells[i] = cell{true, v.Numeric, v.Number, v.Text}
+			c.column(columnID{v.Context, v.Key, attribute}).cells[i] = cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
 		}
-		c.column(columnID{kind: structure}, 0).cells[i] = cell{some: true, text: trace.Symbol(o.Skeleton.Lo)}
+		c.column(columnID{kind: structure}).cells[i] = cell{some: true, text: trace.Symbol(o.Skeleton.Lo)}
 		if s.options.Concurrency != nil {
 			if x := s.options.Concurrency(o); x == x {
-				c.column(columnID{kind: concurrency}, 0).cells[i] = cell{some: true, numeric: true, number: x}
+				c.column(columnID{kind: concurrency}).cells[i] = cell{some: true, numeric: true, number: x}
 			}
 		}
 	}
+	c.derive()
 	out := make([]*rawColumn, 0, len(c.columns))
 	for _, r := range c.columns {
-		if m := c.columns[columnID{context: r.id.context, kind: presence}]; m != nil {
-			r.tracepoint = m.tracepoint
+		if t := c.contexts[r.id.context]; t != nil {
+			r.tracepoint, r.depth = t.tracepoint, t.depth
+			s.markUnknown(r, t)
 		}
-		s.fillAbsent(r)
-		r.depth = c.depth(r.id.context)
 		out = append(out, r)
 	}
 	return out
 }
 
-// contexts adds which contexts request i executed, how often, and how that went. Parents are remembered for depths.
-func (c *collector) contexts(i int, o *Observation) {
+// count adds which contexts request i executed, how often, and how that went.
+func (c *collector) count(i int, o *Observation) {
 	for k := range o.Contexts {
 		x := &o.Contexts[k]
-		if _, ok := c.depths[x.Context]; !ok {
-			c.depths[x.Context] = c.climb(o, x)
+		t := c.contexts[x.Context]
+		if t == nil {
+			t = &contextTally{tracepoint: x.Tracepoint, depth: c.climb(o, x), counts: make([]int32, c.n)}
+			c.contexts[x.Context] = t
 		}
-		c.column(columnID{x.Context, 0, presence}, x.Tracepoint).cells[i] = cell{true, true, 1, 0}
-		c.column(columnID{x.Context, 0, spanCount}, x.Tracepoint).cells[i] = cell{true, true, float64(x.Count), 0}
+		t.tracepoint = min(t.tracepoint, x.Tracepoint) // 0 if it is baseline in any request
+		t.counts[i] = x.Count
 		if x.Errors > 0 {
-			c.column(columnID{x.Context, 0, errorCount}, x.Tracepoint).cells[i] = cell{true, true, float64(x.Errors), 0}
+			if t.errors == nil {
+				t.errors = make([]int32, c.n)
+			}
+			t.errors[i] = x.Errors
 		}
 	}
 }
@@ -173,27 +187,56 @@ func (c *collector) contexts(i int, o *Observation) {
 // climb returns the depth of x, a context of o.
 func (c *collector) climb(o *Observation, x *ContextCount) int {
 	for depth := 0; ; depth++ {
-		if known, ok := c.depths[x.Context]; ok {
-			return depth + known
+		if known := c.contexts[x.Context]; known != nil {
+			return depth + known.depth
 		}
-		up, found := slices.BinarySearchFunc(o.Contexts, x.Parent, func(c ContextCount, p trace.Context) int { return cmp.Compare(c.Context, p) })
-		if !found || depth > len(o.Contexts) {
+		up := contextAt(o, x.Parent)
+		if up == nil || depth > len(o.Contexts) {
 			return depth
 		}
-		x = &o.Contexts[up]
+		x = up
 	}
 }
 
-func (c *collector) depth(x trace.Context) int { return c.depths[x] }
+// contextAt returns how often o executed a context; nil if it did not.
+func contextAt(o *Observation, context trace.Context) *ContextCount {
+	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+	if !found {
+		return nil
+	}
+	return &o.Contexts[i]
+}
 
-// fillAbsent sets to 0 what is counted where it did not happen.
-func (s *study) fillAbsent(r *rawColumn) {
-	if r.id.kind != presence && r.id.kind != spanCount && r.id.kind != errorCount {
+// derive adds the variables that contexts give rise to, as far as they vary.
+func (c *collector) derive() {
+	for context, t := range c.contexts {
+		add := func(kind columnKind, counts []int32, most int32) {
+			r := c.column(columnID{context: context, kind: kind})
+			for i, n := range counts {
+				r.cells[i] = cell{some: true, numeric: true, number: float64(min(n, most))}
+			}
+		}
+		low, high := slices.Min(t.counts), slices.Max(t.counts)
+		if low == 0 && high > 0 {
+			add(presence, t.counts, 1)
+		}
+		if low < high && high > 1 {
+			add(spanCount, t.counts, high)
+		}
+		if t.errors != nil {
+			add(errorCount, t.errors, slices.Max(t.errors))
+		}
+	}
+}
+
+// markUnknown marks the cells of requests that did not execute a switched-on context because its tracepoint was off.
+func (s *study) markUnknown(r *rawColumn, t *contextTally) {
+	if t.tracepoint == 0 {
 		return
 	}
-	for i := range r.cells {
-		if !r.cells[i].some && (r.tracepoint == 0 || s.options.On != nil && s.options.On(s.requests[i], r.tracepoint)) {
-			r.cells[i] = cell{some: true, numeric: true}
+	for i, n := range t.counts {
+		if n == 0 && (s.options.On == nil || !s.options.On(s.requests[i], t.tracepoint)) {
+			r.cells[i] = cell{unknown: true}
 		}
 	}
 }
@@ -240,11 +283,10 @@ func (s *study) measures(r *rawColumn, unit float64, nanos func(o *Observation) 
 
 // totalAt returns the time from start to end of the spans of o in a context.
 func totalAt(o *Observation, context trace.Context) float64 {
-	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
-	if !found {
-		return 0
+	if c := contextAt(o, context); c != nil {
+		return float64(c.Total)
 	}
-	return float64(o.Contexts[i].Total)
+	return 0
 }
 
 // columnsOf returns how r can be looked at: by number, by category, or both.
@@ -252,9 +294,10 @@ func (s *study) columnsOf(r *rawColumn) []column {
 	base := column{id: r.id, depth: r.depth, tracepoint: r.tracepoint}
 	least := s.leastCount()
 	distinct := make(map[float64]bool)
-	present := 0
+	present, absent := 0, 0
 	for _, c := range r.cells {
 		if !c.some {
+			absent += b2i(!c.unknown)
 			continue
 		}
 		present++
@@ -265,7 +308,6 @@ func (s *study) columnsOf(r *rawColumn) []column {
 			distinct[c.number] = true
 		}
 	}
-	absent := len(r.cells) - present
 	var out []column
 	if len(distinct) <= fewValues {
 		out = s.categorical(base, r, false)
@@ -322,14 +364,16 @@ func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 	c.any = anyValue
 	counts := make(map[cell]int)
 	for i := range r.cells {
-		counts[categoryOf(r.cells[i], anyValue)]++
+		if !r.cells[i].unknown {
+			counts[categoryOf(r.cells[i], anyValue)]++
+		}
 	}
 	order := make([]cell, 0, len(counts))
 	for x := range counts {
 		order = append(order, x)
 	}
 	slices.SortFunc(order, func(a, b cell) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number), compareFlags(a.some, b.some), compareFlags(a.numeric, b.numeric))
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number), b2i(a.some)-b2i(b.some), b2i(a.numeric)-b2i(b.numeric))
 	})
 	least, most := s.leastCount(), max(2, min(maxCategories, len(r.cells)/8))
 	codes := make(map[cell]int32, len(order))
@@ -353,7 +397,10 @@ func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 	c.codes = make([]int32, len(r.cells))
 	for i := range r.cells {
 		code, ok := codes[categoryOf(r.cells[i], anyValue)]
-		if !ok {
+		switch {
+		case r.cells[i].unknown:
+			code = -1
+		case !ok:
 			code = other
 		}
 		c.codes[i] = code
@@ -368,14 +415,11 @@ func categoryOf(c cell, anyValue bool) cell {
 	return c
 }
 
-func compareFlags(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
+func b2i(b bool) int {
+	if b {
 		return 1
 	}
-	return -1
+	return 0
 }
 
 func (s *study) label(kind columnKind, c cell, anyValue bool) string {
@@ -424,8 +468,15 @@ func (c *column) controls(curved bool) [][]float64 {
 		for i := range out {
 			out[i] = make([]float64, len(c.codes))
 		}
+		parts := partsOf(c.codes, len(c.labels))
 		for i, code := range c.codes {
-			out[code][i] = 1
+			if code >= 0 {
+				out[code][i] = 1
+				continue
+			}
+			for k, part := range parts {
+				out[k][i] = part
+			}
 		}
 		return out
 	}
@@ -457,6 +508,23 @@ func (c *column) controls(curved bool) [][]float64 {
 		}
 	}
 	return append(out, plain, log)
+}
+
+// partsOf returns the part that each category has of the requests where it is known. A request where it is not belongs to each
+// category by that part, so that it has no say in how they differ.
+func partsOf(codes []int32, categories int) []float64 {
+	parts := make([]float64, categories)
+	known := 0.0
+	for _, code := range codes {
+		if code >= 0 {
+			parts[code]++
+			known++
+		}
+	}
+	if known > 0 {
+		floats.Scale(1/known, parts)
+	}
+	return parts
 }
 
 // of returns c over some of its requests.

@@ -13,14 +13,28 @@ import (
 func (s *study) explanation(t *target, c *column, pValue float64) Explanation {
 	x := Explanation{Variable: s.name(c.id), Where: c.id.context, Target: t.edge, PValue: pValue}
 	if c.codes != nil {
-		x.Value = c.labels[outstanding(c.codes, len(c.labels), t.nanos)]
-		x.Effect, x.Low, x.High = between(c.codes, len(c.labels), t.nanos)
+		codes, nanos := known(c.codes, t.nanos)
+		x.Value = c.labels[outstanding(codes, len(c.labels), nanos)]
+		x.Effect, x.Low, x.High = between(codes, len(c.labels), nanos)
 		x.Remains = math.Sqrt(1 - x.Effect)
 		return x
 	}
 	x.Effect, x.Low, x.High = squaredCorrelation(c, t.nanos)
 	x.Remains = math.Sqrt(c.remains(t.nanos))
 	return x
+}
+
+// known returns the categories that are known, with the times of their requests.
+func known(codes []int32, nanos []float64) (knownCodes []int32, times []float64) {
+	if !slices.Contains(codes, -1) {
+		return codes, nanos
+	}
+	for i, code := range codes {
+		if code >= 0 {
+			knownCodes, times = append(knownCodes, code), append(times, nanos[i])
+		}
+	}
+	return knownCodes, times
 }
 
 // outstanding returns the category with the largest excess: its requests times by how much their mean lies above that of all.

@@ -156,31 +156,41 @@ func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) flo
 // With D the 0/1 columns of its categories and Q the vectors, the sum of squares of y that D adds is bᵀG⁻¹b with b = Dᵀy and
 // G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So nothing as wide as D has to be formed: lower is the Cholesky factor of G without the
 // rows that depend on earlier ones.
+//
+// A request whose category is not known has the mean of D (see partsOf).
 type whitened struct {
 	codes   []int32
+	parts   []float64
 	size    int       // categories
 	lower   []float64 // size × size
 	kept    []bool
 	columns int
-	sums    []float64 // scratch
+	scratch []float64
 }
 
 func (f *fit) whiten(c *column) *whitened {
 	k := len(c.labels)
-	w := &whitened{codes: c.codes, size: k, lower: make([]float64, k*k), kept: make([]bool, k), sums: make([]float64, k)}
+	w := &whitened{
+		codes: c.codes, parts: partsOf(c.codes, k), size: k,
+		lower: make([]float64, k*k), kept: make([]bool, k), scratch: make([]float64, k),
+	}
 	counts := make([]float64, k)
+	unknown := 0.0
 	for _, code := range c.codes {
-		counts[code]++
+		if code >= 0 {
+			counts[code]++
+		} else {
+			unknown++
+		}
 	}
 	for i, n := range counts {
 		w.lower[i*k+i] = n
-	}
-	sums := make([]float64, k)
-	for _, u := range f.vectors {
-		clear(sums)
-		for i, code := range c.codes {
-			sums[code] += u[i]
+		for j := range i + 1 {
+			w.lower[i*k+j] += unknown * w.parts[i] * w.parts[j]
 		}
+	}
+	for _, u := range f.vectors {
+		sums := w.sums(u)
 		for i := range k {
 			for j := range i + 1 {
 				w.lower[i*k+j] -= sums[i] * sums[j]
@@ -206,21 +216,35 @@ func (f *fit) whiten(c *column) *whitened {
 	return w
 }
 
+// sums returns Dᵀ·values. It is valid until the next call.
+func (w *whitened) sums(values []float64) []float64 {
+	clear(w.scratch)
+	unknown := 0.0
+	for i, code := range w.codes {
+		if code >= 0 {
+			w.scratch[code] += values[i]
+		} else {
+			unknown += values[i]
+		}
+	}
+	if unknown != 0 {
+		floats.AddScaled(w.scratch, unknown, w.parts)
+	}
+	return w.scratch
+}
+
 // explained returns the sum of squares of values that lies between the categories.
 func (w *whitened) explained(values []float64) float64 {
-	clear(w.sums)
-	for i, code := range w.codes {
-		w.sums[code] += values[i]
-	}
+	sums := w.sums(values)
 	var total float64
 	for i := range w.size {
 		if !w.kept[i] {
-			w.sums[i] = 0
+			sums[i] = 0
 			continue
 		}
 		row := w.lower[i*w.size : i*w.size+i+1]
-		w.sums[i] = (w.sums[i] - floats.Dot(row[:i], w.sums[:i])) / row[i]
-		total += w.sums[i] * w.sums[i]
+		sums[i] = (sums[i] - floats.Dot(row[:i], sums[:i])) / row[i]
+		total += sums[i] * sums[i]
 	}
 	return total
 }

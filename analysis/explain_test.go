@@ -277,13 +277,6 @@ var scenarios = map[string]func(w *world){
 	},
 }
 
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // TestExplain runs the scripts of testdata/explain. Each line of the input is
 //
 //	SCENARIO [requests] [noise variables] [coarse]
@@ -352,6 +345,48 @@ func TestExplainDeterminism(t *testing.T) {
 		w.Shuffle(len(w.requests), func(i, j int) { w.requests[i], w.requests[j] = w.requests[j], w.requests[i] })
 		if diff := cmp.Diff(want, associate(w, false), cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// The presence of a switched-on context is judged over the requests that had its tracepoint on. That these were slower altogether is not
+// its doing.
+func TestExplainSwitchedOn(t *testing.T) {
+	for name, on := range map[string]func(o *Observation, tracepoint trace.Symbol) bool{
+		"known":   func(o *Observation, _ trace.Symbol) bool { return o.Plan == 2 },
+		"unknown": nil,
+	} {
+		right, wrong := 0, 0
+		for seed := range uint64(20) {
+			for _, matters := range []bool{true, false} {
+				w := newWorld(seed)
+				w.request(5, 10, 0)
+				for range 256 {
+					plan, waits := w.IntN(2), w.IntN(3) == 0
+					factor := []float64{1, 1.5}[plan] * []float64{1, 4}[b2i(waits && matters)]
+					o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*factor, 0.001*float64(b2i(plan == 1 && waits)))
+					o.Plan = int64(1 + plan)
+					if c := contextAt(o, w.cache); c != nil {
+						c.Tracepoint = 7 // so it is in no baseline edge, nor in the skeleton
+						o.Edges = slices.DeleteFunc(o.Edges, func(e EdgeTime) bool { return e.Context == w.cache })
+						o.Skeleton = w.requests[0].Skeleton
+						w.text(o, w.cache, "wait", "futex")
+					}
+				}
+				a := Associate(w.problem(), w.requests, w.table, ExplainOptions{On: on})
+				got := w.written(a.Explanations)
+				switch {
+				case strings.HasPrefix(got, "duration: wait=futex at read"):
+					right += b2i(matters)
+					wrong += b2i(!matters)
+				case got != "":
+					t.Log(got)
+					wrong++
+				}
+			}
+		}
+		if name == "known" && right < 19 || name == "unknown" && right > 0 || wrong > 1 {
+			t.Errorf("%s: right in %d of 20, wrong in %d of 40", name, right, wrong)
 		}
 	}
 }

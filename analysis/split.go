@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -313,14 +314,14 @@ func (r *Split) bin(o *Observation) uint64 {
 // cellOf returns the value of a variable in one request.
 func cellOf(o *Observation, id columnID) cell {
 	if id.kind != attribute {
-		i, found := slices.BinarySearchFunc(o.Contexts, id.context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
-		switch {
-		case !found:
-			return cell{some: true, numeric: true}
-		case id.kind == presence:
-			return cell{some: true, numeric: true, number: 1}
+		x := cell{some: true, numeric: true}
+		if c := contextAt(o, id.context); c != nil {
+			x.number = float64(c.Count)
+			if id.kind == presence {
+				x.number = 1
+			}
 		}
-		return cell{some: true, numeric: true, number: float64(o.Contexts[i].Count)}
+		return x
 	}
 	i, found := slices.BinarySearchFunc(o.Variables, id, func(v Variable, id columnID) int {
 		return cmp.Or(cmp.Compare(v.Context, id.context), cmp.Compare(v.Key, id.key))
@@ -329,7 +330,7 @@ func cellOf(o *Observation, id columnID) cell {
 		return cell{}
 	}
 	v := &o.Variables[i]
-	return cell{true, v.Numeric, v.Number, v.Text}
+	return cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
 }
 
 // All returns the splits of all groups, by group.
@@ -356,12 +357,5 @@ func (b SplitBin) String() string {
 		}
 		return "over " + number(b.Low) + " up to " + number(b.High)
 	}
-	out := ""
-	for i, v := range b.Values {
-		if i > 0 {
-			out += ", "
-		}
-		out += v
-	}
-	return out
+	return strings.Join(b.Values, ", ")
 }
