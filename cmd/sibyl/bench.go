@@ -35,6 +35,7 @@ func (p *process) benchCommand() *cobra.Command {
 	for _, b := range benchmarks {
 		c.AddCommand(p.speedCommand(b))
 	}
+	c.AddCommand(p.benchLocalizeCommand())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -37,7 +38,24 @@ func (n *names) next(r *engine.ProblemReport) []sentence {
 		s.plain(": nothing below carries what is wrong, as far as is known")
 		all = append(all, s)
 	}
+	if e := leading(&r.Problem); len(all) == 0 && e != nil && e.Edge != 0 {
+		all = append(all, n.uncharted(e))
+	}
 	return all
+}
+
+// uncharted says where to add instrumentation when the search knows no tracepoint: an edge is time that no span explains.
+func (n *names) uncharted(e *analysis.EdgeShare) sentence {
+	var s sentence
+	if e.Callee != 0 {
+		s.plain("look at the connections and the queue of ")
+		s.strong(n.op(e.Callee))
+	} else {
+		s.plain("add tracepoints inside ")
+		s.strong(n.edge(e))
+	}
+	s.plain(": no span shows where the time goes there")
+	return s
 }
 
 // tracepoint returns the name of what k switches on.

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/scores"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/internal/localize"
+	"github.com/sibyl-trace/sibyl/internal/localize/recorded"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// localizeFlags are the options of bench localize.
+type localizeFlags struct {
+	output   *choice
+	recorded string
+	input    *inputFlags
+	path     *pathFlags
+
+	sim         bool
+	seeds       uint64
+	firstSeed   uint64
+	tracepoints int
+	faults      []string
+	strategies  []string
+	players     int
+}
+
+func (p *process) benchLocalizeCommand() *cobra.Command {
+	f := &localizeFlags{output: newChoice("table", "json", "csv", "svg")}
+	c := &cobra.Command{
+		Use:   "localize",
+		Short: "How well causes are found, in simulated applications or in recorded traces",
+		Long: `Measures how well causes are found.
+
+--sim, the default, plays seeded simulated applications with one fault each against the engine, epoch by epoch: only spans of
+enabled tracepoints are emitted, and the engine's plan takes effect for the next epoch's requests.
+
+--recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst) and DIR/` + recorded.CasesName + `, one fault
+a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each, all
+services are ranked by what changed between that window and the traces outside of all windows; then the labels are looked up.`,
+		Example: `  sibyl bench localize --seeds 10 --faults lock,disk
+  sibyl bench localize --recorded cases/ -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.recorded != "" {
+				return p.localizeRecorded(c, f)
+			}
+			return p.localizeSimulated(c, f)
+		},
+	}
+	f.output.flag(c, "output", "o", "format")
+	flags := c.Flags()
+	flags.StringVar(&f.recorded, "recorded", "", "directory with recorded traces and labelled faults")
+	flags.BoolVar(&f.sim, "sim", true, "simulated applications")
+	flags.Uint64Var(&f.seeds, "seeds", 20, "simulated applications for each fault")
+	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning")
+	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
+	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
+	flags.StringSliceVar(&f.strategies, "strategies", []string{search.DefaultStrategy}, "of the search, or all: "+strings.Join(search.Strategies(), ", "))
+	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
+	f.input = addInputFlags(c)
+	f.path = addPathFlags(c)
+	c.MarkFlagsMutuallyExclusive("recorded", "sim")
+	return c
+}
+
+func faultNames() []string {
+	var names []string
+	for _, f := range simapp.Faults() {
+		names = append(names, string(f))
+	}
+	return names
+}
+
+func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
+	keys, err := ingest.NewKeys(analysis.PeerKeys()...)
+	if err != nil {
+		return err
+	}
+	n := &notices{out: p.err}
+	options := f.input.options(p, n)
+	options.Keys = keys
+	set, err := recorded.Read(c.Context(), f.recorded, options, f.path.options())
+	n.close()
+	if err != nil {
+		return err
+	}
+	report := set.Localize()
+	switch f.output.value {
+	case "json":
+		return scores.JSON(p.out, report)
+	case "csv":
+		return scores.RecordedCSV(p.out, &report)
+	case "svg":
+		return scores.RecordedSVG(p.out, &report)
+	}
+	return scores.RecordedTable(p.out, &report)
+}
+
+func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
+	s, err := f.simulation()
+	if err != nil {
+		return usageError{err}
+	}
+	runs, err := localize.Play(c.Context(), s, time.Now, p.played())
+	if err != nil {
+		return err
+	}
+	report := localize.Summarize(runs)
+	switch f.output.value {
+	case "json":
+		return scores.JSON(p.out, report)
+	case "csv":
+		return scores.SimulatedCSV(p.out, &report)
+	case "svg":
+		return scores.SimulatedSVG(p.out, &report)
+	}
+	return scores.SimulatedTable(p.out, &report)
+}
+
+// simulation returns what is to be played.
+func (f *localizeFlags) simulation() (localize.Simulation, error) {
+	s := localize.Simulation{
+		App: simapp.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.players,
+	}
+	if !f.sim {
+		return s, errors.New("nothing to do: neither --sim nor --recorded DIR")
+	}
+	for i := range f.seeds {
+		s.Seeds = append(s.Seeds, f.firstSeed+i)
+	}
+	known := simapp.Faults()
+	for _, name := range f.faults {
+		if !slices.Contains(known, simapp.Fault(name)) {
+			return s, fmt.Errorf("--faults: no fault is called %q; there are %s", name, strings.Join(faultNames(), ", "))
+		}
+		s.Faults = append(s.Faults, simapp.Fault(name))
+	}
+	if slices.Equal(f.strategies, []string{"all"}) {
+		f.strategies = search.Strategies()
+	}
+	for _, name := range f.strategies {
+		if !slices.Contains(search.Strategies(), name) {
+			return s, fmt.Errorf("--strategies: no strategy is called %q; there are %s", name, strings.Join(search.Strategies(), ", "))
+		}
+	}
+	s.Strategies = f.strategies
+	return s, nil
+}
+
+// played returns what shows on a terminal how many runs were played; nil if standard error is none.
+func (p *process) played() func(done, all int) {
+	if !terminal.Is(p.err) {
+		return nil
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, all int) {
+		if bar == nil {
+			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("playing"),
+				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+		}
+		_ = bar.Set(done) // a bar that cannot be drawn is no reason to stop
+	}
+}

@@ -1,0 +1,3 @@
+// Package scores writes what `sibyl bench localize` found, about recorded case sets and about simulated faults: as tables for
+// people, as JSON and CSV for programs, as a plot in SVG.
+package scores
