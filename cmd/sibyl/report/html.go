@@ -69,20 +69,18 @@ type pageEdge struct {
 }
 
 type pageType struct {
-	Anchor, Name         string
-	Count                string
-	P50, P99, Mean, CoV  string
-	Open                 bool
-	Histogram            histogram
-	Frames               []pageFrame
-	Rows                 int // depth of the frames
-	Edges                []pageEdge
-	MoreEdges            int
-	Groups               []pageGroup
-	MoreGroups           int
-	ProblemRanks         []int
-	ShareKnown           bool
-	TotalTime, RequestNS string
+	Anchor, Name        string
+	Count               string
+	P50, P99, Mean, CoV string
+	Open                bool
+	Histogram           histogram
+	Frames              []pageFrame
+	Rows                int // depth of the frames
+	Edges               []pageEdge
+	MoreEdges           int
+	Groups              []pageGroup
+	MoreGroups          int
+	ProblemRanks        []int
 }
 
 type pageGroup struct {
