@@ -299,7 +299,7 @@ func TestExplain(t *testing.T) {
 					}
 					a := associate(w, coarse != "")
 					if seed == 0 {
-						fmt.Fprintf(&b, "%s", w.written(a.Explanations))
+						fmt.Fprintf(&b, "%sjoint %.2f\n", w.written(a.Explanations), a.Joint)
 					}
 					for _, x := range a.Explanations {
 						if x.Target == 0 {
@@ -387,6 +387,29 @@ func TestExplainSwitchedOn(t *testing.T) {
 		}
 		if name == "known" && right < 19 || name == "unknown" && right > 0 || wrong > 1 {
 			t.Errorf("%s: right in %d of 20, wrong in %d of 40", name, right, wrong)
+		}
+	}
+}
+
+// In other units the same explanations come out.
+func TestExplainScale(t *testing.T) {
+	for name, request := range scenarios {
+		if name == "elapsed" || name == "queue" {
+			continue // they look at the units
+		}
+		w := newWorld(2)
+		for range 128 {
+			request(w)
+		}
+		want := associate(w, false)
+		for _, o := range w.requests {
+			o.Duration *= 1024
+			for i := range o.Edges {
+				o.Edges[i].Nanos *= 1024
+			}
+		}
+		if diff := cmp.Diff(want, associate(w, false), cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
