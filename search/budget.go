@@ -78,7 +78,9 @@ func (c *costs) of(tp trace.Symbol, mask uint32) Usage {
 		for k, t := range c.trees {
 			u.add(treeCost(t, tp, c.rates[k]))
 		}
-		u.Tracepoints = 1
+		if u.Hits == 0 && len(c.rates) > 0 && !c.placed(tp) {
+			u = usageOf(slices.Max(c.rates), 0, 0) // anywhere: taken to be executed once by the most frequent requests
+		}
 		c.known[tp] = u
 	}
 	share := shareOf(mask)
@@ -89,12 +91,20 @@ func treeCost(t *cct.Tree, tp trace.Symbol, rate float64) Usage {
 	var u Usage
 	for _, i := range t.At(tp) {
 		n := &t.Nodes[i]
-		hits := rate * nodeHits(t, i)
-		u.Hits += hits
-		u.Bytes += hits * float64(cmp.Or(n.Bytes, defaultBytes))
-		u.CPU += hits * cmp.Or(n.Cost, defaultCost).Seconds()
+		u.add(usageOf(rate*nodeHits(t, i), n.Bytes, n.Cost))
 	}
 	return u
+}
+
+func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
+	return Usage{
+		Hits: hits, Bytes: hits * float64(cmp.Or(bytes, defaultBytes)), CPU: hits * cmp.Or(cost, defaultCost).Seconds(),
+	}
+}
+
+// placed reports whether a tree has tp.
+func (c *costs) placed(tp trace.Symbol) bool {
+	return slices.ContainsFunc(c.trees, func(t *cct.Tree) bool { return len(t.At(tp)) > 0 })
 }
 
 // nodeHits returns how many spans a request is expected to emit at node i: as seen, else as often as the nearest seen place
@@ -255,6 +265,9 @@ func (n *step) evict(e entry) {
 		v := &n.state.Investigations[i]
 		if at := v.want(e.tp); at >= 0 {
 			v.Wants = slices.Delete(slices.Clone(v.Wants), at, at+1)
+			if len(v.Wants) == 0 {
+				v.Starved++
+			}
 			n.note(v.Problem, e.tp)
 		}
 	}
@@ -348,6 +361,9 @@ func (n *step) finish() []Decision {
 	for i := range n.state.Investigations {
 		v := &n.state.Investigations[i]
 		v.Wants = slices.DeleteFunc(slices.Clone(v.Wants), func(w Want) bool { return !n.state.Plan.has(w.Tracepoint) })
+		if len(v.Wants) > 0 {
+			v.Starved = 0
+		}
 	}
 	return n.decisions
 }

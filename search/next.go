@@ -266,6 +266,9 @@ func (i *inquiry) search() {
 	waiting := i.pending()
 	i.switchOff(waiting)
 	switch {
+	case i.v.Starved > idleEpochs:
+		i.d.Missing = i.missing()
+		i.settle(Exhausted, "nothing that is left to try fits the budget")
 	case len(waiting) > 0:
 		i.set(Investigating, "waiting for requests")
 	case i.located():

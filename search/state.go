@@ -55,6 +55,7 @@ type Investigation struct {
 	Epochs                      int // calls of Next since it was opened
 	Missed                      int // calls in a row without the problem
 	Idle                        int // calls in a row that neither picked nor waited for what was picked
+	Starved                     int // calls in a row after which the budget left nothing of it on
 	Strategy                    string
 	Lead                        trace.Context // context of the leading edge when it was opened or reopened
 	Score                       float64       // of the leading place then

@@ -1,0 +1,229 @@
+package search
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// game is a search in a drawn world, with a drawn budget and drawn wishes, watched step by step.
+type game struct {
+	*world
+	in        Input
+	decisions []Decision
+}
+
+func drawGame(t *rapid.T) *game {
+	g := &game{world: newWorld(rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size"), 3)}
+	g.in = Input{
+		Strategy: rapid.SampledFrom(Strategies()).Draw(t, "strategy"), Seed: 3, Epoch: epoch, Table: &g.table,
+		Budget: Budget{
+			Tracepoints: rapid.IntRange(0, 12).Draw(t, "tracepoints"), Bytes: rapid.Float64Range(0, 20_000).Draw(t, "bytes"),
+			CPU: rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
+		},
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "wishes") {
+		g.in.State.Wishes = append(g.in.State.Wishes, Wish{
+			Tracepoint: g.any(t).tp, Kind: WishKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone",
+		})
+	}
+	if rapid.Bool().Draw(t, "harm") {
+		g.in.Unavailable = []trace.Symbol{g.any(t).tp}
+	}
+	return g
+}
+
+func (g *game) any(t *rapid.T) spot {
+	var list []spot
+	for _, s := range g.spots {
+		if s.tp != 0 {
+			list = append(list, s)
+		}
+	}
+	return rapid.SampledFrom(list).Draw(t, "tracepoint")
+}
+
+// prepare plays an epoch and makes the next input.
+func (g *game) prepare() {
+	g.run(&g.in.State.Plan)
+	p := g.problem(&g.in.State.Plan)
+	g.in.Now = g.now
+	g.in.Problems = []analysis.Problem{p}
+	g.in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: g.builder.Build(&g.table)}
+	g.in.Rates = map[analysis.Hash]float64{p.RequestType: g.rate}
+}
+
+func same(a, b any) string { return cmp.Diff(a, b, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()) }
+
+func TestPlansKeepTheRules(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGame(t)
+		for range 6 {
+			g.prepare()
+			before := g.in.State
+			st, decisions := Next(g.in)
+			again, decided := Next(g.in)
+			if diff := same(st, again) + same(decisions, decided); diff != "" {
+				t.Fatalf("the same arguments, another answer:\n%s", diff)
+			}
+			g.checkBudget(t, &st)
+			g.checkPicks(t, &before.Plan, decisions)
+			g.checkWishes(t, &st)
+			g.in.State = st
+		}
+	})
+}
+
+func (g *game) checkBudget(t *rapid.T, st *State) {
+	masks := make(map[trace.Symbol]uint32)
+	for _, l := range st.Plan.Leases {
+		masks[l.Tracepoint] |= 1 << l.Arm
+	}
+	costs := newCosts(g.in.Trees, g.in.Rates)
+	var sum Usage
+	for tp, mask := range masks {
+		sum.add(costs.of(tp, mask))
+	}
+	sum.Bytes, sum.CPU = sum.Bytes*(1-1e-9), sum.CPU*(1-1e-9) // summed in another order
+	if !g.in.Budget.allows(sum) {
+		t.Fatalf("plan %+v is over the budget %+v", sum, g.in.Budget)
+	}
+}
+
+func (g *game) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
+	for _, d := range decisions {
+		for _, p := range d.Picks {
+			if before.has(p.Tracepoint) && !slices.ContainsFunc(d.Off, func(o Off) bool { return o.Tracepoint == p.Tracepoint }) {
+				t.Fatalf("%x is on and picked again: %s", p.Tracepoint, p.Reason)
+			}
+			if p.Reason == "" || p.Arms == 0 {
+				t.Fatalf("a pick without reason or arms: %+v", p)
+			}
+		}
+	}
+}
+
+func (g *game) checkWishes(t *rapid.T, st *State) {
+	for _, w := range st.Wishes {
+		if w.Kind == Forbid && st.Plan.has(w.Tracepoint) {
+			t.Fatalf("%x is forbidden and on", w.Tracepoint)
+		}
+		forbidden := slices.ContainsFunc(st.Wishes, func(x Wish) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint })
+		if w.Kind == Pin && g.in.Budget == (Budget{}) && !forbidden && !slices.Contains(g.in.Unavailable, w.Tracepoint) && !st.Plan.has(w.Tracepoint) {
+			t.Fatalf("%x is pinned and off", w.Tracepoint)
+		}
+	}
+	for _, tp := range g.in.Unavailable {
+		if st.Plan.has(tp) {
+			t.Fatalf("%x does harm and is on", tp)
+		}
+	}
+}
+
+func TestOrderOfEvidenceIsIrrelevant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGame(t)
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
+		for range 4 {
+			g.prepare()
+			st, decisions := Next(g.in)
+			p := &g.in.Problems[0]
+			rng.Shuffle(len(p.Refined), func(i, j int) { p.Refined[i], p.Refined[j] = p.Refined[j], p.Refined[i] })
+			rng.Shuffle(len(p.Edges), func(i, j int) { p.Edges[i], p.Edges[j] = p.Edges[j], p.Edges[i] })
+			shuffled, decided := Next(g.in)
+			if diff := same(st, shuffled) + same(decisions, decided); diff != "" {
+				t.Fatal(diff)
+			}
+			g.in.State = st
+		}
+	})
+}
+
+func TestStateSurvivesARestart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGame(t)
+		for range 4 {
+			g.prepare()
+			data, err := json.Marshal(g.in.State)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st, _ := Next(g.in)
+			g.in.State = State{}
+			if err := json.Unmarshal(data, &g.in.State); err != nil {
+				t.Fatal(err)
+			}
+			if again, _ := Next(g.in); same(st, again) != "" {
+				t.Fatal(same(st, again))
+			}
+			g.in.State = st
+		}
+	})
+}
+
+func TestNextChangesNothingOfItsInput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGame(t)
+		for range 4 {
+			g.prepare()
+			data, _ := json.Marshal(g.in.State)
+			st, _ := Next(g.in)
+			if after, _ := json.Marshal(g.in.State); string(after) != string(data) {
+				t.Fatal("the state that was passed in changed")
+			}
+			g.in.State = st
+		}
+	})
+}
+
+// Leases end when nobody renews them, and investigations when their problem is gone.
+func TestLeasesEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGame(t)
+		g.in.State.Wishes = nil
+		for range 2 {
+			g.prepare()
+			g.in.State, _ = Next(g.in)
+		}
+		g.in.Problems = nil
+		g.in.Now = g.in.Now.Add(epoch)
+		st, _ := Next(g.in)
+		for _, l := range st.Plan.Leases {
+			if l.Expires > g.now.Add(LeaseTime) {
+				t.Fatalf("the lease of %x was renewed without a problem", l.Tracepoint)
+			}
+		}
+		g.in.State, g.in.Now = st, g.in.Now.Add(LeaseTime+time.Second)
+		st, _ = Next(g.in)
+		if len(st.Plan.Leases) > 0 || st.Investigations[0].Status != Gone {
+			t.Fatalf("%d leases, %s", len(st.Plan.Leases), st.Investigations[0].Status)
+		}
+	})
+}
+
+// The shares of arms cover what was asked for, and nest.
+func TestArmsNest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x, y := rapid.Float64Range(0, 2).Draw(t, "x"), rapid.Float64Range(0, 2).Draw(t, "y")
+		if a, b := armsFor(min(x, y)), armsFor(max(x, y)); a&^b != 0 {
+			t.Fatalf("%05b is not in %05b", a, b)
+		}
+		if got := shareOf(armsFor(x)); got < 0.7*min(x, 1) {
+			t.Fatalf("%g of the requests, want %g", got, x)
+		}
+	})
+	if armsFor(math.Inf(1)) != allArms || armsFor(math.NaN()) != allArms {
+		t.Fatal("an unknown rate takes all requests")
+	}
+}
