@@ -66,6 +66,8 @@ func areasOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, re
 		if len(m.Nodes) > 0 {
 			op = t.Nodes[m.Nodes[0]].Op
 			key = op
+		} else if table != nil {
+			op = table.Context(e.Context).Op
 		}
 		a := byOp[key]
 		if a == nil {

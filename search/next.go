@@ -27,7 +27,7 @@ const (
 	explainedShare    = 0.5
 	maxExplaining     = 4 // variables switched on for a located place
 	explainEpochs     = 3
-	verifyRequests    = 80 // that the places below an inner one are judged by before it is located
+	verifyRequests    = 60 // that the places below an inner one are judged by before it is located
 	wantedRequests    = 24 // of the group, with a tracepoint on, an epoch
 )
 
@@ -262,6 +262,11 @@ func (i *inquiry) search() {
 		i.set(i.v.Status, "no edge carries the problem")
 		return
 	}
+	if !slices.ContainsFunc(i.searched, func(a *area) bool { return len(a.roots) > 0 }) {
+		i.d.Missing = i.missing()
+		i.settle(Exhausted, "no context in the tree is near the one that carries most: explore that operation")
+		return
+	}
 	i.regions()
 	waiting := i.pending()
 	i.switchOff(waiting)
@@ -361,6 +366,7 @@ func (i *inquiry) again(c *class) {
 	if i.forbidden[c.tp] || i.broken[c.tp] {
 		return
 	}
+	i.d.Off = slices.DeleteFunc(i.d.Off, func(o Off) bool { return o.Tracepoint == c.tp })
 	if at := i.v.want(c.tp); at >= 0 {
 		i.v.Wants[at].Need, i.v.Wants[at].Epoch = verifyRequests, i.v.Epochs
 		return

@@ -1,0 +1,53 @@
+package search
+
+import (
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// BenchmarkNext measures a decision over a tree of 100 000 tracepoints, the third of an investigation, for each strategy.
+func BenchmarkNext(b *testing.B) {
+	w := newWorld(5, 100_000, 2)
+	var st State
+	in := Input{Epoch: epoch, Table: &w.table, Seed: 1}
+	for range 3 {
+		w.run(&st.Plan)
+		p := w.problem(&st.Plan)
+		p.Edges = p.Edges[:min(len(p.Edges), 50)]
+		in.Now, in.Problems, in.State = w.now, []analysis.Problem{p}, st
+		in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: w.builder.Build(&w.table)}
+		in.Rates = map[analysis.Hash]float64{p.RequestType: w.rate}
+		st, _ = Next(in)
+	}
+	for _, name := range Strategies() {
+		in.Strategy = name
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Next(in)
+			}
+		})
+	}
+}
+
+// BenchmarkNextWide measures a decision over one operation with 60 000 tracepoints directly below it.
+func BenchmarkNextWide(b *testing.B) {
+	w := newWorld(5, 5, 2)
+	var list []cct.Tracepoint
+	for i := range 60_000 {
+		list = append(list, cct.Tracepoint{ID: trace.Symbol(i + 1), Op: trace.Op(i + 1), Owner: w.spots[0].op})
+	}
+	w.builder.Announce(2, list)
+	w.run(&Plan{})
+	p := w.problem(&Plan{})
+	in := Input{
+		Now: w.now, Problems: []analysis.Problem{p}, Epoch: epoch, Seed: 1,
+		Trees: map[analysis.Hash]*cct.Tree{p.RequestType: w.builder.Build(&w.table)},
+	}
+	for b.Loop() {
+		Next(in)
+	}
+}

@@ -1,0 +1,153 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// script runs a text file of decisions.
+type script struct {
+	table trace.Table
+	in    Input
+	p     analysis.Problem
+}
+
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &script{}
+		s.reset()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })
+	})
+}
+
+func (s *script) reset() {
+	s.in = Input{Table: &s.table, Epoch: 10 * time.Second, Seed: 1, Trees: map[analysis.Hash]*cct.Tree{}, Rates: map[analysis.Hash]float64{{Hi: 2}: 2}}
+	s.p = analysis.Problem{ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Rate: 2}
+}
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "tree":
+		s.reset()
+		tree, err := cct.ParseText(d.Input, &s.table)
+		if err != nil {
+			return err.Error()
+		}
+		s.in.Trees[s.p.RequestType] = tree
+		return fmt.Sprintf("%d nodes\n", len(tree.Nodes))
+	case "problem":
+		s.problem(t, d.Input)
+		return ""
+	case "wish":
+		s.wish(d)
+		return ""
+	case "next":
+		return s.next(t, d)
+	}
+	return "unknown command"
+}
+
+// problem reads the edges and the evidence: "edge A/B score" and "seen A/B/c share±half n=20", the first path being that of a
+// baseline operation, dots the paths within it: "seen A/B.c.d 0.9 0.05 n=20".
+func (s *script) problem(t *testing.T, text string) {
+	s.p.Edges, s.p.Refined = nil, nil
+	for line := range strings.Lines(text) {
+		var cmd, path string
+		var x, half float64
+		var n uint64
+		fields := strings.Fields(line)
+		cmd, path = fields[0], fields[1]
+		fmt.Sscan(fields[2], &x)
+		if cmd == "edge" {
+			ctx := s.context(strings.Split(path, "/"))
+			s.p.Edges = append(s.p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x})
+			continue
+		}
+		fmt.Sscan(fields[3], &half)
+		if _, err := fmt.Sscanf(fields[4], "n=%d", &n); err != nil {
+			t.Fatal(err)
+		}
+		base, rest, _ := strings.Cut(path, ".")
+		at := s.context(strings.Split(base, "/"))
+		names := strings.Split(rest, ".")
+		r := analysis.RefinedShare{Within: trace.WholeEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
+		for _, name := range names {
+			r.Parent, r.Op, r.Tracepoint = at, cct.TextOp(name, &s.table), s.table.Symbol(name)
+			at = at.Child(r.Op)
+		}
+		r.Context = at
+		s.p.Refined = append(s.p.Refined, r)
+	}
+}
+
+func (s *script) context(names []string) trace.Context {
+	var ctx trace.Context
+	for _, name := range names {
+		ctx = s.table.Child(ctx, cct.TextOp(name, &s.table))
+	}
+	return ctx
+}
+
+func (s *script) wish(d *datadriven.TestData) {
+	for _, arg := range d.CmdArgs {
+		kind := WishKind(slices.Index(wishNames[:], arg.Key))
+		s.in.State.Wishes = append(s.in.State.Wishes, Wish{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, By: "ann"})
+	}
+}
+
+func (s *script) next(t *testing.T, d *datadriven.TestData) string {
+	s.in.Now = s.in.Now.Add(s.in.Epoch)
+	s.in.Strategy = "hierarchical"
+	d.MaybeScanArgs(t, "strategy", &s.in.Strategy)
+	s.in.Budget = Budget{}
+	d.MaybeScanArgs(t, "budget", &s.in.Budget.Tracepoints)
+	var wait int64
+	d.MaybeScanArgs(t, "wait", &wait)
+	s.in.Now = s.in.Now.Add(time.Duration(wait) * time.Second)
+	s.p.Requests += 20
+	s.in.Problems = []analysis.Problem{s.p}
+	if d.HasArg("gone") {
+		s.in.Problems = nil
+	}
+	var decisions []Decision
+	s.in.State, decisions = Next(s.in)
+	var b strings.Builder
+	for i := range decisions {
+		s.print(&b, &decisions[i])
+	}
+	if v := s.in.State.Investigation(s.p.ID); v != nil {
+		fmt.Fprintf(&b, "%s: %s\n", v.Status, v.Reason)
+		for _, x := range v.Ranking()[:min(3, len(v.Ranking()))] {
+			fmt.Fprintf(&b, "  %s %.2f [%.2f %.2f] open %d\n", s.table.OpName(x.Op), x.Share, x.Low, x.High, x.Open)
+		}
+	}
+	return b.String()
+}
+
+func (s *script) print(b *strings.Builder, d *Decision) {
+	for _, m := range d.Matches {
+		if m.Distance > 0 || len(m.Nodes) != 1 {
+			fmt.Fprintf(b, "matched %d places at distance %d\n", len(m.Nodes), m.Distance)
+		}
+	}
+	for _, p := range d.Picks {
+		fmt.Fprintf(b, "+ %s: %s\n", s.table.Text(p.Tracepoint), p.Reason)
+	}
+	for _, o := range d.Off {
+		fmt.Fprintf(b, "- %s: %s\n", s.table.Text(o.Tracepoint), o.Reason)
+	}
+	for _, r := range d.Rejected {
+		if r.Reason != WhyLater {
+			fmt.Fprintf(b, "not %s: %s\n", s.table.Text(r.Tracepoint), r.Reason)
+		}
+	}
+}
