@@ -23,8 +23,10 @@ func TestDiagnosis(t *testing.T) {
 			"83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); most where bank.route = fallback."},
 		{"beyond p99", variable, func(p *analysis.Problem) { p.CoV = 20; p.Explanations = nil }, "few requests of shop POST /checkout " +
 			"take far longer than its p99 of 1.42 s (CoV 20); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue)."},
-		{"no summary", variable, func(p *analysis.Problem) { p.Group = analysis.Hash{}; p.Edges = nil; p.Explanations = nil },
-			"durations of shop POST /checkout vary by 82 % of their mean of 212 ms."},
+		{
+			"no summary", variable, func(p *analysis.Problem) { p.Group = analysis.Hash{}; p.Edges = nil; p.Explanations = nil },
+			"durations of shop POST /checkout vary by 82 % of their mean of 212 ms.",
+		},
 		{"numbers", variable, func(p *analysis.Problem) { p.Explanations[0].Value = "" }, "p99 of shop POST /checkout is 14× its median " +
 			"(1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); it goes with bank.route."},
 		{"weak cause", variable, func(p *analysis.Problem) { p.Explanations[0].Effect = 0.05 }, "p99 of shop POST /checkout is 14× its median " +
