@@ -373,7 +373,7 @@ func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 		order = append(order, x)
 	}
 	slices.SortFunc(order, func(a, b cell) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number), b2i(a.some)-b2i(b.some), b2i(a.numeric)-b2i(b.numeric))
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), compareCells(a, b))
 	})
 	least, most := s.leastCount(), max(2, min(maxCategories, len(r.cells)/8))
 	codes := make(map[cell]int32, len(order))

@@ -158,14 +158,16 @@ func (s *Splits) cut(st *study, t *target, c *column) *Split {
 		cuts = slices.Insert(cuts, i, at)
 	}
 	r := &Split{Variable: st.name(c.id), Where: c.id.context, id: c.id, any: c.any}
-	if c.codes != nil {
-		r.values = make(map[cell]uint64)
-	}
-	for b := range len(cuts) - 1 {
-		r.addBin(st, c, units[cuts[b]:cuts[b+1]])
-	}
 	if c.codes == nil {
-		r.Bins[0].Low, r.Bins[len(r.Bins)-1].High = math.Inf(-1), math.Inf(1)
+		for _, at := range cuts[1 : len(cuts)-1] {
+			r.limits = append(r.limits, units[at-1].value)
+		}
+		r.numberBins()
+	} else {
+		r.values = make(map[cell]uint64)
+		for b := range len(cuts) - 1 {
+			r.addCategories(st, c, units[cuts[b]:cuts[b+1]])
+		}
 	}
 	codes := make([]int32, len(st.requests))
 	for i, o := range st.requests {
@@ -265,17 +267,18 @@ func cutOf(units []unit) (at int, gain float64) {
 	return at, gain
 }
 
-// addBin makes the units the next bin.
-func (r *Split) addBin(st *study, c *column, units []unit) {
-	if c.codes == nil {
-		low := math.NaN()
-		if n := len(r.Bins); n > 0 {
-			low = r.Bins[n-1].High
-			r.limits = append(r.limits, low)
-		}
-		r.Bins = append(r.Bins, SplitBin{Low: low, High: units[len(units)-1].value})
-		return
+// numberBins fills in the bins that the limits make.
+func (r *Split) numberBins() {
+	low := math.Inf(-1)
+	for _, limit := range r.limits {
+		r.Bins = append(r.Bins, SplitBin{Low: low, High: limit})
+		low = limit
 	}
+	r.Bins = append(r.Bins, SplitBin{Low: low, High: math.Inf(1)})
+}
+
+// addCategories makes the units the next bin.
+func (r *Split) addCategories(st *study, c *column, units []unit) {
 	number := uint64(len(r.Bins))
 	bin := SplitBin{}
 	in := make([]bool, len(c.labels))

@@ -1,13 +1,19 @@
 package analysis
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
 // splitWorlds are what a group's requests may look like.
@@ -115,6 +121,57 @@ func TestSplitDeterminism(t *testing.T) {
 			}
 		}
 	}
+}
+
+func learnedSplits() *Splits {
+	s := NewSplits(SplitOptions{})
+	for i, name := range slices.Sorted(maps.Keys(splitWorlds)) {
+		w := newWorld(uint64(i))
+		for range 128 {
+			splitWorlds[name](w)
+		}
+		s.Learn(Hash{uint64(i), 7}, w.requests, w.table)
+	}
+	return s
+}
+
+func TestSplitsEncoding(t *testing.T) {
+	s := learnedSplits()
+	b := s.AppendBinary(nil)
+	got, rest, err := DecodeSplits(append(slices.Clone(b), 1, 2), SplitOptions{})
+	if err != nil || len(rest) != 2 {
+		t.Fatalf("%v, %d bytes are left", err, len(rest))
+	}
+	if diff := cmp.Diff(s, got, cmp.AllowUnexported(Splits{}, Split{}, columnID{}, cell{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzDecodeSplits(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(learnedSplits().AppendBinary(nil))
+	o := newWorld(1).request(1, 1, 1)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, rest, err := DecodeSplits(b, SplitOptions{})
+		if err != nil {
+			if s != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+				t.Fatalf("%v, %v, %v", s, rest, err)
+			}
+			return
+		}
+		if again := s.AppendBinary(nil); !bytes.Equal(again, b[:len(b)-len(rest)]) {
+			t.Fatalf("%x became %x", b, again)
+		}
+		for _, r := range s.All() {
+			if r.bin(o) >= uint64(len(r.Bins)) {
+				t.Fatalf("bin %d of %d", r.bin(o), len(r.Bins))
+			}
+			_ = s.Bin(o, r.Group)
+			for _, bin := range r.Bins {
+				_ = bin.String()
+			}
+		}
+	})
 }
 
 func BenchmarkSplitBin(b *testing.B) {
