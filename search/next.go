@@ -740,6 +740,12 @@ func (i *inquiry) share() {
 	}
 	regions := make(map[in]bool)
 	count := make(map[trace.Symbol]int)
+	if len(i.question.Regions) < 2 {
+		for k := range i.question.Candidates {
+			i.question.Candidates[k].Shared = 1
+		}
+		return
+	}
 	for _, c := range i.question.Candidates {
 		if k := (in{c.Tracepoint, c.Region}); !regions[k] {
 			regions[k] = true

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"time"
 
@@ -376,16 +375,12 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 	for k := range epochs {
 		p := w.problem(&st.Plan)
 		tree := w.builder.Build(&w.table)
-		var decisions []Decision
-		st, decisions = Next(Input{
+		st, _ = Next(Input{
 			Now: w.now, Problems: []analysis.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
 			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: strategy, Seed: 1, Epoch: epoch,
 			Table: &w.table,
 		})
 		v := st.Investigation(p.ID)
-		if verbose {
-			w.print(k, v, decisions)
-		}
 		o.top = w.rank(v.Ranking())
 		if o.top == 0 {
 			o.found = min(o.found, k)
@@ -404,29 +399,4 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 
 func (w *world) rank(list []Suspect) int {
 	return slices.IndexFunc(list, func(s Suspect) bool { return s.Tracepoint == w.spots[w.culprit].tp })
-}
-
-var verbose = os.Getenv("LOOP") == "vv"
-
-func (w *world) print(k int, v *Investigation, decisions []Decision) {
-	c := w.spots[w.culprit]
-	fmt.Printf("epoch %d: %s, %s; culprit %s", k, v.Status, v.Reason, w.table.OpName(c.op))
-	for i := c.parent; i >= 0; i = w.spots[i].parent {
-		fmt.Printf(" < %s", w.table.OpName(w.spots[i].op))
-		if w.spots[i].tp == 0 {
-			break
-		}
-	}
-	fmt.Printf(" loose %v hinted %v\n", c.loose, c.hinted)
-	for _, s := range v.Suspects[:min(6, len(v.Suspects))] {
-		fmt.Printf("    %-8s %.2f [%.2f %.2f] incl %.2f n %d open %d\n", w.table.OpName(s.Op), s.Share, s.Low, s.High, s.Inclusive, s.Requests, s.Open)
-	}
-	for _, d := range decisions {
-		for _, p := range d.Picks {
-			fmt.Printf("    + %s %s %05b\n", w.table.OpName(p.Op), p.Reason, p.Arms)
-		}
-		for _, o := range d.Off {
-			fmt.Printf("    - %s %s\n", w.table.Text(o.Tracepoint), o.Reason)
-		}
-	}
 }
