@@ -17,7 +17,9 @@ type Suspect struct {
 	Score float64
 	// Soft orders what has no score: how far times are above their medians, in distances of median and fence.
 	Soft float64
-	// The parts of Score. Rest is time on the wire that nothing explains.
+	// The parts of Score. Own: time spent in the service. In, Out: time by which it is late to all of its callers, with all of its
+	// callees. Shape: requests. Rest: time on the wire to it that nothing explains; for a service that emits no spans, time that
+	// is its callers' own as well: another explanation of the same, not one more loss.
 	Own, In, Out, Shape, Rest float64
 	// Operations of the service that carry evidence, most first.
 	Operations []SuspectOperation
@@ -26,7 +28,7 @@ type Suspect struct {
 // SuspectOperation is what one operation contributes.
 type SuspectOperation struct {
 	Op    trace.Op
-	Score float64 // as Suspect.Score, before wire times were explained
+	Score float64 // as Suspect.Score; may exceed it, as it counts wire times that others explain
 }
 
 // Compare ranks all services by what they cost more in the window than in h: Score, then Soft, then name. It is empty if no
@@ -35,22 +37,23 @@ type SuspectOperation struct {
 // Traces are compared site by site (what is called by whom), as follows.
 //
 //  1. Slow. The mean own time in the window is compared with the means of pieces of the history that hold as many
-//     occurrences, see [pieces]. What is above their fence is the excess: less than the whole change, but no noise. That of a CLIENT
-//     span is on the wire to its callee, any other is its service's own.
-//  2. Shifted. The share of each shape (the operations that a span called, whether it failed) is compared in the same way; all
-//     shapes that the history does not hold are one. Only what becomes more frequent counts: where something vanishes, another
-//     shape appears. Of the spans of a trace with such a shape the deepest is charged, as a failure below is reason enough for
-//     those above.
+//     occurrences, see [pieces]. What is above their fence is the excess: less than the whole change, but no noise. Own time is
+//     the service's own. But that of a CLIENT span is on the wire to its callee; and so is, where a call has no CLIENT span, the
+//     caller's time right before and after it, see [Recording.share].
+//  2. Shifted. The share of each shape (which operations a span called and about how often, whether it failed) is compared in
+//     the same way; all shapes that the history does not hold are one. Only what becomes more frequent counts: where something
+//     vanishes, another shape appears. Of the spans of a trace with such a shape the deepest is charged, as a failure below is
+//     reason enough for those above. A CLIENT span without an answer is charged to who should have given it.
 //  3. Wire times are explained by services, see [wires].
 //
-// It takes time linear in the number of spans of the window and of the history at the sites where they are.
-func (h *History) Compare(window Interval) []Suspect {
+// It takes time linear in the number of spans of the window, and of the history at the sites where they are.
+func (h *Normal) Compare(window Interval) []Suspect {
 	traces := h.rec.within(window)
 	if len(traces) == 0 {
 		return nil
 	}
 	c := comparison{
-		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[callee]float64),
+		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[callee]float64), late: make(map[callee]float64),
 		wire: make(wires), bad: make(map[badKey]float64), seen: make([]int32, len(h.rec.shapes)+2),
 	}
 	for _, g := range c.groups() {
@@ -63,17 +66,17 @@ func (h *History) Compare(window Interval) []Suspect {
 
 // comparison is one run of Compare.
 type comparison struct {
-	h        *History
+	h        *Normal
 	traces   []recorded
-	evidence []evidence // by number of the service
-	ops      map[callee]float64
+	evidence []evidence         // by number of the service
+	ops      map[callee]float64 // what speaks against each operation
+	late     map[callee]float64 // excess of the calls that it makes, by which it may be what is late
 	wire     wires
 	bad      map[badKey]float64
 
 	values []float64
 	seen   []int32 // by number of the shape: scratch
 	order  []int32
-	cells  []float64
 }
 
 // evidence is what speaks against a service.
@@ -143,6 +146,7 @@ func (c *comparison) slow(g *visits) {
 	c.ops[suspect] += excess
 	if suspect.service != p.service {
 		c.wire.add(wire{p.service, suspect.service, p.border}, n/c.requests(), excess)
+		c.late[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
 	} else {
 		c.evidence[suspect.service].own += excess
 	}
@@ -300,16 +304,16 @@ func (c *comparison) rank() []Suspect {
 	numbers := c.h.rec.byName()
 	services := make([]service, len(numbers))
 	index := make(map[int32]int, len(numbers))
-	ops := c.operations()
 	for i, number := range numbers {
 		e := &c.evidence[number]
 		services[i].opaque = c.h.opaque[number]
 		services[i].Suspect = Suspect{
-			Service: c.h.rec.names[number], Soft: e.soft, Own: e.own, Shape: e.shape, Operations: ops[number],
+			Service: c.h.rec.names[number], Soft: e.soft, Own: e.own, Shape: e.shape,
 		}
 		index[number] = i
 	}
 	c.wire.settle(services, index)
+	c.operations(services, index)
 	slices.SortStableFunc(services, func(a, b service) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), compareBool(a.opaque, b.opaque), cmp.Compare(b.Soft, a.Soft))
 	})
@@ -334,18 +338,26 @@ func (r *Recording) byName() []int32 {
 	return numbers
 }
 
-// operations returns the operations of each service that carry evidence.
-func (c *comparison) operations() map[int32][]SuspectOperation {
-	of := make(map[int32][]SuspectOperation)
-	for k, score := range c.ops {
-		if score > 0 {
-			of[k.service] = append(of[k.service], SuspectOperation{k.op, score})
+// operations fills in the operations of services that carry evidence. Of what a service explains by being late with its calls,
+// each of its operations gets as much as it has of their excess.
+func (c *comparison) operations(services []service, index map[int32]int) {
+	total := make(map[int32]float64)
+	for _, k := range slices.SortedFunc(maps.Keys(c.late), callee.compare) {
+		total[k.service] += c.late[k]
+	}
+	for k, excess := range c.late {
+		if out := services[index[k.service]].Out; out > 0 && excess > 0 {
+			c.ops[k] += out * excess / total[k.service]
 		}
 	}
-	for _, ops := range of {
-		slices.SortFunc(ops, func(a, b SuspectOperation) int {
+	for k, score := range c.ops {
+		if s := &services[index[k.service]]; score > 0 {
+			s.Operations = append(s.Operations, SuspectOperation{k.op, score})
+		}
+	}
+	for i := range services {
+		slices.SortFunc(services[i].Operations, func(a, b SuspectOperation) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
 		})
 	}
-	return of
 }

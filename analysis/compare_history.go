@@ -10,9 +10,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// History is what is normal in a [Recording]: the times and shapes of all spans outside some intervals, by site and in the
+// Normal is what is normal in a [Recording]: the times and shapes of all spans outside some intervals, by site and in the
 // order of time.
-type History struct {
+type Normal struct {
 	rec      *Recording
 	traces   int
 	duration float64 // mean of the requests, ns; at least 1
@@ -31,9 +31,9 @@ func (s series) len() int { return s.last - s.first }
 
 // Without returns the history of r that lies outside all of the given intervals, before and after them. It must not be used any
 // more once a trace was added to r. It takes time linear in the number of spans, and 12 bytes for each.
-func (r *Recording) Without(intervals []Interval) *History {
+func (r *Recording) Without(intervals []Interval) *Normal {
 	r.sort()
-	h := &History{rec: r}
+	h := &Normal{rec: r}
 	intervals = slices.Clone(intervals)
 	slices.SortFunc(intervals, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
 	var normal []recorded
@@ -59,7 +59,7 @@ func (r *Recording) Without(intervals []Interval) *History {
 
 // resolve finds out which of the names that attributes give to callees are services that emit spans: by the same name, or one
 // that is the first label of an address, like cart in cart.default.svc:7070.
-func (h *History) resolve() {
+func (h *Normal) resolve() {
 	r := h.rec
 	h.service, h.opaque = make([]int32, len(r.names)), make([]bool, len(r.names))
 	for i := range r.names {
@@ -83,7 +83,7 @@ func (h *History) resolve() {
 
 // callees finds out what the CLIENT spans of each site call: the service that most of them do, and of that the operation; of
 // equals the ones with the smallest symbols. Sites without history get what others call by the same operation.
-func (h *History) callees(traces []recorded) {
+func (h *Normal) callees(traces []recorded) {
 	type pair struct {
 		site   siteKey
 		callee callee
@@ -129,7 +129,7 @@ func (h *History) callees(traces []recorded) {
 
 // group sorts the calls of traces by site, those of each in the order of time. A site with too little history, because the
 // caller is new or rare, gets what the history holds of its operation, whoever calls that.
-func (h *History) group(traces []recorded) {
+func (h *Normal) group(traces []recorded) {
 	sites := h.rec.of
 	h.span = make([]series, len(sites))
 	for c := range h.rec.all(traces) {
@@ -174,13 +174,13 @@ func layOut(all []series, from int) int {
 	return from
 }
 
-func (h *History) put(s *series, c *call) {
+func (h *Normal) put(s *series, c *call) {
 	h.nanos[s.last], h.shape[s.last] = c.nanos, c.shape
 	s.last++
 }
 
 // Traces returns the number of traces in h.
-func (h *History) Traces() int { return h.traces }
+func (h *Normal) Traces() int { return h.traces }
 
 // The constants of comparing. None depends on what is compared: there are no times, no names.
 const (

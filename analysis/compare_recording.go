@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recording keeps of many traces what [History.Compare] needs: 24 bytes a span, names apart. It belongs to one goroutine.
+// Recording keeps of many traces what [Normal.Compare] needs: 24 bytes a span, names apart. It belongs to one goroutine.
 //
 // What is computed from it does not depend on the order in which traces were added, unless a bound was reached (see
 // [Recording.Refused]).
@@ -24,7 +24,7 @@ type Recording struct {
 	of       []site                 // by number
 	services map[trace.Symbol]int32 // with what attributes name
 	names    []trace.Symbol         // by number of the service
-	callees  map[callee]int32
+	callees  map[calleeKey]int32
 	called   []callee // by number of the callee
 	shapes   map[uint64]int32
 	refused  int
@@ -40,15 +40,16 @@ func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
 		table: table, sites: make(map[siteKey]int32), of: make([]site, 1),
 		services: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1), shapes: make(map[uint64]int32),
-		callees: make(map[callee]int32), called: make([]callee, 1),
+		callees: make(map[calleeKey]int32), called: make([]callee, 1),
 	}
 }
 
-// Bounds on what a recording tells apart: at about 100 bytes each some 400 MiB, and far more than names that were normalised
-// have.
+// Bounds on what a recording tells apart: far more than there is where names are normalised, and at about 100 bytes each less
+// than 1 GiB.
 const (
-	maxSites  = 1 << 20
-	maxShapes = 1 << 22
+	maxSites   = 1 << 20
+	maxCallees = 1 << 20
+	maxShapes  = 1 << 22
 )
 
 // recorded is one trace.
@@ -97,10 +98,19 @@ type site struct {
 	client  bool  // calls of other services
 }
 
+type calleeKey struct {
+	service trace.Symbol
+	op      trace.Op
+}
+
 // callee is what a CLIENT span calls.
 type callee struct {
 	service int32    // its number
 	op      trace.Op // 0: only the service's name is known, by an attribute of the CLIENT span
+}
+
+func (c callee) compare(d callee) int {
+	return cmp.Or(cmp.Compare(c.op, d.op), cmp.Compare(c.service, d.service))
 }
 
 // Add adds the trace of p, all of its roots. A trace without a root, and one of [trace.MaxDuration] or more, is left out. Incomplete
@@ -178,8 +188,8 @@ func (r *Recording) border(p *Path, i int32) call {
 	s, caller := p.span(i), p.span(p.Nodes[i].up)
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
-		nanos: r.borders[i], parent: -1, callee: r.calleeOf(callee{r.numberOf(s.Service), s.Op}),
-		site: r.site(key, site{service: r.numberOf(caller.Service), client: true}),
+		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
+		site: r.site(key, caller.Service, true),
 	}
 }
 
@@ -195,7 +205,7 @@ func (r *Recording) call(p *Path, i int32) call {
 	if s.Kind == trace.Client {
 		c.callee = r.calledBy(p, i)
 	}
-	c.site = r.site(key, site{service: r.numberOf(s.Service), client: s.Kind == trace.Client})
+	c.site = r.site(key, s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -224,7 +234,7 @@ func (r *Recording) calledBy(p *Path, i int32) int32 {
 	}
 	if child >= 0 {
 		s := p.span(child)
-		return r.calleeOf(callee{r.numberOf(s.Service), s.Op})
+		return r.calleeOf(s.Service, s.Op)
 	}
 	peer, best := trace.Symbol(0), len(peerKeys)
 	for _, k := range p.attrsOf(n) {
@@ -237,13 +247,13 @@ func (r *Recording) calledBy(p *Path, i int32) int32 {
 	if peer == 0 {
 		return 0
 	}
-	return r.calleeOf(callee{service: r.numberOf(peer)})
+	return r.calleeOf(peer, 0)
 }
 
 // nowhere is the number of the site, and of the shape, of what a full recording could not tell apart. It is not judged.
 const nowhere = 0
 
-func (r *Recording) site(key siteKey, s site) int32 {
+func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
 	if i, ok := r.sites[key]; ok {
 		return i
 	}
@@ -253,23 +263,27 @@ func (r *Recording) site(key siteKey, s site) int32 {
 	}
 	i := int32(len(r.of))
 	r.sites[key] = i
-	s.siteKey = key
-	r.of = append(r.of, s)
+	r.of = append(r.of, site{siteKey: key, service: r.numberOf(service), client: client})
 	return i
 }
 
-// calleeOf returns the number of a callee, from 1.
-func (r *Recording) calleeOf(c callee) int32 {
-	if i, ok := r.callees[c]; ok {
+// calleeOf returns the number of a callee, from 1; 0 if there are too many. Op is 0 where an attribute names the service.
+func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
+	key := calleeKey{service, op}
+	if i, ok := r.callees[key]; ok {
 		return i
 	}
+	if len(r.called) >= maxCallees {
+		r.refused++
+		return 0
+	}
 	i := int32(len(r.called))
-	r.callees[c] = i
-	r.called = append(r.called, c)
+	r.callees[key] = i
+	r.called = append(r.called, callee{r.numberOf(service), op})
 	return i
 }
 
-// numberOf returns the number of a service, from 1.
+// numberOf returns the number of a service, from 1. There are no more than sites and callees.
 func (r *Recording) numberOf(service trace.Symbol) int32 {
 	if i, ok := r.services[service]; ok {
 		return i

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -58,10 +59,6 @@ type estateFault struct {
 	factor   float64
 	delay    float64
 	fraction float64
-}
-
-func (f estateFault) String() string {
-	return fmt.Sprintf("%s s%d ×%v %v ms %v", f.kind, f.service, f.factor, f.delay/1e6, f.fraction)
 }
 
 func choose[T any](r *rand.Rand, among ...T) T { return among[r.IntN(len(among))] }
@@ -125,12 +122,7 @@ func (e *estate) at(service int, kinds ...string) bool {
 	if !e.faulty || e.fault.service != service {
 		return false
 	}
-	for _, k := range kinds {
-		if e.fault.kind == k {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(kinds, e.fault.kind)
 }
 
 // request returns the trace of a request that begins at start.
@@ -180,7 +172,7 @@ func (e *estate) serve(op int, start float64, parent trace.SpanID) (end float64,
 		work += e.exp(5 * e.fault.delay)
 	}
 	t := start + work*o.weights[0]
-	struck := (e.at(o.service, "code", "exc", "retry")) && e.rng.Float64() < e.fault.fraction
+	struck := e.at(o.service, "code", "exc", "retry") && e.rng.Float64() < e.fault.fraction
 	switch {
 	case struck && !e.at(o.service, "code"):
 		failed = true
@@ -275,9 +267,10 @@ func (e *estate) call(from, op int, t float64, parent trace.SpanID) (float64, bo
 	return end + .4*w, failed
 }
 
-// play plays a number of requests, one a second in the mean, with a fault in the middle, and returns the window of the fault.
-func (e *estate) play(rec *Recording, window, history int) Interval {
-	x := NewExtractor(DefaultOptions())
+// traces plays a number of requests, one a second in the mean, with the fault in the middle, and returns them with the window of
+// the fault.
+func (e *estate) traces(window, history int) ([]*trace.Trace, Interval) {
+	var traces []*trace.Trace
 	now := trace.Nanos(1_600_000_000_000_000_000)
 	e.drift, e.mix = make([]float64, len(e.services)), make([]float64, len(e.entries))
 	var w Interval
@@ -298,9 +291,17 @@ func (e *estate) play(rec *Recording, window, history int) Interval {
 			w.To = now
 		}
 		e.faulty = i >= history/2 && i < history/2+window
-		rec.Add(x.Extract(e.request(uint64(i+1), now, e.entry())))
+		traces = append(traces, e.request(uint64(i+1), now, e.entry()))
 	}
-	return w
+	return traces, w
+}
+
+// target returns the name of what is at fault.
+func (e *estate) target() string {
+	if e.fault.kind == "db" {
+		return fmt.Sprintf("db%d", e.fault.service)
+	}
+	return e.services[e.fault.service].name
 }
 
 func (e *estate) entry() int {

@@ -13,8 +13,11 @@ import (
 // that explains most, together with what else speaks against it, takes its part of the excess, then the next.
 //
 //   - In: to all of its callers a service is late by the same time per call: the lower median of theirs.
-//   - Out: a service is late by the same time per call to all of its callees. Of a single one that cannot be said; a callee
-//     without excess is imagined beside the real ones.
+//   - Out: a service is late by the same time per call with all of its callees. Of a single one that cannot be said; a callee
+//     without excess is imagined beside the real ones, unless all of the caller's wires are borders: then its own time is in
+//     them, and it may be slow without being late.
+//   - A callee that emits no spans (a database that is named by its callers) is explained like any other, but what it does not
+//     explain is its callers' own.
 //
 // What is explained is the excess that this takes away, minus what it predicts where there is none.
 type wires map[wire]*lost
@@ -84,9 +87,9 @@ type wireTo struct {
 
 // weigh computes what s explains, and its score.
 func (s *service) weigh() {
-	imagined := 1
-	if len(s.out) > 0 && !slices.ContainsFunc(s.out, func(x *wireTo) bool { return !x.border }) {
-		imagined = 0
+	imagined := 0
+	if slices.ContainsFunc(s.out, func(x *wireTo) bool { return !x.border }) {
+		imagined = 1
 	}
 	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, imagined)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain

@@ -2,7 +2,7 @@
 //
 // A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each case is a
 // window of time in which a fault was at work. The history of all cases is every trace that begins outside of all windows,
-// before and after. Labels are used for scoring only: what is asked, [analysis.History.Compare], is told the window and
+// before and after. Labels are used for scoring only: what is asked, [analysis.Normal.Compare], is told the window and
 // nothing else.
 //
 // Instrumentation is no part of this: all spans are visible at all times. To make it one, spans would have to be hidden and
@@ -201,17 +201,17 @@ func (s *Set) Windows() []analysis.Interval {
 
 // Localize asks about every case and scores the answers.
 func (s *Set) Localize() Report {
-	history := s.Traces.Without(s.Windows())
+	normal := s.Traces.Without(s.Windows())
 	report := Report{Cases: make([]Result, 0, len(s.Cases))}
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		var suspects []analysis.Suspect
 		reason := ""
 		switch {
-		case history.Traces() == 0:
+		case normal.Traces() == 0:
 			reason = "no trace begins outside of all windows"
 		default:
-			if suspects = history.Compare(c.Window); len(suspects) == 0 {
+			if suspects = normal.Compare(c.Window); len(suspects) == 0 {
 				reason = "no trace begins in the window"
 			}
 		}
