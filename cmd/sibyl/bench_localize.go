@@ -55,7 +55,11 @@ services are ranked by what changed between that window and the traces outside o
   sibyl bench localize --recorded cases/ -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.recorded != "" {
+			switch {
+			case f.recorded == "":
+			case c.Flags().Changed("sim") && f.sim:
+				return usageError{errors.New("either --sim or --recorded DIR")}
+			default:
 				return p.localizeRecorded(c, f)
 			}
 			return p.localizeSimulated(c, f)
@@ -73,7 +77,6 @@ services are ranked by what changed between that window and the traces outside o
 	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
 	f.input = addInputFlags(c)
 	f.path = addPathFlags(c)
-	c.MarkFlagsMutuallyExclusive("recorded", "sim")
 	return c
 }
 

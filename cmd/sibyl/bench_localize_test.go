@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/internal/localize/recorded"
+)
+
+// caseSet writes a set of one case, in which a service takes half as long again, and returns its directory.
+func caseSet(t *testing.T) string {
+	t.Helper()
+	var texts []string
+	for i := range 30 {
+		at, end := 1000*i, 100
+		if i >= 25 {
+			end = 150
+		}
+		texts = append(texts, fmt.Sprintf("%x shop \"GET /cart\" server %d..%d", i+1, at, at+end))
+	}
+	dir := t.TempDir()
+	for name, data := range map[string]string{
+		recorded.TracesName: request(t, texts...) + "\n",
+		recorded.CasesName:  `{"name": "a<b", "fault": "slow", "start_unix_nano": 25000, "end_unix_nano": "30000", "target": {"service": "shop"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestBenchLocalizeRecorded(t *testing.T) {
+	dir := caseSet(t)
+	for output, check := range map[string]func(string) error{
+		"table": func(s string) error {
+			if !strings.Contains(s, "100 %") || !strings.Contains(s, "shop GET /cart") {
+				return errors.New("no result")
+			}
+			return nil
+		},
+		"json": func(s string) error {
+			var r recorded.Report
+			err := json.Unmarshal([]byte(s), &r)
+			if err == nil && (r.Top1 != 1 || r.Cases[0].RankService == nil || *r.Cases[0].RankService != 1) {
+				err = errors.New("not found")
+			}
+			return err
+		},
+		"csv": func(s string) error {
+			_, err := csv.NewReader(strings.NewReader(s)).ReadAll()
+			return err
+		},
+		"svg": wellFormed,
+	} {
+		got := sibyl(t, "", "bench", "localize", "--recorded", dir, "-o", output)
+		if got.code != exitFine || got.err != "" {
+			t.Fatalf("-o %s: exit code %d, %s", output, got.code, got.err)
+		}
+		if err := check(got.out); err != nil {
+			t.Errorf("-o %s: %v in\n%s", output, err, got.out)
+		}
+	}
+}
+
+// wellFormed reports whether s is XML.
+func wellFormed(s string) error {
+	d := xml.NewDecoder(strings.NewReader(s))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func TestBenchLocalizeSimulated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a simulation")
+	}
+	for _, output := range []string{"table", "json", "csv", "svg"} {
+		got := sibyl(t, "", "bench", "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60", "-o", output)
+		if got.code != exitFine || !strings.Contains(got.out, "disk") && output != "svg" {
+			t.Errorf("-o %s: exit code %d, %s\n%s", output, got.code, got.err, got.out)
+		}
+		if output == "svg" {
+			if err := wellFormed(got.out); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestBenchLocalizeUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"--sim --recorded x":  "either --sim or",
+		"--sim=false":         "nothing to do",
+		"--faults nonsense":   "no fault is called",
+		"--strategies none":   "no strategy is called",
+		"-o page":             "table, json, csv, svg",
+		"more":                "unknown command",
+		"--recorded nowhere1": recorded.CasesName,
+	} {
+		got := sibyl(t, "", append([]string{"bench", "localize"}, strings.Fields(args)...)...)
+		code := exitUsage
+		if strings.HasPrefix(args, "--recorded") {
+			code = exitError
+		}
+		if got.code != code || !strings.Contains(got.err, want) {
+			t.Errorf("%s: exit code %d, %q", args, got.code, got.err)
+		}
+	}
+}
