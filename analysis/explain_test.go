@@ -488,3 +488,22 @@ func BenchmarkExplain(b *testing.B) {
 		w.explain()
 	}
 }
+
+// Requests that execute a thousand contexts, or not.
+func BenchmarkExplainContexts(b *testing.B) {
+	w := newWorld(1)
+	for range 256 {
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3), 0)
+		for i := range 1000 {
+			if w.IntN(2) == 0 {
+				c := w.get.Child(trace.Op(i + 1))
+				o.Contexts = append(o.Contexts, ContextCount{Context: c, Parent: w.get, Op: trace.Op(i + 1), Count: int32(1 + w.IntN(3))})
+			}
+		}
+		slices.SortFunc(o.Contexts, func(a, b ContextCount) int { return compareUint(a.Context, b.Context) })
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w.explain()
+	}
+}

@@ -70,6 +70,9 @@ func NewSplits(o SplitOptions) *Splits {
 // Of returns the split of a group, nil if it is not split. It is valid until the group is learned again.
 func (s *Splits) Of(group Hash) *Split { return s.rules[group] }
 
+// Forget drops the split of a group that is no longer kept.
+func (s *Splits) Forget(group Hash) { delete(s.rules, group) }
+
 // Bin returns the bin of o within a group, given by the identity that it has without bins: 0 for bin 0 and in a group that is not
 // split, else a hash of the variable and the number of the bin, to be mixed into the group's identity. Bin 0 keeps the identity, and
 // with it the history, of the group. It takes time O(log n) in the number of o's contexts and variables.

@@ -2,7 +2,9 @@ package analysis
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -237,4 +239,24 @@ func BenchmarkWhatIf(b *testing.B) {
 		i++
 	}
 	perSpan(b, 50)
+}
+
+// The reference is what an edge took when all was well, else its median; edges that are there already are left out.
+func TestReferenceLevels(t *testing.T) {
+	w := newWorld(1)
+	for i := range 11 {
+		w.request(1, float64(10+i), []float64{0, 5}[i%2])
+	}
+	p := &Problem{Level: GroupLevel, Edges: []EdgeShare{
+		{Edge: 0, Mean: 9, Excess: 3},
+		{Edge: w.edgeGet, Mean: 8e6, Excess: 3e6},
+		{Edge: w.edgeDB, Mean: 16e6, Excess: math.NaN()},
+		{Edge: w.edgeC, Mean: 2.3e6, Excess: math.NaN()},
+		{Edge: 7, Mean: 4, Excess: -1},
+		{Edge: 8, Mean: 4, Excess: 5},
+	}}
+	want := []EdgeNanos{{w.edgeGet, 5e6}, {w.edgeDB, 15e6}, {w.edgeC, 0}, {8, 0}}
+	if got := ReferenceLevels(p, w.requests); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
