@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"github.com/sibyl-trace/sibyl/cct"
 )
 
 // Bounds of what adaptive picks at once.
@@ -14,7 +12,7 @@ const (
 	leastSplit = 3  // so that a step always halves the region at least
 	mostSplit  = 32 // so that a region of thousands of siblings does not take the whole budget
 	all        = 5  // regions of so few candidates are taken whole
-	mostProbes = 12 // of the layers below, for one leaf
+	mostProbes = 12 // of what may be anywhere
 )
 
 // adaptive picks what reveals most of the share that nothing explains yet, per unit of cost:
@@ -24,7 +22,8 @@ const (
 //  2. The drawn region is divided: each pick takes the part with the most prior mass (history, smoothed; else the number of
 //     places) and divides it best for its cost. Shares are inclusive, so that what shows below one pick and not below
 //     another tells the parts apart, whatever lies between is off.
-//  3. Of a region without places in the application left, the layers below it are tried.
+//  3. What may be executed anywhere in the operation, such as probes of its process, is tried at once: below a leaf it
+//     would have to be tried anyway, and would cost the same.
 //
 // It asks for as many requests as a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
@@ -49,22 +48,34 @@ func adaptive(q *Question) []Pick {
 	return picks
 }
 
-// divide returns the picks that divide region r.
+// divide returns the picks that divide region r, and those that may be anywhere in it.
 func (q *Question) divide(r int) []Pick {
-	for _, stage := range stages {
-		list := slices.DeleteFunc(q.spans(r), func(i int) bool { return !stage.has(&q.Candidates[i]) })
-		if len(list) == 0 {
-			continue
+	var inside, outside, anywhere []int
+	for _, i := range q.spans(r) {
+		switch c := &q.Candidates[i]; {
+		case c.Node < 0:
+			anywhere = append(anywhere, i)
+		case c.Inside:
+			inside = append(inside, i)
+		default:
+			outside = append(outside, i)
 		}
-		s := newSplitter(q, r, list, q.mass)
-		var picks []Pick
-		for range stage.count(len(list)) {
-			i := s.next()
-			picks = append(picks, q.pick(i, q.Regions[r].Share/float64(1+len(picks)), stage.reason))
-		}
-		return picks
 	}
-	return nil
+	picks := q.split(r, inside, splitCount(len(inside)), "divides what carries most")
+	if len(inside) == 0 {
+		picks = q.split(r, outside, splitCount(len(outside)), "may reach into what carries most")
+	}
+	return append(picks, q.split(r, anywhere, min(len(anywhere), mostProbes), "may be anywhere in what carries most")...)
+}
+
+// split returns the n of list that divide region r best, best first.
+func (q *Question) split(r int, list []int, n int, reason string) []Pick {
+	s := newSplitter(q, r, list, q.mass)
+	var picks []Pick
+	for range n {
+		picks = append(picks, q.pick(s.next(), q.Regions[r].Share/float64(1+len(picks)), reason))
+	}
+	return picks
 }
 
 // mass returns the prior weight of candidate i. What may be anywhere in an operation is in this region only perhaps.
@@ -73,17 +84,6 @@ func (q *Question) mass(i int) float64 {
 		return q.Candidates[i].Mass / 2
 	}
 	return q.Candidates[i].Mass
-}
-
-// stages are what adaptive tries of a region, in this order.
-var stages = []struct {
-	has    func(c *Candidate) bool
-	count  func(n int) int
-	reason string
-}{
-	{func(c *Candidate) bool { return c.Layer != cct.Kernel && c.Inside && c.Node >= 0 }, splitCount, "divides what carries most"},
-	{func(c *Candidate) bool { return c.Layer != cct.Kernel && c.Node >= 0 }, splitCount, "may reach into what carries most"},
-	{func(*Candidate) bool { return true }, func(n int) int { return min(n, mostProbes) }, "the layer below a leaf"},
 }
 
 // splitCount returns how many of n candidates are picked at once: about as many as parts they leave to be divided by the
