@@ -3,4 +3,19 @@
 // problem is gone. Every change comes with its evidence.
 //
 // It is pure: Next reads nothing but its arguments, and the same arguments give the same decisions, byte for byte.
+//
+// # How a problem is searched
+//
+//  1. The edges that carry a problem are matched to the tree and joined by operation: an operation that is called from
+//     several places is searched once. The places inside it are the switchable contexts below it, down to the next
+//     baseline operation.
+//  2. What tracepoints showed is mapped to these places by projection: a place stands for whatever appeared as it would
+//     with the tracepoints between off. Requests of different plans are different samples, averaged by their number.
+//  3. A known place carries itself its share less that of the known places next below it. Together with the unknown places
+//     below it, it is a region: what nothing explains yet.
+//  4. A strategy picks tracepoints in the regions that may carry the problem. What is known goes off again: what explains
+//     nothing stays silent for a while.
+//  5. The place is located when it, or up to three together, keep most of what the operations carry, are told apart from the
+//     next, and nothing below them is left to try. Shares judged by few requests are verified first: what is slow rarely
+//     may have been missing from them.
 package search
