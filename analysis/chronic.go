@@ -16,8 +16,16 @@ type Thresholds struct {
 	CoV float64
 	// MinSamples is the number of requests under which nothing is said about a group.
 	MinSamples uint64
+	// Accepted are levels by entry operation up to which nothing is reported about its requests.
+	Accepted map[trace.Op]AcceptedLevel
 	// Objectives are latency objectives by entry operation: a request type with a mean above its objective is slow.
 	Objectives map[trace.Op]time.Duration
+}
+
+// AcceptedLevel is what somebody decided to live with. Zero fields accept nothing.
+type AcceptedLevel struct {
+	CoV  float64       // up to which requests do not count as variable
+	Mean time.Duration // up to which they do not count as slow
 }
 
 // DefaultThresholds returns the thresholds of design: requests queueing for a lock measured a CoV of 0.19 in a real application,
@@ -40,17 +48,26 @@ const structural = 0.5
 // that explains it best, ranked. Edges of a problem are ordered by what leads.
 func (g *Grouper) Chronic(t Thresholds) []Problem {
 	var problems []Problem
-	all := g.Groups()
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].RequestType == all[0].RequestType {
-			n++
-		}
-		problems = append(problems, g.chronicOf(all[0], all[1:n], t)...)
-		all = all[n:]
+	for requestType, groups := range g.byType() {
+		problems = append(problems, g.chronicOf(requestType, groups, t)...)
 	}
 	Rank(problems)
+	g.detail(problems)
 	return problems
+}
+
+// detailed is how many problems, from the first, come with what the sample says: more than anybody looks at, or a budget allows to
+// investigate, at once.
+const detailed = 500
+
+// detail fills in the intervals of the first problems.
+func (g *Grouper) detail(ranked []Problem) {
+	for i := range ranked[:min(len(ranked), detailed)] {
+		p := &ranked[i]
+		group := g.groups[p.Group]
+		_, p.CoVLow, p.CoVHigh = group.Current.cov()
+		group.estimate(p.Edges)
+	}
 }
 
 // chronicOf judges one request type and its groups.
@@ -89,12 +106,14 @@ func structuralVariance(requestType *Group, groups []*Group) bool {
 
 // variable returns the problem of a group whose CoV is certainly above the threshold.
 func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
-	cov, low, high := group.cov(&group.Current)
-	if !(low > t.CoV) {
+	threshold := max(t.CoV, t.Accepted[group.Entry].CoV)
+	if !(group.Current.Total.CoV() > threshold) {
+		return Problem{}, false // the interval is the dearer test
+	}
+	if _, low, _ := group.Current.cov(); !(low > threshold) {
 		return Problem{}, false
 	}
 	p := g.problem(group, KindVariable)
-	p.CoV, p.CoVLow, p.CoVHigh = cov, low, high
 	typical := group.Current.Latency.Quantile(0.5)
 	p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
 	lead(p.Edges, func(e *EdgeShare) float64 { return e.ShareVariance })
@@ -104,7 +123,7 @@ func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
 // slowOf returns the request type if it misses its objective, else those groups that are much slower than the type's others.
 func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Problem {
 	if objective, ok := t.Objectives[requestType.Entry]; ok {
-		if n := requestType.Current.Total.N; n >= t.MinSamples && requestType.Current.Total.Mean() > float64(objective) {
+		if n := requestType.Current.Total.N; n >= t.MinSamples && requestType.Current.Total.Mean() > float64(max(objective, t.Accepted[requestType.Entry].Mean)) {
 			return []Problem{g.slow(requestType, objective)}
 		}
 		return nil
@@ -120,7 +139,7 @@ func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Pr
 	scale := stats.MAD(logs, center, nil)
 	var problems []Problem
 	for i, group := range groups {
-		if logs[i]-center > outlying*scale && scale > 0 {
+		if logs[i]-center > outlying*scale && scale > 0 && group.Current.Total.Mean() > float64(t.Accepted[group.Entry].Mean) {
 			problems = append(problems, g.slow(group, time.Duration(math.Exp(center))))
 		}
 	}
@@ -129,7 +148,6 @@ func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Pr
 
 func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
 	p := g.problem(group, KindSlow)
-	p.CoV, p.CoVLow, p.CoVHigh = group.cov(&group.Current)
 	p.Expected = expected
 	p.Impact = p.Rate * float64(p.Mean-expected)
 	lead(p.Edges, func(e *EdgeShare) float64 { return e.ShareMean })
@@ -144,22 +162,26 @@ func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
 		Kind: kind, Onset: Chronic, Level: group.Level,
 		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
 		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),
-		Edges: g.Shares(group),
+		CoV: w.Total.CoV(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		Edges: g.exactShares(group),
 	}
 }
 
-// lead scores edges and orders them by falling score.
+// lead scores edges, those of which nothing is known with 0, and orders them by falling score.
 func lead(edges []EdgeShare, score func(*EdgeShare) float64) {
 	for i := range edges {
 		edges[i].Score = score(&edges[i])
+		if math.IsNaN(edges[i].Score) || math.IsInf(edges[i].Score, 0) {
+			edges[i].Score = 0
+		}
 	}
 	slices.SortFunc(edges, func(a, b EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
 }
 
-// Rank orders problems: changed before chronic; variable by CoV, slow by excess, shifted by evidence; then by identity. Kinds are
-// ordered by impact among each other where neither figure compares.
+// Rank orders problems: changed before chronic; then variable by CoV, slow by excess, shifted by evidence. What ties, or is not known,
+// comes by identity.
 func Rank(problems []Problem) {
 	slices.SortFunc(problems, func(a, b Problem) int {
 		return cmp.Or(

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -27,16 +28,20 @@ type Group struct {
 	Level       Level
 	Entry       trace.Op
 	Edges       []trace.Edge // the edges of the group, numbered in the order of their first request
-	numbers     map[trace.Edge]int32
-	columns     []int32 // scratch for rows
-	nanos       []int64
+	ascending   []int32      // the numbers of the edges, ascending by edge
+	parent      *Group       // the request type; of a request type the Group itself
 
 	Open      Window      // requests since the last epoch ended
 	Current   Window      // requests that are judged: since the last time that all was well
 	Reference Window      // requests from when all was well
+	History   History     // of the durations
+	Since     trace.Nanos // end of the first epoch that had a request
 	Seen      trace.Nanos // end of the last epoch that had a request
 	watch     watch
 }
+
+// History is how many requests there were and how long they took: ten seconds at a time lately, ever longer further back.
+type History = stats.Series[stats.Moments, *stats.Moments]
 
 // Merge adds the requests of u, keeping at most limit edges apart; u stays as it is.
 func (w *Window) Merge(u *Window, limit int) {
@@ -62,62 +67,92 @@ func (w *Window) Rate() float64 {
 	return float64(w.Total.N) / span
 }
 
-// Reset empties w.
-func (w *Window) Reset() {
-	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](w.Sample.Cap())}
+// Reset empties w and makes it sample that many requests.
+func (w *Window) Reset(sample int) {
+	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
+}
+
+// clamp moves the times of requests whose clocks were wrong into the epoch [from, to] in which they came. From is 0 where it is not
+// known.
+func (w *Window) clamp(from, to trace.Nanos) {
+	w.First = min(max(w.First, from), to)
+	w.Last = min(max(w.Last, from), to)
 }
 
 // GroupOptions bound what a [Grouper] keeps. A zero field takes the default.
 type GroupOptions struct {
-	Edges  int // per group; default 256
-	Sample int // requests per window in the uniform sample; default 32
-	Groups int // default 100 000
+	Edges    int // per group; default 256
+	Sample   int // requests per window in the uniform sample; default 32
+	Attended int // the same for groups that are near a threshold or above; default 256
+	Groups   int // request types count as groups; default 100 000
 }
 
 // Defaults of [GroupOptions].
 const (
-	DefaultEdges  = 256
-	DefaultSample = 32
-	DefaultGroups = 100_000
+	DefaultEdges    = 256
+	DefaultSample   = 32
+	DefaultAttended = 256
+	DefaultGroups   = 100_000
 )
 
 // Grouper puts observations into groups and keeps their statistics at both levels. It is the one owner of all groups and not
 // safe for concurrent use.
+//
+// The number of groups is bounded. Requests of groups beyond the bound count for their request type only, those of request types
+// beyond it not at all. When an epoch ends at the bound, the groups that were not seen for longest, and have no open problem,
+// make room.
 type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges that were seen
-	Refused uint64       // observations beyond the bound on groups; they count for their request type only
+	Refused uint64       // requests beyond the bound on groups
+	Evicted uint64       // groups that made room
 	options GroupOptions
 	groups  map[Hash]*Group
+	ordered []*Group    // by request type, each followed by its groups; nil: to be made anew
+	closed  trace.Nanos // end of the last epoch; 0: none
 	times   []EdgeNanos // scratch
+	columns []int32     // scratch for rows, as nanos
+	nanos   []int64
+	// entered is a cache of what is in the table: contexts, and edges with their callees, each where its hash says.
+	entered [enteredSlots]uint64
 }
+
+// enteredSlots is the size of the cache of what is in the table (128 KiB), a power of two.
+const enteredSlots = 1 << 14
 
 // NewGrouper returns an empty Grouper that types requests by types and registers contexts and edges in table.
 func NewGrouper(types *RequestTypes, table *trace.Table, options GroupOptions) *Grouper {
 	options.Edges = cmp.Or(options.Edges, DefaultEdges)
 	options.Sample = cmp.Or(options.Sample, DefaultSample)
+	options.Attended = max(options.Sample, cmp.Or(options.Attended, DefaultAttended))
 	options.Groups = cmp.Or(options.Groups, DefaultGroups)
 	return &Grouper{Types: types, Table: table, options: options, groups: make(map[Hash]*Group)}
 }
 
-// Observe adds a request to the open windows of its request type and of its group, and returns both; the group is nil where
-// the bound on groups was reached.
+// Observe adds a request to the open windows of its request type and of its group, and returns both; either is nil where the bound on
+// groups was reached.
 func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 	id := g.Types.Of(o)
 	if requestType = g.groups[id]; requestType == nil {
-		requestType = g.open(Group{ID: id, RequestType: id, Level: RequestTypeLevel, Entry: o.Entry})
+		requestType = g.open(Group{ID: id, RequestType: id, Level: RequestTypeLevel, Entry: o.Entry}, nil)
 	}
-	g.add(requestType, o, g.coarse(o))
-	defer func() { g.count(requestType, group, o.Duration) }()
+	if requestType == nil {
+		g.Refused++
+		return nil, nil
+	}
+	g.enter(o)
 	key := GroupID(id, o.Skeleton)
 	if group = g.groups[key]; group == nil {
-		if len(g.groups) >= g.options.Groups {
-			g.Refused++
-			return requestType, nil
-		}
-		group = g.open(Group{ID: key, RequestType: id, Skeleton: o.Skeleton, Level: GroupLevel, Entry: o.Entry})
+		group = g.open(Group{ID: key, RequestType: id, Skeleton: o.Skeleton, Level: GroupLevel, Entry: o.Entry}, requestType)
+	}
+	g.add(requestType, o, g.coarse(o))
+	if group == nil {
+		g.Refused++
+		requestType.watch.mixes(0)
+		return requestType, nil
 	}
 	g.add(group, o, g.fine(o))
+	requestType.watch.mixes(group.watch.number)
 	return requestType, group
 }
 
@@ -126,13 +161,22 @@ func GroupID(requestType, skeleton Hash) Hash {
 	return hashOf(requestType.Hi, requestType.Lo, skeleton.Hi, skeleton.Lo)
 }
 
-func (g *Grouper) open(group Group) *Group {
-	group.numbers = make(map[trace.Edge]int32)
-	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference} {
-		w.Sample = stats.NewSample[stats.Row](g.options.Sample)
+// open adds a group below its request type, nil for request types; it returns nil if there is no room for it.
+func (g *Grouper) open(with Group, parent *Group) *Group {
+	if len(g.groups) >= g.options.Groups {
+		return nil
 	}
-	g.groups[group.ID] = &group
-	return &group
+	group := &with
+	if group.parent = parent; parent == nil {
+		group.parent = group
+	}
+	group.watch.number = group.parent.watch.numbers[group.ID] // it may have been here before
+	group.Open.Reset(g.options.Sample)
+	group.Current.Reset(g.options.Sample)
+	group.Reference.Reset(g.options.Sample)
+	g.groups[group.ID] = group
+	g.ordered = nil
+	return group
 }
 
 // coarse returns the times of o by baseline context.
@@ -160,7 +204,7 @@ func (g *Grouper) add(group *Group, o *Observation, times []EdgeNanos) {
 	w := &group.Open
 	duration := o.Duration.Nanoseconds()
 	if w.Tally.Add(duration, times, g.options.Edges) > 0 {
-		g.register(group, o, times)
+		group.register(times, g.options.Edges)
 	}
 	w.Latency.Add(duration)
 	if o.Failed {
@@ -171,42 +215,80 @@ func (g *Grouper) add(group *Group, o *Observation, times []EdgeNanos) {
 	}
 	w.Last = max(w.Last, o.Start)
 	if key := o.Key(); w.Sample.Wants(key) {
-		w.Sample.Add(key, group.row(duration, times))
+		w.Sample.Add(key, g.row(group, duration, times))
 	}
+	group.watch.count(duration)
 }
 
 // Key identifies the request in samples: well-mixed bits of its trace and root.
 func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
 
-// register numbers the edges that are new to the group and enters their definitions in the table.
-func (g *Grouper) register(group *Group, o *Observation, times []EdgeNanos) {
+// register numbers the edges that are new to the group, up to twice the limit: a window keeps at most limit of them, but not always
+// the same.
+func (group *Group) register(times []EdgeNanos, limit int) {
 	for _, x := range times {
-		if _, ok := group.numbers[x.Edge]; !ok && len(group.Edges) < g.options.Edges {
-			group.numbers[x.Edge] = int32(len(group.Edges))
+		at, found := group.find(x.Edge)
+		if !found && len(group.Edges) < 2*limit {
+			group.ascending = slices.Insert(group.ascending, at, int32(len(group.Edges)))
 			group.Edges = append(group.Edges, x.Edge)
 		}
 	}
+}
+
+// find returns where the number of edge e is, or would be, in group.ascending.
+func (group *Group) find(e trace.Edge) (int, bool) {
+	return slices.BinarySearchFunc(group.ascending, e, func(n int32, e trace.Edge) int { return cmp.Compare(group.Edges[n], e) })
+}
+
+// number returns the number of edge e, -1 if it has none.
+func (group *Group) number(e trace.Edge) int32 {
+	at, found := group.find(e)
+	if !found {
+		return -1
+	}
+	return group.ascending[at]
+}
+
+// enter enters contexts and edges of o in the table: all contexts, so that paths are complete down to switched-on spans, and edges
+// for both levels.
+func (g *Grouper) enter(o *Observation) {
 	for i := range o.Contexts {
-		g.Table.AddContext(o.Contexts[i].Context, o.Contexts[i].Parent, o.Contexts[i].Op)
+		c := &o.Contexts[i]
+		if g.isNew(uint64(c.Context)) {
+			g.Table.AddContext(c.Context, c.Parent, c.Op)
+		}
 	}
 	for i := range o.Edges {
 		e := &o.Edges[i]
-		g.Table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After, Callee: e.Callee})
-		g.Table.AddEdge(trace.WholeEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
+		if g.isNew(uint64(e.Edge) ^ uint64(e.Callee)) {
+			g.Table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After, Callee: e.Callee})
+			g.Table.AddEdge(trace.WholeEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
+		}
 	}
 }
 
+// isNew reports whether a hash may not have been entered yet.
+func (g *Grouper) isNew(hash uint64) bool {
+	slot := &g.entered[hash%enteredSlots]
+	if *slot == hash {
+		return false
+	}
+	*slot = hash
+	return true
+}
+
 // row packs a request for the sample.
-func (group *Group) row(duration int64, times []EdgeNanos) stats.Row {
-	group.columns, group.nanos = group.columns[:0], group.nanos[:0]
+func (g *Grouper) row(group *Group, duration int64, times []EdgeNanos) stats.Row {
+	columns, nanos := g.columns[:0], g.nanos[:0]
 	for _, x := range times {
-		if n, ok := group.numbers[x.Edge]; ok {
-			group.columns = append(group.columns, n)
-			group.nanos = append(group.nanos, x.Nanos)
+		if n := group.number(x.Edge); n >= 0 {
+			columns = append(columns, n)
+			nanos = append(nanos, x.Nanos)
 		}
 	}
-	sort2(group.columns, group.nanos)
-	return stats.NewRow(duration, group.columns, group.nanos)
+	g.columns, g.nanos = columns, nanos
+	sort2(columns, nanos)
+	return stats.NewRow(duration, columns, nanos)
 }
 
 // sort2 sorts keys and carries values along, by insertion: rows are short, and few requests are sampled.
@@ -219,18 +301,54 @@ func sort2(keys []int32, values []int64) {
 	}
 }
 
-// Close ends an epoch for all groups: what was open becomes part of what is judged.
+// Close ends an epoch for all groups at time now: what was open becomes part of what is judged. Now is 0 where there are no epochs.
 func (g *Grouper) Close(now trace.Nanos) {
 	for _, group := range g.groups {
 		if group.Open.Total.N > 0 {
-			group.Seen = now
-			if !group.watch.learned {
-				group.watch.blocks = append(group.watch.blocks, group.Open.Total)
-			}
-			group.Current.Merge(&group.Open, g.options.Edges)
-			group.Open.Reset()
+			g.endEpoch(group, now)
 		}
 	}
+	g.closed = now
+	if len(g.groups) >= g.options.Groups {
+		g.evict()
+	}
+}
+
+// endEpoch ends an epoch in which a group had requests.
+func (g *Grouper) endEpoch(group *Group, now trace.Nanos) {
+	if now > 0 {
+		group.Open.clamp(g.closed, now)
+		if m := group.History.At(int64(now) - 1); m != nil {
+			m.Merge(group.Open.Total)
+		}
+		group.Since, group.Seen = cmp.Or(group.Since, now), now
+	}
+	group.watch.block(group.Open.Total)
+	group.Current.Merge(&group.Open, g.options.Edges)
+	group.Open.Reset(group.Current.Sample.Cap())
+}
+
+// roomShare is the part of the groups, one in so many, that make room at a time: so that the next are not turned away at once, and
+// few go that will come back.
+const roomShare = 16
+
+// evict makes room by forgetting groups that were not seen for longest. No request type goes before its groups, and none with an
+// open problem.
+func (g *Grouper) evict() {
+	old := make([]*Group, 0, len(g.groups))
+	for _, group := range g.groups {
+		if group.Seen < g.closed && !group.parent.watch.troubled {
+			old = append(old, group)
+		}
+	}
+	slices.SortFunc(old, func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(a.Seen, b.Seen), cmp.Compare(b.Level, a.Level), a.ID.Compare(b.ID))
+	})
+	for _, group := range old[:min(len(old), max(1, g.options.Groups/roomShare))] {
+		delete(g.groups, group.ID)
+		g.Evicted++
+	}
+	g.ordered = nil
 }
 
 // Group returns the group, or request type, with the given identity; nil if there is none.
@@ -239,14 +357,42 @@ func (g *Grouper) Group(id Hash) *Group { return g.groups[id] }
 // Len returns the number of groups and request types.
 func (g *Grouper) Len() int { return len(g.groups) }
 
+// all returns all groups and request types, each request type followed by its groups, in an order that depends on identities only.
+// The slice belongs to g.
+func (g *Grouper) all() []*Group {
+	if g.ordered == nil {
+		g.ordered = slices.AppendSeq(make([]*Group, 0, len(g.groups)), maps.Values(g.groups))
+		slices.SortFunc(g.ordered, func(a, b *Group) int {
+			return cmp.Or(a.RequestType.Compare(b.RequestType), cmp.Compare(a.Level, b.Level), a.ID.Compare(b.ID))
+		})
+	}
+	return g.ordered
+}
+
+// byType yields every request type with its groups.
+func (g *Grouper) byType() iter.Seq2[*Group, []*Group] {
+	return func(yield func(*Group, []*Group) bool) {
+		all := g.all()
+		for len(all) > 0 {
+			n := 1
+			for n < len(all) && all[n].parent == all[0] {
+				n++
+			}
+			if !yield(all[0], all[1:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
+}
+
 // Groups returns all groups and request types: request types by falling number of requests judged, each followed
 // by its groups likewise.
 func (g *Grouper) Groups() []*Group {
-	all := slices.Collect(maps.Values(g.groups))
-	requests := func(id Hash) uint64 { return g.groups[id].Current.Total.N }
+	all := slices.Clone(g.all())
 	slices.SortFunc(all, func(a, b *Group) int {
 		return cmp.Or(
-			cmp.Compare(requests(b.RequestType), requests(a.RequestType)),
+			cmp.Compare(b.parent.Current.Total.N, a.parent.Current.Total.N),
 			a.RequestType.Compare(b.RequestType),
 			cmp.Compare(a.Level, b.Level),
 			cmp.Compare(b.Current.Total.N, a.Current.Total.N),

@@ -49,7 +49,8 @@ var levelNames = [...]string{"request_type", "group"}
 // String returns the lower-case name of l.
 func (l Level) String() string { return levelNames[l] }
 
-// Problem is a set of requests that breaks its expectation, with the evidence.
+// Problem is a set of requests that breaks its expectation, with the evidence. Of very many problems only the first ones have
+// the intervals that come from the sample; the others' are NaN.
 type Problem struct {
 	ID          Hash // identity over time: the same for the same kind, level and group
 	Kind        ProblemKind

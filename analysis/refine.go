@@ -175,18 +175,26 @@ func (r *Refinement) share(at place, p *placed) RefinedShare {
 		return s
 	}
 	e := except(edge, none, (*stats.CoMoments).Merge)
-	s.Share, s.Self = x.Cov(t)/e.Cov(t), self.Cov(t)/e.Cov(t)
-	s.ShareMean = x.Sum.Float64() / e.Sum.Float64()
+	s.Share, s.Self = quotient(x.Cov(t), e.Cov(t)), quotient(self.Cov(t), e.Cov(t))
+	s.ShareMean = quotient(x.Sum.Float64(), e.Sum.Float64())
 	var left [blocks]float64
 	for j := range left {
 		t := except(&r.totals, j, (*stats.Moments).Merge)
 		x := except(&p.inclusive, j, (*stats.CoMoments).Merge)
 		e := except(edge, j, (*stats.CoMoments).Merge)
-		left[j] = x.Cov(t) / e.Cov(t)
+		left[j] = quotient(x.Cov(t), e.Cov(t))
 	}
 	half := jackknife(&left)
 	s.ShareLow, s.ShareHigh = s.Share-half, s.Share+half
 	return s
+}
+
+// quotient returns a/b, NaN where b is 0.
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
 }
 
 // none is no block.

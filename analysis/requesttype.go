@@ -18,21 +18,24 @@ import (
 // The zero value is ready to learn. It is not safe for concurrent use.
 type RequestTypes struct {
 	entries map[trace.Op]*entryTypes
+	frozen  bool
 }
 
-// Bounds on what is learned about one entry operation.
+// Bounds on what is learned.
 const (
-	maxChildSets    = 4096 // distinct sets remembered; further ones are not learned
-	maxTypesOfEntry = 64   // clusters; sets beyond belong to the last type, "all the rest"
+	maxEntries      = 1 << 16 // entry operations; further ones are not refined
+	maxChildSets    = 4096    // distinct sets of children of an entry operation: those with the smallest hashes, whatever comes first
+	maxTypesOfEntry = 64      // clusters; sets beyond belong to the last type, "all the rest"
 )
 
 // joinSimilarity is the Jaccard similarity from which a set of children joins a cluster: more in common than not.
 const joinSimilarity = 0.5
 
 type entryTypes struct {
-	sets  map[Hash]*childSet
-	types []RequestType // by falling count; set by Freeze
-	rest  Hash          // the type of sets that resemble none
+	sets  map[Hash]*childSet // fewer than 2·maxChildSets
+	limit Hash               // the least hash of a set that was dropped; zero: none was
+	types []RequestType      // by falling count; set by Freeze
+	rest  Hash               // the type of sets that resemble none
 	// known maps every set seen to its type: what was learned, and since then as a cache.
 	known map[Hash]Hash
 }
@@ -50,49 +53,84 @@ type RequestType struct {
 	Count    uint64     // requests it was learned from
 }
 
-// Learn counts the request.
+// Learn counts the request. After [RequestTypes.Freeze] it does nothing.
 func (r *RequestTypes) Learn(o *Observation) {
-	if r.entries == nil {
-		r.entries = make(map[trace.Op]*entryTypes)
-	}
-	e := r.entries[o.Entry]
-	if e == nil {
-		e = &entryTypes{sets: make(map[Hash]*childSet)}
-		r.entries[o.Entry] = e
-	}
-	id := hashOps(o.Children)
-	if s := e.sets[id]; s != nil {
-		s.count++
-	} else if len(e.sets) < maxChildSets {
-		e.sets[id] = &childSet{ops: slices.Clone(o.Children), count: 1}
+	if e := r.entry(o.Entry); e != nil {
+		e.add(hashOps(o.Children), o.Children, 1)
 	}
 }
 
-// Merge adds what u learned; both must not be frozen.
-func (r *RequestTypes) Merge(u *RequestTypes) {
-	if r.entries == nil {
-		r.entries = make(map[trace.Op]*entryTypes)
+// entry returns what is learned about an entry operation; nil where nothing is, or can be, learned.
+func (r *RequestTypes) entry(op trace.Op) *entryTypes {
+	if r.frozen {
+		return nil
 	}
-	for entry, from := range u.entries {
-		e := r.entries[entry]
+	e := r.entries[op]
+	if e == nil && len(r.entries) < maxEntries {
+		if r.entries == nil {
+			r.entries = make(map[trace.Op]*entryTypes)
+		}
+		e = &entryTypes{sets: make(map[Hash]*childSet)}
+		r.entries[op] = e
+	}
+	return e
+}
+
+// add counts a set of children, of which it keeps a copy.
+func (e *entryTypes) add(id Hash, ops []trace.Op, count uint64) {
+	s := e.sets[id]
+	if s == nil {
+		if !e.limit.IsZero() && id.Compare(e.limit) >= 0 {
+			return
+		}
+		if len(e.sets) == 2*maxChildSets-1 {
+			e.trim()
+		}
+		s = &childSet{ops: slices.Clone(ops)}
+		e.sets[id] = s
+	}
+	s.count += count
+}
+
+// trim drops all sets but the maxChildSets ones with the smallest hashes. Those that stay were never dropped: their counts are
+// complete.
+func (e *entryTypes) trim() {
+	if len(e.sets) <= maxChildSets {
+		return
+	}
+	ids := slices.SortedFunc(maps.Keys(e.sets), Hash.Compare)
+	e.limit = ids[maxChildSets]
+	for _, id := range ids[maxChildSets:] {
+		delete(e.sets, id)
+	}
+}
+
+// Merge adds what u learned, which stays as it is. Both must not be frozen.
+func (r *RequestTypes) Merge(u *RequestTypes) {
+	for op, from := range u.entries {
+		e := r.entry(op)
 		if e == nil {
-			r.entries[entry] = from
 			continue
 		}
 		for id, s := range from.sets {
-			if mine := e.sets[id]; mine != nil {
-				mine.count += s.count
-			} else if len(e.sets) < maxChildSets {
-				e.sets[id] = s
-			}
+			e.add(id, s.ops, s.count)
+		}
+		if !from.limit.IsZero() && (e.limit.IsZero() || from.limit.Compare(e.limit) < 0) {
+			e.limit = from.limit
+			maps.DeleteFunc(e.sets, func(id Hash, _ *childSet) bool { return id.Compare(e.limit) >= 0 })
 		}
 	}
 }
 
 // Freeze ends the learning: it clusters the sets of children of each entry operation.
 func (r *RequestTypes) Freeze() {
-	for entry, e := range r.entries {
-		e.freeze(entry)
+	if r.frozen {
+		return
+	}
+	r.frozen = true
+	for op, e := range r.entries {
+		e.trim()
+		e.freeze(op)
 	}
 }
 

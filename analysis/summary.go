@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -28,8 +27,11 @@ type Summary struct {
 	CoV      float64       // NaN under two requests
 	CoVLow   float64       // 95 % interval
 	CoVHigh  float64
-	Edges    []EdgeShare // by falling share of the mean; the remainder beyond the bound last, with Edge 0
-	Latency  []Bin       // histogram over the durations, ascending, only bins that are not empty
+	// Between is the part, 0–1, of the variance of a request type that lies between the means of its groups: the structure explains it.
+	// The rest lies within groups. NaN for groups, and where there is no variance.
+	Between float64
+	Edges   []EdgeShare // by falling share of the mean; the remainder beyond the bound last, with Edge 0
+	Latency []Bin       // histogram over the durations, ascending, only bins that are not empty
 }
 
 // Bin is one bin of a histogram: Count durations in (Low, High].
@@ -44,7 +46,7 @@ const distinctOps = 3
 // Summarize returns what the requests judged say.
 func (g *Grouper) Summarize(group *Group) Summary {
 	w := &group.Current
-	cov, low, high := group.cov(w)
+	cov, low, high := w.cov()
 	s := Summary{
 		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry,
 		Distinct: g.Types.Distinct(group.Entry, group.RequestType, distinctOps),
@@ -52,6 +54,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 		Mean: time.Duration(w.Total.Mean()),
 		P50:  time.Duration(w.Latency.Quantile(0.5)), P99: time.Duration(w.Latency.Quantile(0.99)),
 		CoV: cov, CoVLow: low, CoVHigh: high,
+		Between: g.between(group),
 		Edges:   g.Shares(group),
 		Latency: bins(&w.Latency),
 	}
@@ -59,6 +62,25 @@ func (g *Grouper) Summarize(group *Group) Summary {
 		return cmp.Or(otherLast(a, b), cmp.Compare(b.ShareMean, a.ShareMean), cmp.Compare(a.Edge, b.Edge))
 	})
 	return s
+}
+
+// between returns the part of the variance of a request type that lies between its groups; NaN for a group.
+func (g *Grouper) between(group *Group) float64 {
+	if group.Level != RequestTypeLevel {
+		return math.NaN()
+	}
+	all := g.all()
+	first, _ := slices.BinarySearchFunc(all, group.RequestType, func(x *Group, id Hash) int {
+		return cmp.Or(x.RequestType.Compare(id), cmp.Compare(x.Level, GroupLevel))
+	})
+	var totals []stats.Moments
+	for _, x := range all[first:] {
+		if x.parent != group {
+			break
+		}
+		totals = append(totals, x.Current.Total)
+	}
+	return stats.BetweenShare(totals)
 }
 
 func otherLast(a, b EdgeShare) int {
@@ -84,9 +106,9 @@ func bins(s *stats.Sketch) []Bin {
 const binRatio = 1.01 / 0.99
 
 // cov returns the exact CoV of a window with an interval whose relative width comes from the sample.
-func (group *Group) cov(w *Window) (value, low, high float64) {
+func (w *Window) cov() (value, low, high float64) {
 	value = w.Total.CoV()
-	_, total := group.table(&w.Sample).Estimates()
+	_, total := stats.NewTable(w.Sample.All(), nil).Estimates()
 	e := total.CoV
 	if !(e.Value > 0) {
 		return value, math.NaN(), math.NaN()
@@ -100,32 +122,49 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	for i := range columns {
 		columns[i] = int32(i)
 	}
-	var rows iter.Seq2[uint64, stats.Row] = sample.All()
-	return stats.NewTable(rows, columns)
+	return stats.NewTable(sample.All(), columns)
 }
 
 // Shares returns the part of every edge of group in the mean and in the variance of the window that is judged, and the excess above its
 // reference, ascending by edge. Values are exact, the widths of intervals come from the uniform sample.
 func (g *Grouper) Shares(group *Group) []EdgeShare {
+	shares := g.exactShares(group)
+	group.estimate(shares)
+	return shares
+}
+
+// exactShares returns what Shares does without what comes from the sample, which is NaN.
+func (g *Grouper) exactShares(group *Group) []EdgeShare {
 	w, ref := &group.Current, &group.Reference
-	estimates, _ := group.table(&w.Sample).Estimates()
 	shares := make([]EdgeShare, 0, len(w.Tally.Edges))
 	for i := range w.Tally.Edges {
 		e := &w.Tally.Edges[i]
 		s := g.share(e, w.Total)
-		s.ShareLow, s.ShareHigh, s.TailLift = math.NaN(), math.NaN(), math.NaN()
-		if n, ok := group.numbers[e.Edge]; ok {
-			est := &estimates[n]
-			s.ShareLow = s.ShareVariance - (est.Share.Value - est.Share.Low)
-			s.ShareHigh = s.ShareVariance + (est.Share.High - est.Share.Value)
-			s.TailLift = est.TailLift.Value
-		}
 		now, before := e.CoMoments.Moments(w.Total.N), ref.Tally.Edge(e.Edge).CoMoments.Moments(ref.Total.N)
 		s.Excess, s.ExcessLow, s.ExcessHigh = excess(now, before)
+		if e.Edge == 0 { // its own variance is not known
+			s.ExcessLow, s.ExcessHigh = math.NaN(), math.NaN()
+		}
 		s.Affected = affected(s.Excess, now.Variance()-before.Variance())
 		shares = append(shares, s)
 	}
 	return shares
+}
+
+// estimate fills in what the sample says about shares, in any order, of the edges of the window that is judged.
+func (group *Group) estimate(shares []EdgeShare) {
+	estimates, _ := group.table(&group.Current.Sample).Estimates()
+	for i := range shares {
+		s := &shares[i]
+		n := group.number(s.Edge)
+		if _, found := group.Current.Tally.find(s.Edge); !found || n < 0 {
+			continue
+		}
+		e := &estimates[n]
+		s.ShareLow = s.ShareVariance - (e.Share.Value - e.Share.Low)
+		s.ShareHigh = s.ShareVariance + (e.Share.High - e.Share.Value)
+		s.TailLift = e.TailLift.Value
+	}
 }
 
 // share returns what the exact sums of an edge say.
@@ -136,7 +175,7 @@ func (g *Grouper) share(e *EdgeTally, total stats.Moments) EdgeShare {
 		Mean:          e.CoMoments.Moments(total.N).Mean(),
 		ShareMean:     e.MeanShare(total),
 		ShareVariance: e.Share(total),
-		Affected:      math.NaN(),
+		ShareLow:      math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(), Affected: math.NaN(),
 	}
 }
 

@@ -7,14 +7,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tally is the exact sums over a set of requests: of their durations, and of their times in each edge. Tallies merge in any
-// order to the same bytes. The zero value is the empty set.
+// Tally is the exact sums over a set of requests: of their durations, and of their times in each edge. Of more edges than the limit
+// those with the smallest identities are kept apart and the others added up in Edge 0: so the same requests give the same bytes, in
+// whatever order they were added and merged. The zero value is the empty set.
 type Tally struct {
 	Total stats.Moments
-	Edges []EdgeTally // ascending by Edge, so that Edge 0, all edges beyond the bound, comes first
+	Edges []EdgeTally // ascending by Edge, so that Edge 0, all edges beyond the limit, comes first
 }
 
-// EdgeTally is the exact sums for one edge. A request that did not execute it counts as 0 ns and changes nothing here.
+// EdgeTally is the exact sums for one edge. A request that did not execute it counts as 0 ns and changes nothing here. Those of Edge
+// 0 are the sums over its edges: its mean and its covariance are exact, its own variance is not known.
 type EdgeTally struct {
 	Edge     trace.Edge
 	Requests uint64 // that spent time in it
@@ -27,55 +29,78 @@ type EdgeNanos struct {
 	Nanos int64
 }
 
-// Add adds a request with the given times, ascending by edge, which add up to its duration. Edges that are new once there are
-// limit of them are added up in Edge 0. It returns how many edges were new.
+// Add adds a request with the given times, ascending by edge, which add up to its duration. It returns how many edges were new.
 func (t *Tally) Add(duration int64, times []EdgeNanos, limit int) int {
 	t.Total.Add(duration)
 	added, at := 0, 0
+	var other EdgeTally
 	for _, x := range times {
 		for at < len(t.Edges) && t.Edges[at].Edge < x.Edge {
 			at++
 		}
-		if at == len(t.Edges) || t.Edges[at].Edge != x.Edge {
-			if len(t.Edges) >= limit {
-				t.other(x.Nanos, duration)
-				at = 0 // Edge 0 may just have been put in front
-				continue
-			}
+		e := &other
+		switch {
+		case at < len(t.Edges) && t.Edges[at].Edge == x.Edge:
+			e = &t.Edges[at]
+		case at < len(t.Edges) || at-t.others() < limit:
 			t.Edges = slices.Insert(t.Edges, at, EdgeTally{Edge: x.Edge})
+			e = &t.Edges[at]
 			added++
 		}
-		t.Edges[at].Requests++
-		t.Edges[at].CoMoments.Add(x.Nanos, duration)
+		e.Requests++
+		e.CoMoments.Add(x.Nanos, duration)
 	}
+	t.trim(&other, limit)
 	return added
 }
 
-// other adds time in an edge beyond the bound.
-func (t *Tally) other(nanos, duration int64) {
-	if len(t.Edges) == 0 || t.Edges[0].Edge != 0 {
-		t.Edges = slices.Insert(t.Edges, 0, EdgeTally{})
+// others returns 1 if there is an Edge 0, else 0.
+func (t *Tally) others() int {
+	if len(t.Edges) > 0 && t.Edges[0].Edge == 0 {
+		return 1
 	}
-	t.Edges[0].Requests++
-	t.Edges[0].CoMoments.Add(nanos, duration)
+	return 0
 }
 
-// Merge adds the requests of u. Edges that are new once there are limit of them are added up in Edge 0.
+// trim adds other, and all edges but the first limit, to Edge 0.
+func (t *Tally) trim(other *EdgeTally, limit int) {
+	if kept := limit + t.others(); len(t.Edges) > kept {
+		for i := range t.Edges[kept:] {
+			other.merge(&t.Edges[kept+i])
+		}
+		t.Edges = t.Edges[:kept]
+	}
+	if other.Requests == 0 {
+		return
+	}
+	if t.others() == 0 {
+		t.Edges = slices.Insert(t.Edges, 0, EdgeTally{})
+	}
+	t.Edges[0].merge(other)
+}
+
+// merge adds the sums of from.
+func (e *EdgeTally) merge(from *EdgeTally) {
+	e.Requests += from.Requests
+	e.CoMoments.Merge(from.CoMoments)
+}
+
+// Merge adds the requests of u.
 func (t *Tally) Merge(u *Tally, limit int) {
 	t.Total.Merge(u.Total)
+	t.Edges = slices.Grow(t.Edges, max(0, len(u.Edges)-len(t.Edges)))
+	at := 0
 	for i := range u.Edges {
 		from := &u.Edges[i]
-		at, found := t.find(from.Edge)
-		if !found && len(t.Edges) >= limit {
-			if at, found = t.find(0); !found {
-				t.Edges = slices.Insert(t.Edges, 0, EdgeTally{})
-			}
-		} else if !found {
+		for at < len(t.Edges) && t.Edges[at].Edge < from.Edge {
+			at++
+		}
+		if at == len(t.Edges) || t.Edges[at].Edge != from.Edge {
 			t.Edges = slices.Insert(t.Edges, at, EdgeTally{Edge: from.Edge})
 		}
-		t.Edges[at].Requests += from.Requests
-		t.Edges[at].CoMoments.Merge(from.CoMoments)
+		t.Edges[at].merge(from)
 	}
+	t.trim(&EdgeTally{}, limit)
 }
 
 func (t *Tally) find(e trace.Edge) (int, bool) {
@@ -96,14 +121,4 @@ func (t *Tally) Edge(e trace.Edge) EdgeTally {
 		return t.Edges[at]
 	}
 	return EdgeTally{Edge: e}
-}
-
-// Clone returns a copy that shares nothing with t.
-func (t *Tally) Clone() Tally {
-	return Tally{Total: t.Total, Edges: slices.Clone(t.Edges)}
-}
-
-// Reset empties t and keeps its memory.
-func (t *Tally) Reset() {
-	t.Total, t.Edges = stats.Moments{}, t.Edges[:0]
 }

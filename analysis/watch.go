@@ -22,8 +22,11 @@ type WatchOptions struct {
 	// Confirm is in how many epochs in a row the evidence must have grown once it suffices: the change shows in windows that
 	// share nothing.
 	Confirm int
-	// Calm is for how many epochs in a row a problem's requests must be within the expectation again for it to be gone.
+	// Calm is for how many epochs with requests, taken together, a problem's requests must be within the expectation again for it to
+	// be gone.
 	Calm int
+	// Silence is for how many epochs in a row a problem must have no request for it to be gone.
+	Silence int
 }
 
 // DefaultWatchOptions returns the options of design: 5 % false discoveries, two disjoint windows. The tests are less cautious than
@@ -32,7 +35,7 @@ type WatchOptions struct {
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-3
-	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6}
+	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Silence: 60}
 }
 
 // mixGroups bounds the groups of a request type whose proportions are watched one by one; the rarer ones are watched together.
@@ -50,74 +53,134 @@ type watch struct {
 	// Of request types only: the mix of their groups. Number 0 stands for all groups without a number.
 	mixReference stats.MixReference
 	mix          stats.Mix
-	mixed        []uint64 // requests of the open epoch, by number
-	number       int      // of groups: their number in the mix of their type
+	mixed        []uint64   // requests of the open epoch, by number
+	recentMixes  [][]uint64 // of the last epochs with requests while there is an open problem, at most Calm of them
+	numbers      map[Hash]int
+	number       int  // of groups: their number in the mix of their type
+	troubled     bool // the type, or one of its groups, has an open problem
 
 	last   float64 // strongest evidence at the end of the last epoch
 	rising int     // epochs in a row in which it grew, and stood above 1
 	open   bool
 	kind   ProblemKind
 	since  trace.Nanos
-	calm   int // epochs in a row within the expectation
+	judged int // epochs with requests since the problem was opened
+	silent int // epochs in a row without
+}
+
+// maxBlocks bounds the blocks until a group is learned: there are more only of rare groups, and of those that wait for a problem to be
+// over.
+const maxBlocks = 512
+
+// block takes in the durations of an epoch with requests, until the group is learned.
+func (w *watch) block(m stats.Moments) {
+	if w.learned {
+		return
+	}
+	if len(w.blocks) == maxBlocks { // wider ones tell as much
+		for i := range maxBlocks / 2 {
+			w.blocks[i] = w.blocks[2*i]
+			w.blocks[i].Merge(w.blocks[2*i+1])
+		}
+		w.blocks = w.blocks[:maxBlocks/2]
+	}
+	w.blocks = append(w.blocks, m)
 }
 
 // count takes in a request that was just added to the open window.
-func (g *Grouper) count(requestType, group *Group, duration time.Duration) {
-	for _, x := range []*Group{requestType, group} {
-		if x != nil && x.watch.learned {
-			x.watch.counts.Add(&x.watch.reference, duration.Nanoseconds())
-		}
-	}
-	if w := &requestType.watch; w.mixed != nil {
-		n := 0
-		if group != nil {
-			n = group.watch.number
-		}
-		w.mixed[n]++
+func (w *watch) count(duration int64) {
+	if w.learned {
+		w.counts.Add(&w.reference, duration)
 	}
 }
 
-// Learn takes what is judged so far as the expectation of every group that has none yet, that was seen before the given time
-// first, and that has enough requests. Nothing is learned of request types with an open problem.
-func (g *Grouper) Learn(before trace.Nanos, o WatchOptions) {
-	all := g.Groups()
-	for _, group := range all {
-		w := &group.watch
-		if w.learned || group.Current.Total.N < o.MinSamples || group.Current.First >= before || g.groups[group.RequestType].watch.open {
+// mixes takes in, for a request type, the number of the group of a request.
+func (w *watch) mixes(number int) {
+	if w.mixed != nil {
+		w.mixed[number]++
+	}
+}
+
+// Learn takes what is judged so far as the expectation of every group that has none yet, whose first epoch ended by the given time,
+// and that has enough requests. Nothing is learned of request types with an open problem.
+func (g *Grouper) Learn(by trace.Nanos, o WatchOptions) {
+	for requestType, groups := range g.byType() {
+		if requestType.watch.troubled {
 			continue
 		}
-		w.learned = true
-		w.reference = stats.NewReference(&group.Current.Latency, w.blocks, o.Tests)
-		group.Reference.Merge(&group.Current, g.options.Edges)
-		if group.Level == RequestTypeLevel {
-			g.learnMix(group, all, o)
+		if g.ready(requestType, by, o) {
+			g.learnMix(requestType, groups, o)
+			g.learn(requestType, o)
+		}
+		for _, group := range groups {
+			if g.ready(group, by, o) {
+				g.learn(group, o)
+			}
 		}
 	}
-	for _, group := range all { // not before: the mix of a type is learned from its groups
-		if group.watch.learned && group.watch.blocks != nil {
-			group.watch.blocks = nil
-			group.Current.Reset()
-		}
+}
+
+func (g *Grouper) ready(group *Group, by trace.Nanos, o WatchOptions) bool {
+	return !group.watch.learned && group.Current.Total.N >= o.MinSamples && group.Since <= by
+}
+
+// learn makes what is judged of a group its expectation.
+func (g *Grouper) learn(group *Group, o WatchOptions) {
+	w := &group.watch
+	w.learned = true
+	w.reference = stats.NewReference(&group.Current.Latency, w.blocks, o.Tests)
+	w.blocks = nil
+	g.absorb(group)
+}
+
+// absorb makes what is judged of a group part of its reference.
+func (g *Grouper) absorb(group *Group) {
+	if group.Current.Total.N == 0 {
+		return
 	}
+	group.Reference.Merge(&group.Current, g.options.Edges)
+	group.Reference.Sample.Resize(g.options.Sample)
+	group.Current.Reset(g.options.Sample)
 }
 
 // learnMix takes the proportions of the groups of requestType as its expectation.
-func (g *Grouper) learnMix(requestType *Group, all []*Group, o WatchOptions) {
+func (g *Grouper) learnMix(requestType *Group, groups []*Group, o WatchOptions) {
+	w := &requestType.watch
+	w.numbers = make(map[Hash]int)
 	requests := []uint64{0}
-	for _, group := range all {
-		if group.RequestType != requestType.ID || group.Level != GroupLevel {
-			continue
-		}
+	for _, group := range slices.SortedFunc(slices.Values(groups), frequentFirst) {
 		if n := group.Current.Total.N; len(requests) < mixGroups && n >= o.MinSamples {
 			group.watch.number = len(requests)
+			w.numbers[group.ID] = len(requests)
 			requests = append(requests, n)
 		} else {
 			requests[0] += n
 		}
 	}
-	w := &requestType.watch
 	w.mixReference = stats.NewMixReference(requests, len(w.blocks), o.Tests)
 	w.mixed = make([]uint64, len(requests))
+}
+
+func frequentFirst(a, b *Group) int {
+	return cmp.Or(cmp.Compare(b.Current.Total.N, a.Current.Total.N), a.ID.Compare(b.ID))
+}
+
+// Accept makes g forget what it expects of a group, or of a request type and all its groups, and close its problem: what comes from
+// time now on, over a learning period, is the new expectation. It reports whether there is such a group.
+func (g *Grouper) Accept(id Hash, now trace.Nanos) bool {
+	accepted := g.groups[id]
+	if accepted == nil {
+		return false
+	}
+	for _, group := range g.all() {
+		if group == accepted || group.parent == accepted {
+			group.watch = watch{number: group.watch.number, troubled: group.watch.troubled}
+			group.Since = now
+			group.Current.Reset(g.options.Sample)
+			group.Reference.Reset(g.options.Sample)
+		}
+	}
+	return true
 }
 
 // suspicion is one test of one group.
@@ -130,8 +193,7 @@ type suspicion struct {
 // Watch ends an epoch at time now: it weighs the evidence of every group against its expectation, opens and closes problems,
 // and returns those that are open, ranked. What is judged of groups that are well becomes part of their reference.
 func (g *Grouper) Watch(now trace.Nanos, o WatchOptions) []Problem {
-	all := g.Groups()
-	suspicions := g.step(all, o)
+	suspicions := g.step(o)
 	evalues := make([]float64, len(suspicions))
 	for i := range suspicions {
 		evalues[i] = suspicions[i].evalue
@@ -144,41 +206,49 @@ func (g *Grouper) Watch(now trace.Nanos, o WatchOptions) []Problem {
 		}
 	}
 	g.Close(now)
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].RequestType == all[0].RequestType {
-			n++
-		}
-		g.judge(all[0], all[1:n], alarmed, now, o)
-		all = all[n:]
+	for requestType, groups := range g.byType() {
+		g.judge(requestType, groups, alarmed, now, o)
 	}
 	return g.problems()
 }
 
 // step weighs the open epoch of every group and returns the strength of the evidence of every test.
-func (g *Grouper) step(all []*Group, o WatchOptions) []suspicion {
+func (g *Grouper) step(o WatchOptions) []suspicion {
 	var suspicions []suspicion
-	for _, group := range all {
+	for _, group := range g.all() {
 		w := &group.watch
 		if !w.learned {
 			continue
 		}
+		w.silent++
 		if w.counts.N > 0 {
+			w.silent = 0
+			w.judged++
 			w.change.Step(&w.reference, w.counts)
-			w.recent = append(w.recent, w.counts)
-			w.recent = w.recent[max(0, len(w.recent)-o.Calm):]
+			w.recent = last(append(w.recent, w.counts), o.Calm)
 			w.counts = stats.Counts{}
 		}
 		suspicions = append(suspicions,
 			suspicion{group, KindSlow, w.change.Slower()}, suspicion{group, KindVariable, w.change.Variable()})
 		if len(w.mixed) > 1 {
 			w.mix.Step(&w.mixReference, w.mixed)
+			if w.open && w.silent == 0 {
+				w.recentMixes = last(append(w.recentMixes, slices.Clone(w.mixed)), o.Calm)
+			}
 			clear(w.mixed)
 			suspicions = append(suspicions, suspicion{group, KindShifted, w.mix.Shifted()})
 		}
 		w.rise(group.evidence())
 	}
 	return suspicions
+}
+
+// last returns the last n of all, in place: the memory of the others is used again.
+func last[T any](all []T, n int) []T {
+	if len(all) > n {
+		all = append(all[:0], all[len(all)-n:]...)
+	}
+	return all
 }
 
 // rise takes in how strong the evidence now is.
@@ -194,17 +264,58 @@ func (w *watch) rise(evidence float64) {
 // judge opens and closes the problems of one request type and its groups.
 func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]suspicion, now trace.Nanos, o WatchOptions) {
 	level := g.explains(requestType, groups, alarmed)
-	for _, group := range append([]*Group{requestType}, groups...) {
+	before := requestType.watch.troubled
+	requestType.watch.troubled = false
+	for i := range 1 + len(groups) {
+		group := requestType
+		if i > 0 {
+			group = groups[i-1]
+		}
 		w := &group.watch
 		s, suspect := alarmed[group]
 		if w.open {
-			g.close(group, o)
-		} else if suspect && w.rising >= o.Confirm && group.Level == level && g.impact(group) > o.MinImpact && !(level == GroupLevel && requestType.watch.open) {
-			w.open, w.kind, w.since, w.calm = true, s.kind, now, 0
+			g.relent(group, o)
+		} else if suspect && w.rising >= o.Confirm && level == group.Level && g.matters(group, s.kind, o) && !(level == GroupLevel && requestType.watch.open) {
+			w.open, w.kind, w.since, w.judged, w.recentMixes = true, s.kind, now, 0, nil
 		}
-		if !w.open && group.evidence() < quiet {
-			group.Reference.Merge(&group.Current, g.options.Edges)
-			group.Current.Reset()
+		requestType.watch.troubled = requestType.watch.troubled || w.open
+		g.attend(group)
+	}
+	if before && !requestType.watch.troubled {
+		g.forget(requestType, groups)
+	}
+}
+
+// matters reports whether enough time is lost for a problem of that kind. A shift may be one without any: requests that fail are
+// fast.
+func (g *Grouper) matters(group *Group, kind ProblemKind, o WatchOptions) bool {
+	impact := g.impact(group)
+	return impact > o.MinImpact || kind == KindShifted && impact >= o.MinImpact
+}
+
+// attend makes what is judged of a group that is well part of its reference, and samples more of one that may not be.
+func (g *Grouper) attend(group *Group) {
+	switch {
+	case !group.watch.learned:
+	case !group.watch.open && group.evidence() < quiet:
+		g.absorb(group)
+		group.Open.Sample.Resize(g.options.Sample)
+	default:
+		group.Open.Sample.Resize(g.options.Attended)
+	}
+}
+
+// forget makes the groups of a type whose problem is over, and that have no expectation yet, learn from now on only.
+func (g *Grouper) forget(requestType *Group, groups []*Group) {
+	for i := range 1 + len(groups) {
+		group := requestType
+		if i > 0 {
+			group = groups[i-1]
+		}
+		if !group.watch.learned {
+			group.watch.blocks = nil
+			group.Since = g.closed
+			group.Current.Reset(g.options.Sample)
 		}
 	}
 }
@@ -261,29 +372,42 @@ func (g *Grouper) impact(group *Group) float64 {
 	return max(g.lost(group), spread, 0) / span
 }
 
-// close ends the problem of a group whose requests have been within the expectation for long enough.
-func (g *Grouper) close(group *Group, o WatchOptions) {
+// relent closes the problem of a group whose requests are within the expectation again, or that has none any more.
+func (g *Grouper) relent(group *Group, o WatchOptions) {
 	w := &group.watch
-	n := len(w.recent)
-	if n == 0 || !w.reference.Holds(w.recent[n-1]) {
-		w.calm = 0
+	if w.silent < o.Silence && (w.judged < o.Calm || !w.holds()) {
 		return
 	}
-	if w.calm++; w.calm >= o.Calm {
-		w.open, w.rising, w.change, w.mix = false, 0, stats.Change{}, stats.Mix{}
-		group.Current.Reset()
+	w.open, w.rising, w.last = false, 0, 0
+	w.change, w.mix, w.recentMixes = stats.Change{}, stats.Mix{}, nil
+	group.Current.Reset(g.options.Sample)
+}
+
+// holds reports whether the requests of the last epochs, together, are within the expectation.
+func (w *watch) holds() bool {
+	var sum stats.Counts
+	for _, c := range w.recent {
+		sum.Merge(c)
 	}
+	mix := make([]uint64, len(w.mixed))
+	for _, recent := range w.recentMixes {
+		for i, n := range recent {
+			mix[i] += n
+		}
+	}
+	return w.reference.Holds(sum) && w.mixReference.Holds(mix)
 }
 
 // problems returns the open problems, ranked.
 func (g *Grouper) problems() []Problem {
 	var open []Problem
-	for _, group := range g.Groups() {
+	for _, group := range g.all() {
 		if group.watch.open {
 			open = append(open, g.changed(group))
 		}
 	}
 	Rank(open)
+	g.detail(open)
 	return open
 }
 
@@ -292,7 +416,6 @@ func (g *Grouper) changed(group *Group) Problem {
 	w := &group.watch
 	p := g.problem(group, w.kind)
 	p.Onset = Changed
-	p.CoV, p.CoVLow, p.CoVHigh = group.cov(&group.Current)
 	p.Expected = time.Duration(group.Reference.Total.Mean())
 	p.Impact = g.impact(group)
 	p.EValue = group.evidence()
@@ -330,7 +453,6 @@ func (g *Grouper) vanished(group *Group, p *Problem) {
 		}
 		none.Edge = e.Edge
 		s := g.share(&none, group.Current.Total)
-		s.ShareLow, s.ShareHigh, s.TailLift = math.NaN(), math.NaN(), math.NaN()
 		s.Excess, s.ExcessLow, s.ExcessHigh = excess(none.Moments(group.Current.Total.N), e.CoMoments.Moments(group.Reference.Total.N))
 		p.Edges = append(p.Edges, s)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -37,6 +39,9 @@ const (
 	offlineSample = 256 // requests of a group that intervals and explanations are drawn from
 )
 
+// logShare is the part, one in so much, of the memory for open traces that their observations may take beside them: they are packed.
+const logShare = 4
+
 // offline is one analysis while it runs.
 type offline struct {
 	options AnalyzeOptions
@@ -58,7 +63,7 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 	a := &offline{
 		options: options, input: in,
 		report: &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
-		log:    newLog(options.Input.TempDir, int(options.Input.Memory)),
+		log:    newLog(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/logShare)),
 		types:  &analysis.RequestTypes{},
 		trees:  make(map[analysis.Hash]*cct.Builder),
 	}
@@ -128,6 +133,9 @@ func (a *offline) group(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		requestType, _ := a.grouper.Observe(o)
+		if requestType == nil {
+			continue // counted by the grouper
+		}
 		t := a.trees[requestType.ID]
 		if t == nil {
 			t = &cct.Builder{}
@@ -199,6 +207,9 @@ func (a *offline) explain(ctx context.Context, problems []analysis.Problem) erro
 	for o, err := range a.log.all() {
 		if err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		requestType := a.types.Of(o)
 		for _, id := range [2]analysis.Hash{requestType, analysis.GroupID(requestType, o.Skeleton)} {

@@ -5,6 +5,8 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -53,10 +55,22 @@ type Core struct {
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
 	plans       []plan                         // the present one last
 
-	began   trace.Nanos // start of the first request; 0: none yet
+	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
-	early   *log // observations until learning ends
+	early   *log   // observations until learning ends
+	epochs  []mark // of these, one for each epoch that ended
+	seen    uint64 // observations in early
+	dropped uint64 // observations beyond the bound on early ones
 }
+
+// mark says how many early observations there were when an epoch ended.
+type mark struct {
+	end  trace.Nanos
+	seen uint64
+}
+
+// earlyBytes bounds the observations that are kept until learning ends, at some 200 bytes each. Beyond, more teach little.
+const earlyBytes = 256 << 20
 
 // tree is a calling-context tree, built anew when it was asked for and has grown since.
 type tree struct {
@@ -74,7 +88,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
 		plans:       []plan{{}},
-		early:       newLog("", 1<<30),
+		early:       newLog("", math.MaxInt), // never to disk
 	}
 }
 
@@ -106,23 +120,36 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 
 // Observe takes one request. It keeps nothing of o.
 func (c *Core) Observe(o *analysis.Observation) {
-	if c.began == 0 {
-		c.began = o.Start
-	}
 	if !c.learned {
-		c.types.Learn(o)
-		if err := c.early.add(o); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
-		}
+		c.observeEarly(o)
 		return
 	}
 	requestType, group := c.grouper.Observe(o)
+	if requestType == nil {
+		return // counted by the grouper
+	}
 	c.observeTree(requestType.ID, o)
 	c.refine(requestType.ID, o, true)
 	if group != nil {
 		c.refine(group.ID, o, false)
 	}
 }
+
+// observeEarly keeps a request until learning ends.
+func (c *Core) observeEarly(o *analysis.Observation) {
+	c.types.Learn(o)
+	if c.early.kept >= earlyBytes {
+		c.dropped++
+		return
+	}
+	c.seen++
+	if err := c.early.add(o); err != nil {
+		panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+	}
+}
+
+// Dropped returns how many requests were not learned from because there were too many of them.
+func (c *Core) Dropped() uint64 { return c.dropped }
 
 // observeTree adds the contexts of a request to the tree of its type.
 func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
@@ -153,6 +180,10 @@ func sightings(o *analysis.Observation) []cct.Sighting {
 // evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	if !c.learned {
+		if c.seen > 0 {
+			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
+			c.epochs = append(c.epochs, mark{now, c.seen})
+		}
 		if c.began == 0 || now.Sub(c.began) < c.options.Learning {
 			return nil
 		}
@@ -160,6 +191,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	}
 	c.problems = c.grouper.Watch(now, c.options.Watch)
 	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
+	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })
 	c.attachRefined()
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
@@ -174,19 +206,22 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
-	epoch := c.began
+	var n uint64
+	epochs := c.epochs
 	for o, err := range c.early.all() {
 		if err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
-		for o.Start >= epoch.Add(c.options.Epoch) {
-			epoch = epoch.Add(c.options.Epoch)
-			c.grouper.Close(epoch)
+		for n == epochs[0].seen {
+			c.grouper.Close(epochs[0].end)
+			epochs = epochs[1:]
 		}
-		requestType, _ := c.grouper.Observe(o)
-		c.observeTree(requestType.ID, o)
+		n++
+		if requestType, _ := c.grouper.Observe(o); requestType != nil {
+			c.observeTree(requestType.ID, o)
+		}
 	}
-	c.early = nil
+	c.early, c.epochs = nil, nil
 	c.grouper.Close(now)
 	c.grouper.Learn(now, c.options.Watch)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 )
@@ -21,7 +22,7 @@ type log struct {
 	chunks  [][]byte
 	file    *os.File // nil until the memory is used up
 	spilled *bufio.Writer
-	count   int
+	written int64 // bytes in the file
 }
 
 // chunkBytes is the size of a piece of memory: large enough that pieces are few, small enough that the last, half-empty one is no
@@ -42,7 +43,6 @@ func (l *log) add(o *analysis.Observation) error {
 	before := len(l.chunks[n-1])
 	l.chunks[n-1] = l.packer.Append(l.chunks[n-1], o)
 	l.kept += len(l.chunks[n-1]) - before
-	l.count++
 	return nil
 }
 
@@ -55,6 +55,7 @@ func (l *log) grow() error {
 	if err := l.spill(); err != nil {
 		return fmt.Errorf("keep observations beyond the memory limit in a temporary file: %w", err)
 	}
+	clear(l.chunks[1:])
 	l.chunks, l.kept = l.chunks[:1], 0
 	l.chunks[0] = l.chunks[0][:0]
 	return nil
@@ -72,14 +73,14 @@ func (l *log) spill() error {
 		}
 	}
 	for _, c := range l.chunks {
-		var size [binary.MaxVarintLen64]byte
-		n := binary.PutUvarint(size[:], uint64(len(c)))
-		if _, err := l.spilled.Write(size[:n]); err != nil {
+		size := binary.AppendUvarint(nil, uint64(len(c)))
+		if _, err := l.spilled.Write(size); err != nil {
 			return err
 		}
 		if _, err := l.spilled.Write(c); err != nil {
 			return err
 		}
+		l.written += int64(len(size) + len(c))
 	}
 	return l.spilled.Flush()
 }
@@ -98,10 +99,12 @@ func (l *log) all() iter.Seq2[*analysis.Observation, error] {
 			}
 			return true
 		}
-		if stopped, err := l.eachSpilled(each); err != nil {
-			yield(nil, fmt.Errorf("read back observations: %w", err))
+		stopped, err := l.eachSpilled(each)
+		if stopped {
 			return
-		} else if stopped {
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("read back observations: %w", err))
 			return
 		}
 		for _, c := range l.chunks {
@@ -117,30 +120,22 @@ func (l *log) eachSpilled(each func([]byte) bool) (stopped bool, err error) {
 	if l.file == nil {
 		return false, nil
 	}
-	if _, err := l.file.Seek(0, io.SeekStart); err != nil {
-		return false, err
-	}
-	r := bufio.NewReaderSize(l.file, chunkBytes)
+	r := bufio.NewReaderSize(io.NewSectionReader(l.file, 0, l.written), chunkBytes)
 	var chunk []byte
 	for {
 		size, err := binary.ReadUvarint(r)
 		if err == io.EOF {
-			_, err = l.file.Seek(0, io.SeekEnd)
-			return false, err
+			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		if uint64(cap(chunk)) < size {
-			chunk = make([]byte, size)
-		}
-		chunk = chunk[:size]
+		chunk = slices.Grow(chunk[:0], int(size))[:size]
 		if _, err := io.ReadFull(r, chunk); err != nil {
 			return false, err
 		}
 		if !each(chunk) {
-			_, err = l.file.Seek(0, io.SeekEnd)
-			return true, err
+			return true, nil
 		}
 	}
 }

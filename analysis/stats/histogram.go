@@ -30,3 +30,17 @@ func (r *Reference) Holds(n Counts) bool {
 	}
 	return true
 }
+
+// Holds reports whether no group was more, or less, frequent among the requests, numbered as in r, than r allows.
+func (r *MixReference) Holds(requests []uint64) bool {
+	var n uint64
+	for _, k := range requests {
+		n += k
+	}
+	for i, k := range requests {
+		if float64(k) > r.more[i]*float64(n) || float64(n-k) > r.less[i]*float64(n) {
+			return false
+		}
+	}
+	return true
+}

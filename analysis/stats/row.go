@@ -98,6 +98,9 @@ func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	t := Table{Edges: len(edges)}
 	for _, row := range rows {
 		t.Total = append(t.Total, float64(row.Total()))
+		if len(edges) == 0 {
+			continue
+		}
 		at := len(t.Cells)
 		t.Cells = append(t.Cells, make([]float64, len(edges))...)
 		col := 0
