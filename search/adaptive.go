@@ -9,10 +9,11 @@ import (
 
 // Bounds of what adaptive picks at once.
 const (
-	leastSplit = 3  // so that a step always halves the region at least
-	mostSplit  = 32 // so that a region of thousands of siblings does not take the whole budget
-	all        = 5  // regions of so few candidates are taken whole
-	mostProbes = 12 // of what may be anywhere
+	leastSplit = 3   // so that a step always halves the region at least
+	mostSplit  = 32  // so that a region of thousands of siblings does not take the whole budget
+	secondDraw = 0.8 // a second region is divided too if its draw is this fraction of the best
+	all        = 5   // regions of so few candidates are taken whole
+	mostProbes = 12  // of what may be anywhere
 )
 
 // adaptive picks what reveals most of the share that nothing explains yet, per unit of cost:
@@ -37,7 +38,7 @@ func adaptive(q *Question) []Pick {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(draws[b], draws[a]) })
 	var picks []Pick
 	for k, r := range order {
-		if k > 1 || len(picks) > 0 && draws[r] < draws[order[0]]/2 {
+		if k > 1 || len(picks) > 0 && draws[r] < secondDraw*draws[order[0]] {
 			break
 		}
 		picks = append(picks, q.divide(r)...)
