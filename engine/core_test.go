@@ -1,0 +1,112 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// start is when the simulations begin.
+const start = trace.Nanos(1_700_000_000_000_000_000)
+
+// world is a simulated application that is played against a Core. What the core decides is switched on in the next epoch.
+type world struct {
+	app   *simapp.App
+	core  *engine.Core
+	epoch time.Duration
+	now   trace.Nanos
+	order *rand.Rand // shuffles the requests of an epoch; nil: as they come
+	log   []string   // decisions
+}
+
+func newWorld(config simapp.Config, options engine.Options) *world {
+	app := simapp.New(config)
+	w := &world{app: app, core: engine.NewCore(app.Table(), options), epoch: options.Epoch, now: start}
+	w.core.Announce(start, app.Catalogue())
+	return w
+}
+
+// play plays one epoch and returns the open problems.
+func (w *world) play() []analysis.Problem {
+	end := w.now.Add(w.epoch)
+	var traces []*trace.Trace
+	for t := range w.app.Requests(w.now, end, planOf(w.core.Plan())) {
+		c := &trace.Trace{ID: t.ID}
+		c.Append(t)
+		traces = append(traces, c)
+	}
+	if w.order != nil {
+		w.order.Shuffle(len(traces), func(i, j int) { traces[i], traces[j] = traces[j], traces[i] })
+	}
+	for _, t := range traces {
+		w.core.Ingest(t)
+	}
+	w.now = end
+	for _, d := range w.core.Epoch(end) {
+		w.log = append(w.log, fmt.Sprintf("%+v", d))
+	}
+	return w.core.Problems()
+}
+
+// until plays until a time after the start.
+func (w *world) until(t time.Duration) {
+	for w.now < start.Add(t) {
+		w.play()
+	}
+}
+
+func planOf(p *search.Plan) *simapp.Plan {
+	plan := &simapp.Plan{Version: p.Version}
+	for i, a := range p.Arms {
+		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		for _, l := range p.Leases {
+			if int(l.Arm) == i {
+				arm.On[l.Tracepoint] = true
+			}
+		}
+		plan.Arms = append(plan.Arms, arm)
+	}
+	return plan
+}
+
+// small is an application of which hours are played in seconds.
+func small(seed uint64, fault simapp.Fault) simapp.Config {
+	return simapp.Config{Seed: seed, Fault: fault, Tracepoints: 100, Rate: 20}
+}
+
+// Healthy traffic raises no alarm, whatever the hour.
+func TestNoFalseAlarms(t *testing.T) {
+	hours := 0.0
+	var alarms []string
+	for seed := range uint64(2) {
+		w := newWorld(small(seed, simapp.None), engine.DefaultOptions())
+		seen := make(map[analysis.Hash]bool)
+		for w.now < start.Add(3*time.Hour) {
+			for _, p := range w.play() {
+				if !seen[p.ID] {
+					seen[p.ID] = true
+					alarms = append(alarms, fmt.Sprintf("seed %d after %v: %v at the level of the %v, e-value %.3g, mean %v (expected %v), %d requests",
+						seed, w.now.Sub(start), p.Kind, p.Level, p.EValue, p.Mean, p.Expected, p.Requests))
+				}
+			}
+			hours += float64(w.core.Watched()) * w.epoch.Hours()
+		}
+	}
+	t.Logf("%.0f group-hours", hours)
+	for _, a := range alarms {
+		t.Error(a)
+	}
+}
+
+var _ = []any{cmp.Diff, cmpopts.EquateNaNs, slices.Sort[[]int]}
