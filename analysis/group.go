@@ -145,13 +145,15 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 	if group = g.groups[key]; group == nil {
 		group = g.open(Group{ID: key, RequestType: id, Skeleton: o.Skeleton, Level: GroupLevel, Entry: o.Entry}, requestType)
 	}
-	g.add(requestType, o, g.coarse(o))
+	g.times = o.appendCoarse(g.times[:0])
+	g.add(requestType, o, g.times)
 	if group == nil {
 		g.Refused++
 		requestType.watch.mixes(0)
 		return requestType, nil
 	}
-	g.add(group, o, g.fine(o))
+	g.times = o.appendFine(g.times[:0])
+	g.add(group, o, g.times)
 	requestType.watch.mixes(group.watch.number)
 	return requestType, group
 }
@@ -179,24 +181,46 @@ func (g *Grouper) open(with Group, parent *Group) *Group {
 	return group
 }
 
-// coarse returns the times of o by baseline context.
-func (g *Grouper) coarse(o *Observation) []EdgeNanos {
-	g.times = g.times[:0]
-	for i := range o.Contexts {
-		if c := &o.Contexts[i]; c.Exclusive > 0 && c.Tracepoint == 0 {
-			g.times = append(g.times, EdgeNanos{trace.WholeEdge(c.Context), c.Exclusive})
+// appendCoarse appends the times of o by baseline context, ascending.
+func (o *Observation) appendCoarse(times []EdgeNanos) []EdgeNanos {
+	for i := range o.Edges {
+		times = append(times, EdgeNanos{trace.WholeEdge(o.Edges[i].Context), o.Edges[i].Nanos})
+	}
+	sortTimes(times)
+	out := times[:0]
+	for _, x := range times {
+		if n := len(out); n > 0 && out[n-1].Edge == x.Edge {
+			out[n-1].Nanos += x.Nanos
+		} else {
+			out = append(out, x)
 		}
 	}
-	return g.times
+	return out
 }
 
-// fine returns the times of o by edge.
-func (g *Grouper) fine(o *Observation) []EdgeNanos {
-	g.times = g.times[:0]
+// appendFine appends the times of o by edge, ascending.
+func (o *Observation) appendFine(times []EdgeNanos) []EdgeNanos {
 	for i := range o.Edges {
-		g.times = append(g.times, EdgeNanos{o.Edges[i].Edge, o.Edges[i].Nanos})
+		times = append(times, EdgeNanos{o.Edges[i].Edge, o.Edges[i].Nanos})
 	}
-	return g.times
+	return times
+}
+
+// fewTimes is the number up to which insertion is the fastest way to sort.
+const fewTimes = 32
+
+func sortTimes(times []EdgeNanos) {
+	if len(times) > fewTimes {
+		slices.SortFunc(times, func(a, b EdgeNanos) int { return cmp.Compare(a.Edge, b.Edge) })
+		return
+	}
+	for i := 1; i < len(times); i++ {
+		x, j := times[i], i
+		for ; j > 0 && x.Edge < times[j-1].Edge; j-- {
+			times[j] = times[j-1]
+		}
+		times[j] = x
+	}
 }
 
 // add adds a request to the open window of a group.

@@ -22,6 +22,7 @@ type Refinement struct {
 	edges  map[trace.Edge]*[blocks]stats.CoMoments
 	places map[place]*placed
 	sums   map[place]int64 // scratch: inclusive times of one request
+	times  []EdgeNanos     // scratch
 }
 
 // blocks is how many blocks the requests are divided into. Student's t on 15 degrees of freedom is close to normal already.
@@ -76,25 +77,19 @@ func (r *Refinement) Observe(o *Observation, coarse bool) {
 
 // observeEdges adds the times of all baseline edges: of those that this request did not refine too, as others do.
 func (r *Refinement) observeEdges(o *Observation, block uint64, coarse bool) {
+	if coarse {
+		r.times = o.appendCoarse(r.times[:0])
+	} else {
+		r.times = o.appendFine(r.times[:0])
+	}
 	total := o.Duration.Nanoseconds()
-	add := func(e trace.Edge, nanos int64) {
-		sums := r.edges[e]
+	for _, x := range r.times {
+		sums := r.edges[x.Edge]
 		if sums == nil {
 			sums = new([blocks]stats.CoMoments)
-			r.edges[e] = sums
+			r.edges[x.Edge] = sums
 		}
-		sums[block].Add(nanos, total)
-	}
-	if !coarse {
-		for i := range o.Edges {
-			add(o.Edges[i].Edge, o.Edges[i].Nanos)
-		}
-		return
-	}
-	for i := range o.Contexts {
-		if c := &o.Contexts[i]; c.Tracepoint == 0 && c.Exclusive > 0 {
-			add(trace.WholeEdge(c.Context), c.Exclusive)
-		}
+		sums[block].Add(x.Nanos, total)
 	}
 }
 

@@ -1,0 +1,274 @@
+package analysis_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// observe returns the observations of all usable roots of t.
+func observe(t *trace.Trace) (all []*analysis.Observation) {
+	p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(t)
+	var observer analysis.Observer
+	for i := range p.Roots {
+		if p.Unusable(i) == "" {
+			var o analysis.Observation
+			observer.Observe(p, i, &o)
+			all = append(all, &o)
+		}
+	}
+	return all
+}
+
+// newGrouper returns a Grouper with types learned from nothing: every entry operation is one.
+func newGrouper(o analysis.GroupOptions) *analysis.Grouper {
+	types := &analysis.RequestTypes{}
+	types.Freeze()
+	return analysis.NewGrouper(types, &trace.Table{}, o)
+}
+
+// sums is what must not depend on what is switched on, nor on the order of requests.
+func sums(w *analysis.Window) any {
+	rows := [][]byte{}
+	for _, row := range w.Sample.All() {
+		rows = append(rows, row)
+	}
+	return []any{w.Total, slices.Clone(w.Tally.Edges), w.Latency.AppendBinary(nil), w.Failed, w.First, w.Last, len(rows)}
+}
+
+// Switching tracepoints on or off changes neither the group of a request nor anything that is kept of it.
+func TestSwitchingChangesNoGroup(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		full := tracetest.Traces(tracetest.Shape{Attrs: true}).Draw(t, "trace")
+		off := rapid.SliceOfN(rapid.Bool(), len(full.Spans), len(full.Spans)).Draw(t, "off")
+		some := tracetest.Without(full, func(i int) bool { return off[i] })
+		none := tracetest.Without(full, func(int) bool { return true })
+		var want any
+		for _, variant := range []*trace.Trace{none, some, full} {
+			g := newGrouper(analysis.GroupOptions{})
+			var got []any
+			for _, o := range observe(variant) {
+				requestType, group := g.Observe(o)
+				got = append(got, requestType.ID, group.ID, requestType.Edges, group.Edges, sums(&requestType.Open), sums(&group.Open))
+			}
+			if want == nil {
+				want = got
+			} else if diff := cmp.Diff(want, any(got)); diff != "" {
+				t.Fatalf("switched-on spans change statistics: %s", diff)
+			}
+		}
+	})
+}
+
+// The path of every edge and context of both levels is complete, down to switched-on spans, from the first request that has them.
+func TestPathsAreComplete(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := newGrouper(analysis.GroupOptions{})
+		for range 3 {
+			for _, o := range observe(tracetest.Traces(tracetest.Shape{}).Draw(t, "trace")) {
+				requestType, group := g.Observe(o)
+				for _, x := range []*analysis.Group{requestType, group} {
+					for _, e := range x.Edges {
+						if path := g.Table.Path(g.Table.EdgeInfo(e).Context); len(path) == 0 || path[0] != o.Entry {
+							t.Errorf("level %v: path %v of an edge begins elsewhere than at the entry", x.Level, path)
+						}
+					}
+				}
+				for _, c := range o.Contexts {
+					path := g.Table.Path(c.Context)
+					if len(path) == 0 || path[0] != o.Entry || path[len(path)-1] != c.Op {
+						t.Errorf("path %v of a context from %v to %v", path, o.Entry, c.Op)
+					}
+				}
+			}
+		}
+	})
+}
+
+// randomRequests returns requests of two types and a few groups.
+func randomRequests(seed uint64, n int) (all []*analysis.Observation) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range n {
+		o := benchObservation(r, r.IntN(2), r.IntN(3))
+		o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 15: 1}
+		all = append(all, o)
+	}
+	return all
+}
+
+// What is kept does not depend on the order of requests, with any bound on edges.
+func TestGroupsOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := randomRequests(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 60).Draw(t, "requests"))
+		options := analysis.GroupOptions{Edges: rapid.IntRange(1, 30).Draw(t, "edges"), Sample: 8}
+		summaries := func(all []*analysis.Observation) (s []analysis.Summary) {
+			g := newGrouper(options)
+			for _, o := range all {
+				g.Observe(o)
+			}
+			g.Close(0)
+			for _, group := range g.Groups() {
+				s = append(s, g.Summarize(group))
+			}
+			return s
+		}
+		want := summaries(all)
+		if diff := cmp.Diff(want, summaries(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Shares of mean and of variance add up to 1, Edge 0 included; intervals contain their value.
+func TestSharesAddUp(t *testing.T) {
+	for _, edges := range []int{5, 100} {
+		g := newGrouper(analysis.GroupOptions{Edges: edges})
+		for _, o := range randomRequests(1, 500) {
+			g.Observe(o)
+		}
+		g.Close(0)
+		for _, group := range g.Groups() {
+			s := g.Summarize(group)
+			mean, variance := 0.0, 0.0
+			for i, e := range s.Edges {
+				mean += e.ShareMean
+				variance += e.ShareVariance
+				if !(e.Edge == 0) && edges == 100 && !(e.ShareLow <= e.ShareVariance && e.ShareVariance <= e.ShareHigh) {
+					t.Errorf("share %v not in [%v, %v]", e.ShareVariance, e.ShareLow, e.ShareHigh)
+				}
+				if e.Edge == 0 && i != len(s.Edges)-1 {
+					t.Error("the remainder is not last")
+				}
+			}
+			if math.Abs(mean-1) > 1e-12 || math.Abs(variance-1) > 1e-9 {
+				t.Errorf("%d edges: shares add up to %v of the mean and %v of the variance", len(s.Edges), mean, variance)
+			}
+			if !(s.CoVLow <= s.CoV && s.CoV <= s.CoVHigh) {
+				t.Errorf("CoV %v not in [%v, %v]", s.CoV, s.CoVLow, s.CoVHigh)
+			}
+			if n := sumBins(s.Latency); n != s.Count {
+				t.Errorf("the histogram holds %d of %d", n, s.Count)
+			}
+			if between := s.Between; math.IsNaN(between) == (s.Level == analysis.RequestTypeLevel) || between < 0 || between > 1 {
+				t.Errorf("between %v at level %v", between, s.Level)
+			}
+		}
+	}
+}
+
+func sumBins(bins []analysis.Bin) (n uint64) {
+	for _, b := range bins {
+		n += b.Count
+	}
+	return n
+}
+
+// plain returns a request of one type and group, with one edge.
+func plain(requestType, group int, start trace.Nanos, d time.Duration) *analysis.Observation {
+	entry := trace.Op(requestType + 1)
+	ctx := trace.Context(0).Child(entry)
+	return &analysis.Observation{
+		Trace: trace.ID{0: byte(start), 1: byte(start >> 8), 2: byte(start >> 16), 3: byte(start >> 24), 4: byte(start >> 32), 5: byte(d), 6: byte(d >> 8), 7: byte(d >> 16)},
+		Root:  1, Start: start, Duration: d, Entry: entry, Skeleton: analysis.Hash{Hi: 1, Lo: uint64(group)},
+		Contexts: []analysis.ContextCount{{Context: ctx, Op: entry, Count: 1, Exclusive: int64(d), Self: int64(d), Total: int64(d)}},
+		Edges:    []analysis.EdgeTime{{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: int64(d)}},
+	}
+}
+
+// At the bound requests of new groups count for their type, and of new types not at all; when the epoch ends, those not seen for
+// longest make room, and never a type before its groups.
+func TestGroupsMakeRoom(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{Groups: 4})
+	at := trace.Nanos(time.Hour)
+	epoch := func(requests ...*analysis.Observation) {
+		for _, o := range requests {
+			g.Observe(o)
+		}
+		at = at.Add(10 * time.Second)
+		g.Close(at)
+	}
+	old, kept := plain(1, 1, at, 10), plain(2, 1, at, 10)
+	epoch(old, kept)
+	requestType, group := g.Observe(plain(2, 2, at, 10))
+	if requestType == nil || group != nil {
+		t.Errorf("a group beyond the bound: %v, %v", requestType, group)
+	}
+	if requestType, _ := g.Observe(plain(3, 1, at, 10)); requestType != nil {
+		t.Error("a type beyond the bound")
+	}
+	if g.Refused != 2 || g.Len() != 4 {
+		t.Errorf("refused %d, kept %d", g.Refused, g.Len())
+	}
+	if n := g.Group(g.Types.Of(kept)).Open.Total.N; n != 1 {
+		t.Errorf("the type counts %d requests of groups without room, want 1", n)
+	}
+	epoch(kept) // one makes room at a time: the group, then its type
+	epoch(kept)
+	if g.Evicted != 1 || g.Group(g.Types.Of(old)) == nil {
+		t.Errorf("evicted %d", g.Evicted)
+	}
+	epoch(kept, plain(2, 2, at, 10))
+	if g.Evicted != 2 || g.Group(g.Types.Of(old)) != nil || g.Len() != 3 {
+		t.Errorf("evicted %d, kept %d", g.Evicted, g.Len())
+	}
+}
+
+// A clock that is wrong by years costs no rate, and a group keeps its history.
+func TestWrongClocks(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	at := trace.Nanos(1e18)
+	g.Close(at)
+	var group *analysis.Group
+	for range 6 {
+		for i := range 20 {
+			_, group = g.Observe(plain(1, 1, at.Add(time.Duration(i)*time.Second/2), time.Millisecond))
+		}
+		g.Observe(plain(1, 1, 1, time.Millisecond))
+		g.Observe(plain(1, 1, trace.MaxNanos, time.Millisecond))
+		at = at.Add(10 * time.Second)
+		g.Close(at)
+	}
+	if rate := group.Current.Rate(); math.Abs(rate-2.2) > 0.1 {
+		t.Errorf("rate %v, want 2.2", rate)
+	}
+	if n := group.History.Range(0, int64(at)).N; n != 6*22 {
+		t.Errorf("%d requests in the history", n)
+	}
+}
+
+// Epochs without traffic change nothing.
+func TestQuietEpochs(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	o := plain(1, 1, 1e18, time.Millisecond)
+	g.Observe(o)
+	g.Close(1e18 + 1e10)
+	before := sums(&g.Group(g.Types.Of(o)).Current)
+	for i := range trace.Nanos(5) {
+		g.Close(1e18 + (i+2)*1e10)
+	}
+	if diff := cmp.Diff(before, sums(&g.Group(g.Types.Of(o)).Current)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestObserveAllocatesNothing(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	all := randomRequests(1, 2000)
+	for _, o := range all {
+		g.Observe(o)
+	}
+	i := 0
+	if n := testing.AllocsPerRun(1000, func() { g.Observe(all[i%len(all)]); i++ }); n > 0 {
+		t.Errorf("%v allocations a request", n)
+	}
+}
