@@ -322,7 +322,7 @@ func TestFarApart(t *testing.T) {
 
 // TestFlagNames: every flag has a name, and no two the same.
 func TestFlagNames(t *testing.T) {
-	names := Flags(FlagTooLong<<1 - 1).Names()
+	names := (FlagTooLong<<1 - 1).Names()
 	if len(names) != len(flagNames) || FlagTooLong != 1<<(len(flagNames)-1) {
 		t.Errorf("%d names for the flags up to %b", len(flagNames), FlagTooLong)
 	}

@@ -412,7 +412,7 @@ func (w *oracle) walkRoot(r *oracleRoot) {
 	w.walk(r, r.span, r.span.end, r.span.start)
 	slices.Reverse(r.sections)
 	taken := false
-	for i := len(r.sections) - 1; i >= 0; i-- {
+	for i := range slices.Backward(r.sections) {
 		taken = w.refine(r, i) || taken
 	}
 	slices.Reverse(r.refined)

@@ -188,8 +188,12 @@ func (x *Extractor) judge() {
 		n    int
 		flag Flags
 	}{
-		{c.Duplicates, FlagDuplicates}, {c.Conflicts, FlagConflicts}, {c.Cycles, FlagCycle}, {c.Clamped, FlagClamped},
-		{c.Outside, FlagOutside}, {c.Negative, FlagNegative},
+		{c.Duplicates, FlagDuplicates},
+		{c.Conflicts, FlagConflicts},
+		{c.Cycles, FlagCycle},
+		{c.Clamped, FlagClamped},
+		{c.Outside, FlagOutside},
+		{c.Negative, FlagNegative},
 	} {
 		if e.n > 0 {
 			p.Flags |= e.flag
@@ -225,7 +229,7 @@ func (x *Extractor) indexAttrs() {
 		sum += at[i]
 		at[i] = sum
 	}
-	for i := len(attrs) - 1; i >= 0; i-- { // downwards: at[i] goes from the end of its part to the start
+	for i := range slices.Backward(attrs) { // at[i] goes from the end of its part to the start
 		s := attrs[i].Span
 		at[s]--
 		p.attrs[at[s]] = int32(i)

@@ -89,6 +89,7 @@ func (x *Extractor) resolveGroup(g []spanCopy) {
 			client = i
 		case trace.Server:
 			server = i
+		case trace.Unspecified, trace.Internal, trace.Producer, trace.Consumer:
 		}
 	}
 	first := 0

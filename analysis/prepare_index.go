@@ -55,6 +55,7 @@ func (x *spanIndex) fillSlots(spans []trace.Span, copies []int32) ([]int32, bool
 			copies = append(copies, int32(i))
 		case refused:
 			return copies, false
+		case inserted:
 		}
 	}
 	return copies, true

@@ -113,6 +113,7 @@ func (x *Extractor) link() {
 			}
 		case trace.Server:
 			x.pair(p, i)
+		case trace.Unspecified, trace.Internal, trace.Client, trace.Producer:
 		}
 		x.nextChild[i] = x.firstChild[p]
 		x.firstChild[p] = i

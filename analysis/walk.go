@@ -156,7 +156,7 @@ func (x *Extractor) resolveJoins() {
 	})
 	x.visited = filled(x.visited, len(nodes), visit{})
 	x.joinAt = filled(x.joinAt, len(nodes)+1, int32(len(x.joins)))
-	for i := len(x.joins) - 1; i >= 0; i-- {
+	for i := range slices.Backward(x.joins) {
 		x.joinAt[x.joins[i].from] = int32(i)
 	}
 	for i := len(nodes) - 1; i >= 0; i-- {

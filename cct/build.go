@@ -355,9 +355,9 @@ func (d *drafting) child(p int32, op trace.Op, tp trace.Symbol) int32 {
 // whenever one below it was, so that no draft goes before those below it.
 func (d *drafting) keep() []bool {
 	order, depth := d.preorder()
-	for k := len(order) - 1; k >= 0; k-- {
-		if p := d.drafts[order[k]].parent; p >= 0 {
-			d.drafts[p].seen = max(d.drafts[p].seen, d.drafts[order[k]].seen)
+	for _, i := range slices.Backward(order) {
+		if p := d.drafts[i].parent; p >= 0 {
+			d.drafts[p].seen = max(d.drafts[p].seen, d.drafts[i].seen)
 		}
 	}
 	kept := make([]bool, len(d.drafts))
@@ -379,7 +379,7 @@ func (d *drafting) keep() []bool {
 }
 
 // preorder returns the living drafts in pre-order, siblings by layer, operation and tracepoint, and the depth of each draft.
-func (d *drafting) preorder() (order []int32, depth []int32) {
+func (d *drafting) preorder() (order, depth []int32) {
 	depth = make([]int32, len(d.drafts))
 	var stack []int32
 	push := func(of []int32, at int32) {

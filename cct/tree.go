@@ -66,7 +66,7 @@ func newTree(nodes []Node) *Tree {
 	for i := range nodes {
 		t.complete(int32(i))
 	}
-	for i := len(nodes) - 1; i >= 0; i-- {
+	for i := range slices.Backward(nodes) {
 		if p := nodes[i].Parent; p >= 0 {
 			nodes[p].End = max(nodes[p].End, nodes[i].End)
 		}

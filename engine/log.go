@@ -3,6 +3,7 @@ package engine
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -124,7 +125,7 @@ func (l *log) eachSpilled(each func([]byte) bool) (stopped bool, err error) {
 	var chunk []byte
 	for {
 		size, err := binary.ReadUvarint(r)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		if err != nil {

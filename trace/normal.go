@@ -1,5 +1,7 @@
 package trace
 
+import "slices"
+
 // NormalName returns name with the parts that differ between requests replaced by "{}", so that the number of operations
 // stays small: words made of digits, UUIDs, and words of hexadecimal digits (at least 8 of them, at least one a digit) become "{}";
 // a word that merely contains digits (v2, s3, md5sum) stays. Words are separated by anything but letters, digits, '_' and
@@ -32,12 +34,7 @@ func NormalName(name, buf []byte) []byte {
 
 // mayVary is a cheap test that spares most names the work: without a digit nothing is replaced.
 func mayVary(name []byte) bool {
-	for _, c := range name {
-		if isDigit(c) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(name, isDigit)
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
