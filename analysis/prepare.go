@@ -1,6 +1,10 @@
 package analysis
 
-import "github.com/sibyl-trace/sibyl/trace"
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
 
 // Extractor finds the critical paths of traces. It keeps its buffers from trace to trace: once they have grown, it
 // allocates nothing. It belongs to one goroutine.
