@@ -1,6 +1,7 @@
 package analysis_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -32,19 +33,13 @@ func benchObservation(r *rand.Rand, requestType, group int) *analysis.Observatio
 		o.Edges = append(o.Edges, analysis.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: ns})
 		o.Duration += time.Duration(ns)
 	}
-	slices.SortFunc(o.Contexts, func(a, b analysis.ContextCount) int { return compareWords(a.Context, b.Context) })
-	slices.SortFunc(o.Edges, func(a, b analysis.EdgeTime) int { return compareWords(a.Edge, b.Edge) })
+	sortObservation(o)
 	return o
 }
 
-func compareWords[T ~uint64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+func sortObservation(o *analysis.Observation) {
+	slices.SortFunc(o.Contexts, func(a, b analysis.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
+	slices.SortFunc(o.Edges, func(a, b analysis.EdgeTime) int { return cmp.Compare(a.Edge, b.Edge) })
 }
 
 // BenchmarkGroupObserve adds requests to both levels, distinct ones in many groups, so that caches are as cold as in life.

@@ -275,14 +275,14 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 		s, suspect := alarmed[group]
 		if w.open {
 			g.relent(group, o)
-		} else if suspect && w.rising >= o.Confirm && level == group.Level && g.matters(group, s.kind, o) && !(level == GroupLevel && requestType.watch.open) {
+		} else if suspect && w.silent == 0 && w.rising >= o.Confirm && level == group.Level && g.matters(group, s.kind, o) && !(level == GroupLevel && requestType.watch.open) {
 			w.open, w.kind, w.since, w.judged, w.recentMixes = true, s.kind, now, 0, nil
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
 		g.attend(group)
 	}
 	if before && !requestType.watch.troubled {
-		g.forget(requestType, groups)
+		g.recover(requestType, groups)
 	}
 }
 
@@ -305,19 +305,25 @@ func (g *Grouper) attend(group *Group) {
 	}
 }
 
-// forget makes the groups of a type whose problem is over, and that have no expectation yet, learn from now on only.
-func (g *Grouper) forget(requestType *Group, groups []*Group) {
-	for i := range 1 + len(groups) {
-		group := requestType
-		if i > 0 {
-			group = groups[i-1]
-		}
-		if !group.watch.learned {
-			group.watch.blocks = nil
-			group.Since = g.closed
-			group.Current.Reset(g.options.Sample)
-		}
+// recover begins anew with a type whose problem is over: groups that have no expectation yet learn from now on only, and what the
+// problem left of evidence in others is no longer held against them.
+func (g *Grouper) recover(requestType *Group, groups []*Group) {
+	g.calm(requestType)
+	for _, group := range groups {
+		g.calm(group)
 	}
+}
+
+// calm forgets what a group that is well again showed during a problem.
+func (g *Grouper) calm(group *Group) {
+	w := &group.watch
+	if !w.learned {
+		w.blocks = nil
+		group.Since = g.closed
+	}
+	w.open, w.rising, w.last = false, 0, 0
+	w.change, w.mix, w.recentMixes = stats.Change{}, stats.Mix{}, nil
+	group.Current.Reset(g.options.Sample)
 }
 
 // quiet is the evidence below which a group is taken to be well and what it shows is added to its reference. An e-value of a healthy
@@ -378,24 +384,25 @@ func (g *Grouper) relent(group *Group, o WatchOptions) {
 	if w.silent < o.Silence && (w.judged < o.Calm || !w.holds()) {
 		return
 	}
-	w.open, w.rising, w.last = false, 0, 0
-	w.change, w.mix, w.recentMixes = stats.Change{}, stats.Mix{}, nil
-	group.Current.Reset(g.options.Sample)
+	g.calm(group)
 }
 
-// holds reports whether the requests of the last epochs, together, are within the expectation.
+// holds reports whether what the problem is about is, over the last epochs together, within the expectation again.
 func (w *watch) holds() bool {
+	if w.kind == KindShifted {
+		sum := make([]uint64, len(w.mixed))
+		for _, mix := range w.recentMixes {
+			for i, n := range mix {
+				sum[i] += n
+			}
+		}
+		return w.mixReference.Holds(sum)
+	}
 	var sum stats.Counts
 	for _, c := range w.recent {
 		sum.Merge(c)
 	}
-	mix := make([]uint64, len(w.mixed))
-	for _, recent := range w.recentMixes {
-		for i, n := range recent {
-			mix[i] += n
-		}
-	}
-	return w.reference.Holds(sum) && w.mixReference.Holds(mix)
+	return w.reference.Holds(sum)
 }
 
 // problems returns the open problems, ranked.

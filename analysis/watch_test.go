@@ -1,0 +1,217 @@
+package analysis_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// epoch is the time between two decisions.
+const epoch = 10 * time.Second
+
+// stage plays requests, described in a few words, against a Grouper, epoch by epoch.
+type stage struct {
+	g       *analysis.Grouper
+	options analysis.WatchOptions
+	now     trace.Nanos
+	random  *rand.Rand
+	number  uint64
+	open    map[analysis.Hash]string // problems that are open
+}
+
+func newStage() *stage {
+	o := analysis.DefaultWatchOptions()
+	o.Silence = 30
+	return &stage{
+		g: newGrouper(analysis.GroupOptions{}), options: o, now: 1e18,
+		random: rand.New(rand.NewPCG(1, 2)), open: make(map[analysis.Hash]string),
+	}
+}
+
+// traffic is the requests of one group: "group=cached n=40 a=10ms b=5ms".
+type traffic struct {
+	group string
+	n     int
+	edges []string
+	means []time.Duration
+}
+
+func parseTraffic(t *testing.T, line string) (r traffic) {
+	for _, word := range strings.Fields(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "group":
+			r.group = value
+		case "n":
+			r.n, _ = strconv.Atoi(value)
+		default:
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				t.Fatalf("%q: %v", word, err)
+			}
+			r.edges, r.means = append(r.edges, key), append(r.means, d)
+		}
+	}
+	return r
+}
+
+// request returns a request of r: times are log-normal around their means with a CoV of 0.2.
+func (s *stage) request(r traffic) *analysis.Observation {
+	const entry = trace.Op(1)
+	s.number++
+	root := trace.Context(0).Child(entry)
+	o := &analysis.Observation{
+		Trace: trace.ID{0: byte(s.number), 1: byte(s.number >> 8), 2: byte(s.number >> 16), 15: 1}, Root: 1,
+		Start: s.now.Add(time.Duration(s.random.Int64N(int64(epoch)))), Entry: entry, Skeleton: analysis.Hash{Hi: 1, Lo: uint64(nameOp(r.group))},
+		Contexts: []analysis.ContextCount{{Context: root, Op: entry, Count: 1}},
+	}
+	times := make(map[trace.Edge]analysis.EdgeTime)
+	for i, name := range r.edges {
+		ctx := root.Child(nameOp(name))
+		ns := int64(float64(r.means[i]) * math.Exp(0.2*s.random.NormFloat64()-0.02))
+		e := trace.EdgeOf(ctx, 0, 0)
+		times[e] = analysis.EdgeTime{Edge: e, Context: ctx, Nanos: ns}
+		o.Contexts = append(o.Contexts, analysis.ContextCount{Context: ctx, Parent: root, Op: nameOp(name), Count: 1, Exclusive: ns, Self: ns, Total: ns})
+		o.Duration += time.Duration(ns)
+	}
+	for _, e := range times {
+		o.Edges = append(o.Edges, e)
+	}
+	sortObservation(o)
+	return o
+}
+
+// nameOp returns the operation whose number spells name, so that scripts can be read back.
+func nameOp(name string) trace.Op {
+	var op trace.Op
+	for _, c := range []byte(name) {
+		op = op<<8 | trace.Op(c)
+	}
+	return op
+}
+
+func opName(op trace.Op) string {
+	var name []byte
+	for ; op > 0; op >>= 8 {
+		name = append([]byte{byte(op)}, name...)
+	}
+	return string(name)
+}
+
+// play plays epochs of the same traffic and describes what is opened and closed.
+func (s *stage) play(all []traffic, epochs int, learning bool) string {
+	var out bytes.Buffer
+	for i := range epochs {
+		for _, r := range all {
+			for range r.n {
+				s.g.Observe(s.request(r))
+			}
+		}
+		s.now = s.now.Add(epoch)
+		if learning {
+			s.g.Close(s.now)
+			continue
+		}
+		s.report(&out, i+1)
+		s.g.Learn(s.now.Add(-5*time.Minute), s.options)
+	}
+	if learning {
+		s.g.Learn(s.now, s.options)
+	}
+	if out.Len() == 0 {
+		return fmt.Sprintf("%d open, %d watched\n", len(s.open), s.g.Watched())
+	}
+	return out.String()
+}
+
+func (s *stage) report(out *bytes.Buffer, number int) {
+	still := make(map[analysis.Hash]string)
+	for _, p := range s.g.Watch(s.now, s.options) {
+		what := fmt.Sprintf("%v %v", p.Level, p.Kind)
+		if p.Level == analysis.GroupLevel {
+			what += " " + opName(trace.Op(s.g.Group(p.Group).Skeleton.Lo))
+		}
+		still[p.ID] = what
+		if s.open[p.ID] == "" {
+			fmt.Fprintf(out, "epoch %d: opened %s%s\n", number, what, leading(s.g, &p))
+		}
+		check(out, &p)
+	}
+	for id, what := range s.open {
+		if still[id] == "" {
+			fmt.Fprintf(out, "epoch %d: closed %s\n", number, what)
+		}
+	}
+	s.open = still
+}
+
+// leading names the edges that carry most of what is wrong.
+func leading(g *analysis.Grouper, p *analysis.Problem) string {
+	for _, e := range p.Edges {
+		if e.Score > 0.5 {
+			return ", leading " + opName(g.Table.Context(e.Context).Op)
+		}
+	}
+	return ", nothing leads"
+}
+
+// check says what no problem may be.
+func check(out *bytes.Buffer, p *analysis.Problem) {
+	sum := 0.0
+	for _, e := range p.Edges {
+		sum += e.ShareVariance
+		if math.IsNaN(e.Score) || math.IsInf(e.Score, 0) {
+			fmt.Fprintf(out, "score %v\n", e.Score)
+		}
+	}
+	if math.Abs(sum-1) > 1e-9 {
+		fmt.Fprintf(out, "shares add up to %v\n", sum)
+	}
+}
+
+// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch; play says in which of the
+// given number of epochs problems were opened and closed.
+func TestWatch(t *testing.T) {
+	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
+		s := newStage()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var epochs int
+			var all []traffic
+			for line := range strings.Lines(d.Input) {
+				all = append(all, parseTraffic(t, line))
+			}
+			switch d.Cmd {
+			case "learn", "play":
+				d.ScanArgs(t, "epochs", &epochs)
+				return s.play(all, epochs, d.Cmd == "learn")
+			case "accept":
+				for id := range s.open {
+					s.g.Accept(s.g.Group(groupOf(s, id)).ID, s.now)
+				}
+				return ""
+			}
+			d.Fatalf(t, "unknown command")
+			return ""
+		})
+	})
+}
+
+// groupOf returns the group of the open problem with the given identity.
+func groupOf(s *stage, problem analysis.Hash) analysis.Hash {
+	for _, p := range s.g.Watch(s.now, s.options) {
+		if p.ID == problem {
+			return p.Group
+		}
+	}
+	return analysis.Hash{}
+}
