@@ -275,7 +275,7 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 		s, suspect := alarmed[group]
 		if w.open {
 			g.relent(group, o)
-		} else if suspect && w.silent == 0 && w.rising >= o.Confirm && level == group.Level && g.matters(group, s.kind, o) && !(level == GroupLevel && requestType.watch.open) {
+		} else if s.kind = group.kind(s.kind, o); suspect && w.silent == 0 && w.rising >= o.Confirm && level == group.Level && g.matters(group, s.kind, o) && !(level == GroupLevel && requestType.watch.open) {
 			w.open, w.kind, w.since, w.judged, w.recentMixes = true, s.kind, now, 0, nil
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
@@ -284,6 +284,16 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 	if before && !requestType.watch.troubled {
 		g.recover(requestType, groups)
 	}
+}
+
+// kind returns what to call a change for which the evidence of one kind is strongest: requests that are all slower alike are far from
+// where they were, too, but do not vary more.
+func (group *Group) kind(strongest ProblemKind, o WatchOptions) ProblemKind {
+	now, before := group.Current.Total, group.Reference.Total
+	if strongest == KindVariable && now.Mean() > before.Mean() && now.CoV() <= before.CoV()*(1+o.Tests.Margin) {
+		return KindSlow
+	}
+	return strongest
 }
 
 // matters reports whether enough time is lost for a problem of that kind. A shift may be one without any: requests that fail are

@@ -1,0 +1,134 @@
+package analysis_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it (bimodally: half
+// the requests take less, half more). Options are objective=D, accept-mean=D and accept-cov=F.
+func TestChronic(t *testing.T) {
+	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s := newStage()
+			for line := range strings.Lines(d.Input) {
+				spread := 0.0
+				var kept []string
+				for _, word := range strings.Fields(line) {
+					if n, _ := fmt.Sscanf(word, "cov=%f", &spread); n == 0 {
+						kept = append(kept, word)
+					}
+				}
+				r := parseTraffic(t, strings.Join(kept, " "))
+				for i := range r.n {
+					varied := r
+					varied.means = slices.Clone(r.means)
+					varied.means[0] = time.Duration(float64(r.means[0]) * (1 + spread*float64(2*(i%2)-1)))
+					s.g.Observe(s.request(varied))
+				}
+			}
+			s.g.Close(0)
+			return chronic(s, thresholds(t, d))
+		})
+	})
+}
+
+func thresholds(t *testing.T, d *datadriven.TestData) analysis.Thresholds {
+	th := analysis.DefaultThresholds()
+	th.CoV = 0.3
+	var accepted analysis.AcceptedLevel
+	for _, arg := range d.CmdArgs {
+		switch value := arg.Vals[0]; arg.Key {
+		case "accept-cov":
+			if _, err := fmt.Sscan(value, &accepted.CoV); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			limit, err := time.ParseDuration(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if arg.Key == "objective" {
+				th.Objectives = map[trace.Op]time.Duration{1: limit}
+			} else {
+				accepted.Mean = limit
+			}
+		}
+	}
+	th.Accepted = map[trace.Op]analysis.AcceptedLevel{1: accepted}
+	return th
+}
+
+func chronic(s *stage, th analysis.Thresholds) string {
+	var out bytes.Buffer
+	for i, p := range s.g.Chronic(th) {
+		fmt.Fprintf(&out, "%d. %v %v", i+1, p.Level, p.Kind)
+		group := s.g.Group(p.Group)
+		if p.Level == analysis.GroupLevel {
+			fmt.Fprintf(&out, " %s", opName(trace.Op(group.Skeleton.Lo)))
+		} else {
+			fmt.Fprintf(&out, ", %.0f %% of its variance between groups", 100*s.g.Summarize(group).Between)
+		}
+		fmt.Fprintln(&out, leading(s.g, &p))
+		check(&out, &p)
+		if !(p.CoVLow <= p.CoV && p.CoV <= p.CoVHigh) || p.Onset != analysis.Chronic {
+			fmt.Fprintf(&out, "CoV %v in [%v, %v], %v\n", p.CoV, p.CoVLow, p.CoVHigh, p.Onset)
+		}
+	}
+	if out.Len() == 0 {
+		return "all is well\n"
+	}
+	return out.String()
+}
+
+// Ranks: changed before chronic, variable before slow before shifted, then the figure of the kind, what is not known last.
+func TestRank(t *testing.T) {
+	id := func(n uint64) analysis.Hash { return analysis.Hash{Lo: n} }
+	want := []analysis.Problem{
+		{ID: id(9), Onset: analysis.Changed, Kind: analysis.KindVariable, CoV: 2},
+		{ID: id(3), Onset: analysis.Changed, Kind: analysis.KindVariable, CoV: 1},
+		{ID: id(4), Onset: analysis.Changed, Kind: analysis.KindVariable, CoV: 1},
+		{ID: id(1), Onset: analysis.Changed, Kind: analysis.KindVariable, CoV: math.NaN()},
+		{ID: id(8), Onset: analysis.Changed, Kind: analysis.KindSlow, Mean: 9, Expected: 2},
+		{ID: id(2), Onset: analysis.Changed, Kind: analysis.KindSlow, Mean: 10, Expected: 5},
+		{ID: id(7), Onset: analysis.Changed, Kind: analysis.KindShifted, EValue: 7},
+		{ID: id(6), Onset: analysis.Chronic, Kind: analysis.KindVariable, CoV: 5},
+		{ID: id(5), Onset: analysis.Chronic, Kind: analysis.KindSlow, Mean: 1e9},
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	analysis.Rank(got)
+	for i := range want {
+		if got[i].ID != want[i].ID {
+			t.Errorf("rank %d: %v, want %v", i+1, got[i].ID, want[i].ID)
+		}
+	}
+}
+
+// Of very many problems only the first have intervals, but all have shares.
+func TestManyProblems(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	for i := range 600 * 20 {
+		g.Observe(plain(i%600, 1, trace.Nanos(i+1), time.Duration(1e6+i%7*1e5)))
+	}
+	g.Close(0)
+	problems := g.Chronic(analysis.Thresholds{CoV: 0.1, MinSamples: 10})
+	if len(problems) < 550 {
+		t.Fatalf("%d problems", len(problems))
+	}
+	for i, p := range problems {
+		if e := p.Edges[0]; math.IsNaN(e.ShareVariance) || math.IsNaN(e.ShareLow) == (i < 500) || math.IsNaN(p.CoV) || math.IsNaN(p.CoVLow) == (i < 500) {
+			t.Fatalf("problem %d: share %v from %v, CoV %v from %v", i, e.ShareVariance, e.ShareLow, p.CoV, p.CoVLow)
+		}
+	}
+}
