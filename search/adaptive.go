@@ -71,7 +71,7 @@ func (q *Question) divide(r int) []Pick {
 
 // split returns the n of list that divide region r best, best first.
 func (q *Question) split(r int, list []int, n int, reason string) []Pick {
-	s := newSplitter(q, r, list, q.mass)
+	s := newSplitter(q, list, q.mass)
 	var picks []Pick
 	for range n {
 		picks = append(picks, q.pick(s.next(), q.Regions[r].Share/float64(1+len(picks)), reason))

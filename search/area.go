@@ -142,21 +142,40 @@ func (a *area) grow(t *cct.Tree) {
 	}
 	first := &t.Nodes[a.roots[0]]
 	a.classes[0].node, a.classes[0].ctx, a.classes[0].hits = a.roots[0], first.Context, a.rootHits(t)
-	nodes := [][]int32{a.roots}
+	most := a.most(t)
+	a.classes = slices.Grow(a.classes, most)
+	nodes := append(make([][]int32, 0, most+1), a.roots)
 	for i := 0; i < len(a.classes) && len(a.classes) < maxClasses; i++ {
 		nodes = a.growBelow(int32(i), t, nodes)
 		nodes[i] = nil
 	}
-	placed := make(map[trace.Symbol]bool, len(a.classes))
-	for i := range a.classes {
-		placed[a.classes[i].tp] = true
-	}
-	for p := range t.Loose(first.Service) {
-		if !placed[p.ID] {
+	a.growLoose(t, first.Service)
+	a.markOutside(t)
+}
+
+// growLoose adds what may be executed anywhere in the service, unless the tree has it in the area.
+func (a *area) growLoose(t *cct.Tree, service trace.Symbol) {
+	var placed map[trace.Symbol]bool
+	for p := range t.Loose(service) {
+		if placed == nil {
+			placed = make(map[trace.Symbol]bool, len(a.classes))
+			for i := range a.classes {
+				placed[a.classes[i].tp] = true
+			}
+		}
+		if !placed[p.ID] && len(a.classes) < maxClasses {
 			a.append(class{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, loose: true, hits: 1, mass: 1, inside: true})
 		}
 	}
-	a.markOutside(t)
+}
+
+// most returns how many classes the tree can have below the area's roots, at most maxClasses.
+func (a *area) most(t *cct.Tree) int {
+	n := 0
+	for _, i := range a.roots {
+		n += int(t.Nodes[i].End - i)
+	}
+	return min(n, maxClasses)
 }
 
 func (a *area) rootHits(t *cct.Tree) float64 {
@@ -183,7 +202,18 @@ func (a *area) append(c class) int32 {
 
 // growBelow adds the children of class i, whose nodes are nodes[i], and appends theirs to nodes.
 func (a *area) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
-	var kids []int32
+	count := 0
+	for _, n := range nodes[i] {
+		for k := range t.Children(n) {
+			if !t.Nodes[k].Baseline() {
+				count++
+			}
+		}
+	}
+	if count == 0 {
+		return nodes
+	}
+	kids := make([]int32, 0, count)
 	for _, n := range nodes[i] {
 		for k := range t.Children(n) {
 			if !t.Nodes[k].Baseline() {
@@ -191,6 +221,7 @@ func (a *area) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
 			}
 		}
 	}
+	a.classes[i].kids = slices.Grow(a.classes[i].kids, count)
 	if len(nodes[i]) > 1 {
 		slices.SortStableFunc(kids, func(x, y int32) int { return compareSiblings(&t.Nodes[x], &t.Nodes[y]) })
 	}

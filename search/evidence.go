@@ -336,7 +336,7 @@ func (m *mapping) create(e *Evidence) int32 {
 
 // suspects returns the places that may be the cause, best first: known classes by what they carry themselves, summed over
 // the contexts of one tracepoint or operation, and the operations that are not searched.
-func suspects(searched, rest []*area, opens func(*area, int32) int) []Suspect {
+func suspects(searched, rest []*area, opens func(*area) []int) []Suspect {
 	type key struct {
 		op trace.Op
 		tp trace.Symbol
@@ -354,9 +354,10 @@ func suspects(searched, rest []*area, opens func(*area, int32) int) []Suspect {
 		list[i].merge(s)
 	}
 	for _, a := range searched {
+		open := opens(a)
 		for i := range a.classes {
 			if c := &a.classes[i]; c.known && (c.share != 0 || i == 0) {
-				add(a.suspect(int32(i), opens(a, int32(i))))
+				add(a.suspect(int32(i), open[i]))
 			}
 		}
 	}

@@ -348,6 +348,7 @@ func (i *inquiry) verify() bool {
 		return false
 	}
 	i.v.Verified = i.v.Suspects[0].Context
+	any := false
 	for _, a := range i.searched {
 		for k := 1; k < len(a.classes); k++ {
 			c := &a.classes[k]
@@ -355,29 +356,36 @@ func (i *inquiry) verify() bool {
 			if !c.known || c.n >= verifyRequests || above.tp != i.v.Suspects[0].Tracepoint || above.op != i.v.Suspects[0].Op {
 				continue
 			}
-			i.again(c)
+			any = i.again(c) || any
 		}
 	}
 	i.adopt()
-	return len(i.d.Picks) > 0
+	return any
 }
 
-func (i *inquiry) again(c *class) {
+// again has c judged by more requests: it stays on or, if it may be, is switched on. It reports whether it will be.
+func (i *inquiry) again(c *class) bool {
 	if i.forbidden[c.tp] || i.broken[c.tp] {
-		return
+		return false
 	}
-	i.d.Off = slices.DeleteFunc(i.d.Off, func(o Off) bool { return o.Tracepoint == c.tp })
+	if k := slices.IndexFunc(i.d.Off, func(o Off) bool { return o.Tracepoint == c.tp }); k >= 0 {
+		i.d.Off = slices.Delete(i.d.Off, k, k+1)
+		i.want(Pick{Tracepoint: c.tp, Score: i.v.Suspects[0].Share, Need: verifyRequests, Arms: i.armsFor(verifyRequests), Reason: whyVerify})
+	}
 	if at := i.v.want(c.tp); at >= 0 {
 		i.v.Wants[at].Need, i.v.Wants[at].Epoch = verifyRequests, i.v.Epochs
-		return
+		return true
 	}
 	if !slices.ContainsFunc(i.d.Picks, func(p Pick) bool { return p.Tracepoint == c.tp }) {
 		i.d.Picks = append(i.d.Picks, Pick{
 			Tracepoint: c.tp, Op: c.op, Context: c.ctx, Score: i.v.Suspects[0].Share, Need: verifyRequests, Arms: i.armsFor(verifyRequests),
-			Reason: "to be sure that it is not below",
+			Reason: whyVerify,
 		})
 	}
+	return true
 }
+
+const whyVerify = "to be sure that it is not below"
 
 func (i *inquiry) describe() string {
 	top := &i.v.Suspects[0]
@@ -496,7 +504,7 @@ func (i *inquiry) variables() []trace.Symbol {
 }
 
 func (v *Investigation) want(tp trace.Symbol) int {
-	at, found := slices.BinarySearchFunc(v.Wants, tp, func(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) })
+	at, found := slices.BinarySearchFunc(v.Wants, tp, compareWant)
 	if !found {
 		return -1
 	}
@@ -516,19 +524,20 @@ func (i *inquiry) refuses(tp trace.Symbol) string {
 	return ""
 }
 
-// opens returns how many tracepoints in the region of class c could still be tried.
-func (i *inquiry) opens(a *area, c int32) int {
-	count, best := 0, a.best() == c
+// opens returns for each class of a how many tracepoints in its region could still be tried.
+func (i *inquiry) opens(a *area) []int {
+	counts, best := make([]int, len(a.classes)), a.best()
 	for k := range a.classes {
 		x := &a.classes[k]
-		if x.known || x.kind == cct.VariablePoint || i.refuses(x.tp) != "" {
-			continue
-		}
-		if x.region == c && !x.floating || x.floating && best {
-			count++
+		switch {
+		case x.known || x.kind == cct.VariablePoint || i.refuses(x.tp) != "":
+		case x.floating:
+			counts[best]++
+		default:
+			counts[x.region]++
 		}
 	}
-	return count
+	return counts
 }
 
 // best returns the known class that carries most itself.
@@ -560,8 +569,8 @@ func (i *inquiry) pick() bool {
 		i.d.Picks = append(i.d.Picks, p)
 	}
 	i.adopt()
-	for k := range i.question.Candidates {
-		if tp := i.question.Candidates[k].Tracepoint; !taken[tp] && len(i.rejected) < maxRejected {
+	for k := 0; k < len(i.question.Candidates) && len(i.rejected) < maxRejected; k++ {
+		if tp := i.question.Candidates[k].Tracepoint; !taken[tp] {
 			taken[tp] = true
 			i.rejected = append(i.rejected, Rejected{tp, WhyLater})
 		}
@@ -577,20 +586,26 @@ func (i *inquiry) armsFor(requests float64) uint32 {
 // adopt makes the picks wants.
 func (i *inquiry) adopt() {
 	for k := range i.d.Picks {
-		p := &i.d.Picks[k]
-		p.Cost = i.costs.of(p.Tracepoint, p.Arms)
-		w := Want{Tracepoint: p.Tracepoint, Arms: p.Arms, Since: i.Now, Epoch: i.v.Epochs, Cause: p.Reason, Need: p.Need}
-		w.Value = p.Score / (1 + p.Cost.Hits)
-		at, found := slices.BinarySearchFunc(i.v.Wants, p.Tracepoint, func(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) })
-		if found {
-			continue
-		}
-		i.v.Wants = slices.Insert(i.v.Wants, at, w)
-		if at, found := slices.BinarySearch(i.v.Tried, p.Tracepoint); !found {
-			i.v.Tried = slices.Insert(slices.Clone(i.v.Tried), at, p.Tracepoint)
-		}
+		i.d.Picks[k].Cost = i.costs.of(i.d.Picks[k].Tracepoint, i.d.Picks[k].Arms)
+		i.want(i.d.Picks[k])
 	}
 }
+
+// want keeps what p names on from now on.
+func (i *inquiry) want(p Pick) {
+	at, found := slices.BinarySearchFunc(i.v.Wants, p.Tracepoint, compareWant)
+	if found {
+		return
+	}
+	w := Want{Tracepoint: p.Tracepoint, Arms: p.Arms, Since: i.Now, Epoch: i.v.Epochs, Cause: p.Reason, Need: p.Need}
+	w.Value = p.Score / (1 + i.costs.of(p.Tracepoint, p.Arms).Hits)
+	i.v.Wants = slices.Insert(i.v.Wants, at, w)
+	if at, found := slices.BinarySearch(i.v.Tried, p.Tracepoint); !found {
+		i.v.Tried = slices.Insert(slices.Clone(i.v.Tried), at, p.Tracepoint)
+	}
+}
+
+func compareWant(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) }
 
 // switchOff ends what is known well enough: what explains nothing (and stays silent for a while), what was never executed, and,
 // for frugal strategies, everything but the places that are being divided.
@@ -662,8 +677,9 @@ func (i *inquiry) regions() {
 		c int32
 	}
 	var spots []spot
-	most := 0.0
+	most, size := 0.0, 0
 	for _, a := range i.searched {
+		size += len(a.classes)
 		for k := range a.classes {
 			if a.classes[k].known {
 				spots = append(spots, spot{a, int32(k)})
@@ -678,6 +694,7 @@ func (i *inquiry) regions() {
 	for _, w := range i.v.Wants {
 		q.Enabled = append(q.Enabled, w.Tracepoint)
 	}
+	q.Candidates = make([]Candidate, 0, size)
 	for _, s := range spots {
 		c := &s.a.classes[s.c]
 		sd := s.a.score * c.ownSD

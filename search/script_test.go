@@ -22,7 +22,7 @@ type script struct {
 }
 
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/next", func(t *testing.T, path string) {
 		s := &script{}
 		s.reset()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })

@@ -139,7 +139,7 @@ func binary(q *Question) []Pick {
 		if len(list) == 0 {
 			continue
 		}
-		s := newSplitter(q, r, list, func(int) float64 { return 1 })
+		s := newSplitter(q, list, func(int) float64 { return 1 })
 		var picks []Pick
 		for range 3 {
 			if i := s.next(); i >= 0 {
@@ -264,37 +264,38 @@ func (q *Question) batchOf(list []int, reason string) []Pick {
 // best for its cost.
 type splitter struct {
 	q      *Question
-	list   []int       // candidates, in pre-order
-	at     map[int]int // position in list of a candidate
-	parent []int       // position of the nearest candidate above in list; -1: none
-	mass   []float64   // own prior mass
-	below  []float64   // mass of the part of the subtree not below a picked one
+	list   []int     // candidates, in pre-order
+	parent []int     // position of the nearest candidate above in list; -1: none
+	cost   []float64 // of switching it on
+	below  []float64 // mass of the part of the subtree not below a picked one
 	picked []bool
 	part   []int // position of the picked one whose part it is in; -1: the region itself
 	root   float64
 }
 
-// newSplitter prepares to divide the given candidates of region r.
-func newSplitter(q *Question, r int, list []int, mass func(i int) float64) *splitter {
+// newSplitter prepares to divide the given candidates of one region.
+func newSplitter(q *Question, list []int, mass func(i int) float64) *splitter {
 	s := &splitter{
-		q: q, list: list, at: make(map[int]int, len(list)), parent: make([]int, len(list)), mass: make([]float64, len(list)),
+		q: q, list: list, parent: make([]int, len(list)), cost: make([]float64, len(list)),
 		below: make([]float64, len(list)), picked: make([]bool, len(list)), part: make([]int, len(list)), root: 1,
 	}
+	var above []int // positions of the candidates around the present one
 	for k, i := range list {
-		s.at[i] = k
-		s.mass[k] = mass(i)
-		s.below[k] += s.mass[k]
+		for len(above) > 0 && q.Candidates[list[above[len(above)-1]]].End <= i {
+			above = above[:len(above)-1]
+		}
 		s.parent[k], s.part[k] = -1, -1
-		for p := q.Candidates[i].Parent; p >= 0; p = q.Candidates[p].Parent {
-			if j, ok := s.at[p]; ok {
-				s.parent[k] = j
-				break
-			}
+		if len(above) > 0 {
+			s.parent[k] = above[len(above)-1]
 		}
-		for j := s.parent[k]; j >= 0; j = s.parent[j] {
-			s.below[j] += s.mass[k]
+		above = append(above, k)
+		s.below[k], s.cost[k] = mass(i), math.Sqrt(0.5+q.Candidates[i].Hits)
+		s.root += s.below[k]
+	}
+	for k := len(list) - 1; k >= 0; k-- {
+		if p := s.parent[k]; p >= 0 {
+			s.below[p] += s.below[k]
 		}
-		s.root += s.mass[k]
 	}
 	return s
 }
@@ -324,9 +325,7 @@ func (s *splitter) next() int {
 // gain returns what picking k reveals of a part with the given mass, per cost: the variance of whether the cause is below k,
 // times the mass of the part.
 func (s *splitter) gain(k int, whole float64) float64 {
-	c := &s.q.Candidates[s.list[k]]
-	p := s.below[k] / whole
-	return whole * p * (1 - p) / math.Sqrt(0.5+c.Hits)
+	return s.below[k] * (1 - s.below[k]/whole) / s.cost[k]
 }
 
 // take marks k as picked: its part of the subtree leaves the part that it was in.
