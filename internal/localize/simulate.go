@@ -241,34 +241,8 @@ func (g *game) alarms() {
 
 // answered reports whether the engine has located a cause, or come to a conclusion about everything that it investigates.
 func (g *game) answered() bool {
-	v := g.answer()
+	v := Answer(g.core)
 	return v != nil && v.Status >= search.Located
-}
-
-// answer returns what somebody who watches would be told: the first-ranked problem's investigation among those that located a
-// cause; where none has, among those that go on; then any. Nil if nothing is investigated.
-func (g *game) answer() *search.Investigation {
-	var best *search.Investigation
-	state := g.core.State()
-	for i := range g.core.Problems() {
-		v := state.Investigation(g.core.Problems()[i].ID)
-		if v != nil && (best == nil || conclusive(v) > conclusive(best)) {
-			best = v
-		}
-	}
-	return best
-}
-
-// conclusive orders the states of an investigation by how much they say.
-func conclusive(v *search.Investigation) int {
-	switch v.Status {
-	case search.Located, search.Explained:
-		return 2
-	case search.Opened, search.Investigating:
-		return 1
-	case search.Exhausted, search.Gone:
-	}
-	return 0
 }
 
 // score compares the answer with the truth.
@@ -280,7 +254,7 @@ func (g *game) score() {
 			g.Enabled++
 		}
 	}
-	v := g.answer()
+	v := Answer(g.core)
 	if v == nil {
 		return
 	}
