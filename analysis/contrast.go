@@ -45,6 +45,8 @@ func Contrast(p *Problem, requests []*Observation, by ContrastBy, table *trace.T
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := &study{options: o, table: table, requests: sortedRequests(requests)}
+	// A request that has no value did something else altogether: it is no reference.
+	s.requests = slices.DeleteFunc(s.requests, func(x *Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
 		return nil
 	}
@@ -82,15 +84,19 @@ func expensive(p *Problem) *Problem {
 	return &q
 }
 
+// cell returns the value for one request.
+func (by ContrastBy) cell(o *Observation) cell {
+	if by.Context != 0 {
+		return cellOf(o, columnID{context: by.Context, key: by.Key, kind: attribute})
+	}
+	return outermost(o, by.Key)
+}
+
 // contrastColumn returns the column of the variable, nil if it does not vary.
 func (s *study) contrastColumn(by ContrastBy) *column {
 	r := &rawColumn{id: columnID{context: by.Context, key: by.Key, kind: attribute}, cells: make([]cell, len(s.requests))}
 	for i, o := range s.requests {
-		if by.Context != 0 {
-			r.cells[i] = cellOf(o, r.id)
-			continue
-		}
-		r.cells[i] = outermost(o, by.Key)
+		r.cells[i] = by.cell(o)
 	}
 	if columns := s.categorical(column{id: r.id}, r, false); len(columns) > 0 {
 		return &columns[0]

@@ -51,6 +51,7 @@ type offline struct {
 	types   *analysis.RequestTypes
 	grouper *analysis.Grouper
 	trees   map[analysis.Hash]*cct.Builder
+	traces  map[skeletonKey]*stats.Sample[replayable]
 }
 
 // Analyze reads traces from files and directories and reports what is wrong with the requests in them. The report depends on the
@@ -66,6 +67,7 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 		log:    newLog(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/logShare)),
 		types:  &analysis.RequestTypes{},
 		trees:  make(map[analysis.Hash]*cct.Builder),
+		traces: make(map[skeletonKey]*stats.Sample[replayable]),
 	}
 	defer func() { err = errors.Join(err, in.Close(), a.log.close()) }()
 	for _, pass := range []func(context.Context) error{a.extract, a.group, a.judge} {
@@ -108,6 +110,7 @@ func (a *offline) extract(ctx context.Context) error {
 			usable = true
 			observer.Observe(p, i, &o)
 			a.types.Learn(&o)
+			a.keep(t, i, &o)
 			if err := a.log.add(&o); err != nil {
 				return err
 			}
@@ -159,17 +162,15 @@ func (a *offline) judge(ctx context.Context) error {
 	}
 	thresholds.Objectives = objectives
 	problems := a.grouper.Chronic(thresholds)
-	explained := problems[:min(len(problems), a.options.Explained)]
-	if err := a.explain(ctx, explained); err != nil {
+	if a.report.Problems, err = a.explain(ctx, problems); err != nil {
 		return err
 	}
-	proposals := a.propose(explained)
-	for i := range problems {
-		p := ProblemReport{Problem: problems[i]}
+	proposals := a.propose(problems[:min(len(problems), a.options.Explained)])
+	for i := range a.report.Problems {
+		p := &a.report.Problems[i]
 		if d, ok := proposals[p.ID]; ok {
 			p.Proposed, p.Missing = d.Picks, d.Missing
 		}
-		a.report.Problems = append(a.report.Problems, p)
 	}
 	return nil
 }
@@ -195,41 +196,6 @@ func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
 		}
 	}
 	return byOp, nil
-}
-
-// explain looks for variables that account for the problems, among a uniform sample of the requests of each.
-func (a *offline) explain(ctx context.Context, problems []analysis.Problem) error {
-	samples := make(map[analysis.Hash]*stats.Sample[*analysis.Observation])
-	for i := range problems {
-		s := stats.NewSample[*analysis.Observation](offlineSample)
-		samples[problems[i].Group] = &s
-	}
-	for o, err := range a.log.all() {
-		if err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		requestType := a.types.Of(o)
-		for _, id := range [2]analysis.Hash{requestType, analysis.GroupID(requestType, o.Skeleton)} {
-			if s := samples[id]; s != nil && s.Wants(o.Key()) {
-				s.Add(o.Key(), o.Clone())
-			}
-		}
-	}
-	for i := range problems {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		p := &problems[i]
-		var requests []*analysis.Observation
-		for _, o := range samples[p.Group].All() {
-			requests = append(requests, o)
-		}
-		p.Explanations = analysis.Explain(p, requests, a.report.Table, analysis.ExplainOptions{})
-	}
-	return nil
 }
 
 // propose asks the search what it would do first about each problem.

@@ -15,11 +15,34 @@ type Report struct {
 	Rejected map[trace.Reason]int // spans, and traces, that did not
 	Groups   []analysis.Summary   // request types first, each followed by its groups; most requests first
 	Problems []ProblemReport      // ranked
+	Common   []CommonEdges        // what different request types seem to share, the strongest first
 }
 
-// ProblemReport is one ranked problem with the tracepoints that the search would switch on next.
+// ProblemReport is one ranked problem with what accounts for it, what it would bring to mend it, and the tracepoints that the search
+// would switch on next. The later ones of many problems have nothing but the problem.
 type ProblemReport struct {
 	analysis.Problem
-	Proposed []search.Pick
-	Missing  []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
+	Contrasts  []NamedContrast     // hosts and versions that are slower than the others
+	Recoveries []analysis.Recovery // of the leading edges, the leading one first
+	Proposed   []search.Pick
+	Missing    []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
+}
+
+// NamedContrast is a value of an attribute whose requests are slower than those with other values.
+type NamedContrast struct {
+	Key string
+	analysis.Contrasted
+}
+
+// CommonEdges are places in different request types that rise and fall together: they may share a lock or a dependency.
+type CommonEdges struct {
+	Edges       []TypedEdge
+	Correlation float64 // mean over the pairs that were found
+	PValue      float64 // corrected for the number of pairs tried
+}
+
+// TypedEdge is the own time of a calling context in the requests of one type.
+type TypedEdge struct {
+	RequestType analysis.Hash
+	Context     trace.Context
 }

@@ -57,6 +57,7 @@ type pageProblem struct {
 	Edges               []pageEdge
 	MoreEdges           string // how many there are besides, and what they carry
 	Because, Next       []sentence
+	OnlyOn, WhatIf      []sentence
 	Anchor, RequestType string // of the request type
 }
 
@@ -158,6 +159,10 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 	}
 	v.MoreEdges = moreEdges(p)
 	v.Because = n.because(p)
+	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
+		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
+	}
+	v.WhatIf = n.recoveries(r)
 	v.Because = v.Because[:min(len(v.Because), pageBecause)]
 	v.Next = n.next(r)
 	return v

@@ -17,7 +17,7 @@ func JSON(w io.Writer, r *engine.Report) error {
 	n := newNames(r, verbatim)
 	doc := jsonReport{
 		Traces: r.Traces, Spans: r.Spans, Complete: r.Complete, Rejected: r.Rejected,
-		Groups: []jsonGroup{}, Problems: []jsonProblem{},
+		Groups: []jsonGroup{}, Problems: []jsonProblem{}, Common: []jsonCommon{},
 	}
 	if doc.Rejected == nil {
 		doc.Rejected = map[trace.Reason]int{}
@@ -27,6 +27,9 @@ func JSON(w io.Writer, r *engine.Report) error {
 	}
 	for i := range r.Problems {
 		doc.Problems = append(doc.Problems, n.jsonProblem(i+1, &r.Problems[i]))
+	}
+	for i := range r.Common {
+		doc.Common = append(doc.Common, n.jsonCommon(&r.Common[i]))
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -41,6 +44,7 @@ type jsonReport struct {
 	Rejected map[trace.Reason]int `json:"rejected"`
 	Groups   []jsonGroup          `json:"groups"`
 	Problems []jsonProblem        `json:"problems"`
+	Common   []jsonCommon         `json:"common"`
 }
 
 type jsonGroup struct {
@@ -100,6 +104,8 @@ type jsonProblem struct {
 	Edge          *jsonLeading      `json:"edge"`
 	Edges         []jsonLeading     `json:"edges"`
 	Explanations  []jsonExplanation `json:"explanations"`
+	Contrasts     []jsonContrast    `json:"contrasts"`
+	WhatIf        []jsonRecovery    `json:"what_if"`
 	Proposed      []jsonPick        `json:"proposed"`
 	Missing       []string          `json:"missing"` // operations that carry what is wrong and have no tracepoint to switch on
 }
@@ -193,7 +199,8 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 		Group: p.Group.String(), RequestType: n.requestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
 		Diagnosis: n.diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
 		CoV: number(p.CoV), CoVLow: number(p.CoVLow), CoVHigh: number(p.CoVHigh), Impact: number(p.Impact),
-		Edges: []jsonLeading{}, Explanations: []jsonExplanation{}, Proposed: []jsonPick{}, Missing: []string{},
+		Edges: []jsonLeading{}, Explanations: []jsonExplanation{},
+		Contrasts: []jsonContrast{}, WhatIf: []jsonRecovery{}, Proposed: []jsonPick{}, Missing: []string{},
 	}
 	if p.Expected != 0 {
 		expected := int64(p.Expected)
@@ -207,6 +214,12 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	}
 	for i := range p.Explanations {
 		j.Explanations = append(j.Explanations, n.jsonExplanation(p, &p.Explanations[i]))
+	}
+	for i := range r.Contrasts {
+		j.Contrasts = append(j.Contrasts, n.jsonContrast(p, &r.Contrasts[i]))
+	}
+	for i := range r.Recoveries {
+		j.WhatIf = append(j.WhatIf, n.jsonRecovery(p, &r.Recoveries[i]))
 	}
 	for i := range r.Proposed {
 		j.Proposed = append(j.Proposed, n.jsonPick(&r.Proposed[i]))

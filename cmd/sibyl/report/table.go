@@ -20,6 +20,9 @@ import (
 const (
 	shownEdges        = 4
 	shownExplanations = 3
+	shownContrasts    = 2
+	shownRecoveries   = 2
+	shownCommon       = 5
 	shownPicks        = 5
 	shownGroups       = 5 // of a request type
 )
@@ -30,6 +33,7 @@ func Table(w io.Writer, r *engine.Report, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.heading(r)
 	t.problems(r.Problems)
+	t.common(r.Common)
 	t.groups(r.Groups)
 	_, err := io.WriteString(w, t.out.String())
 	return err
@@ -121,6 +125,13 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	for i, s := range because[:min(shownExplanations, len(because))] {
 		t.labelled("because", i, s)
 	}
+	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
+		t.labelled("only on", i, t.names.contrast(p, &r.Contrasts[i]))
+	}
+	what := t.names.recoveries(r)
+	for i, s := range what[:min(shownRecoveries, len(what))] {
+		t.labelled("what if", i, s)
+	}
 	next := t.names.next(r)
 	for i, s := range next[:min(shownPicks, len(next))] {
 		t.labelled("next", i, s)
@@ -190,6 +201,14 @@ func interval(e *analysis.EdgeShare) string {
 func (t *table) place(p *analysis.Problem) {
 	if e := leading(p); e != nil && e.Edge != 0 {
 		t.labelled("path", 0, sentence{{Text: strings.Join(t.names.context(e.Context), " › ")}})
+	}
+}
+
+// common writes what different request types seem to share.
+func (t *table) common(all []engine.CommonEdges) {
+	for i := range all[:min(shownCommon, len(all))] {
+		t.printf("\n")
+		t.labelled("together", 0, t.names.common(&all[i]))
 	}
 }
 

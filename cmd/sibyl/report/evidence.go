@@ -1,0 +1,63 @@
+package report
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// contrast says which hosts or versions are slower than the others, and where.
+func (n *names) contrast(p *analysis.Problem, c *engine.NamedContrast) sentence {
+	var s sentence
+	s.strong(n.clean(c.Key) + " = " + n.clean(c.Value))
+	s.plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
+		" with others (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)")
+	for i := range p.Edges {
+		if e := &p.Edges[i]; len(c.Edges) > 0 && e.Edge == c.Edges[0].Edge {
+			s.plain("; " + units.Duration(time.Duration(c.Edges[0].Value)) + " of that in " + n.edge(e))
+		}
+	}
+	return s
+}
+
+// leastRecovery is the part of the mean or of the p99 from which a recovery is worth a line.
+const leastRecovery = 0.05
+
+// recoveries says what would come back if edges were at their reference levels.
+func (n *names) recoveries(r *engine.ProblemReport) []sentence {
+	var all []sentence
+	for i := range r.Recoveries {
+		x := &r.Recoveries[i]
+		if x.MeanPart < leastRecovery && x.P99Part < leastRecovery {
+			continue
+		}
+		for k := range r.Edges {
+			if e := &r.Edges[k]; e.Edge == x.Edge {
+				var s sentence
+				s.plain("with " + n.edge(e) + " at " + units.Duration(x.Level) + ", ")
+				s.strong(units.Percent(x.MeanPart) + " of the mean and " + units.Percent(x.P99Part) + " of the p99")
+				s.plain(" would come back")
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// common says which places of different request types rise and fall together.
+func (n *names) common(c *engine.CommonEdges) sentence {
+	var s sentence
+	for i, e := range c.Edges {
+		if i > 0 {
+			s.plain(" and ")
+		}
+		s.strong(n.op(n.last(e.Context)))
+		s.plain(" in " + n.clean(n.requestType(e.RequestType, 0)))
+	}
+	s.plain(" rise and fall together (correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + pValue(c.PValue) +
+		"): a lock or a dependency that they share?")
+	return s
+}

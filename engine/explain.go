@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Attributes by which the hosts and versions of a service differ; healthy ones are a reference for slow ones.
+var contrastKeys = [...]string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
+
+// Bounds of what is looked at beyond the statistics.
+const (
+	replayedTraces  = 32   // of a skeleton, replayed with an edge at its reference level
+	replayedSpans   = 2000 // of a trace: larger ones are not replayed
+	replayedGroups  = 512  // skeletons of which traces are kept
+	mostRecoveries  = 5    // edges that recoveries are told of
+	seriesOfType    = 5    // edges of a request type whose times are compared with other types'
+	typesCompared   = 40
+	windowsCompared = 360
+	shortestWindow  = 10 * time.Second
+)
+
+// skeletonKey is what traces are sampled by before request types are known.
+type skeletonKey struct {
+	entry    trace.Op
+	skeleton analysis.Hash
+}
+
+// replayable is a trace with the number of the root that an observation is of.
+type replayable struct {
+	trace *trace.Trace
+	root  int
+}
+
+// keep samples the trace of an observation, to be replayed later.
+func (a *offline) keep(t *trace.Trace, root int, o *analysis.Observation) {
+	if len(t.Spans) > replayedSpans {
+		return
+	}
+	key := skeletonKey{o.Entry, o.Skeleton}
+	s := a.traces[key]
+	if s == nil {
+		if len(a.traces) >= replayedGroups {
+			return
+		}
+		s = new(stats.Sample[replayable])
+		*s = stats.NewSample[replayable](replayedTraces)
+		a.traces[key] = s
+	}
+	if s.Wants(o.Key()) {
+		s.Add(o.Key(), replayable{&trace.Trace{ID: t.ID, Spans: slices.Clone(t.Spans), Joins: slices.Clone(t.Joins)}, root})
+	}
+}
+
+// explain reports the problems, the first ones with what accounts for them.
+func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]ProblemReport, error) {
+	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
+	for o, err := range a.log.all() {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.observe(o)
+	}
+	reports := make([]ProblemReport, len(problems))
+	for i := range problems {
+		reports[i].Problem = problems[i]
+		if i < a.options.Explained {
+			e.explain(&reports[i])
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	a.report.Common = e.series.common()
+	return reports, nil
+}
+
+// explainer collects what explanations are drawn from.
+type explainer struct {
+	*offline
+	samples map[analysis.Hash]*stats.Sample[*analysis.Observation] // by group or request type
+	loads   map[analysis.Hash]*arrivals                            // by request type
+	series  *seriesSet
+}
+
+// arrivals are the requests of one type.
+type arrivals struct {
+	starts    []trace.Nanos
+	durations []time.Duration
+	load      *analysis.Load // built at the first use
+}
+
+func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
+	return func(yield func(trace.Nanos, time.Duration) bool) {
+		for i, start := range r.starts {
+			if !yield(start, r.durations[i]) {
+				return
+			}
+		}
+	}
+}
+
+func newExplainer(a *offline, problems []analysis.Problem) *explainer {
+	e := &explainer{
+		offline: a, samples: make(map[analysis.Hash]*stats.Sample[*analysis.Observation]),
+		loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
+	}
+	for i := range problems {
+		s := stats.NewSample[*analysis.Observation](offlineSample)
+		e.samples[problems[i].Group] = &s
+		e.loads[problems[i].RequestType] = &arrivals{}
+	}
+	return e
+}
+
+func (e *explainer) observe(o *analysis.Observation) {
+	requestType := e.types.Of(o)
+	e.series.observe(requestType, o)
+	if load := e.loads[requestType]; load != nil {
+		load.starts = append(load.starts, o.Start)
+		load.durations = append(load.durations, o.Duration)
+	}
+	for _, id := range [2]analysis.Hash{requestType, analysis.GroupID(requestType, o.Skeleton)} {
+		if s := e.samples[id]; s != nil && s.Wants(o.Key()) {
+			s.Add(o.Key(), o.Clone())
+		}
+	}
+}
+
+// explain fills in what accounts for one problem.
+func (e *explainer) explain(r *ProblemReport) {
+	p := &r.Problem
+	var requests []*analysis.Observation
+	for _, o := range e.samples[p.Group].All() {
+		requests = append(requests, o)
+	}
+	load := e.loads[p.RequestType]
+	if load.load == nil {
+		load.load = analysis.NewLoad(load.all())
+	}
+	options := analysis.ExplainOptions{Concurrency: load.load.Concurrency}
+	p.Explanations = analysis.Explain(p, requests, e.report.Table, options)
+	for _, key := range contrastKeys { // of whoever the leading edge belongs to
+		by := analysis.ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
+		for _, c := range analysis.Contrast(p, requests, by, e.report.Table, options) {
+			r.Contrasts = append(r.Contrasts, NamedContrast{Key: key, Contrasted: c})
+		}
+	}
+	r.Recoveries = e.recoveries(p, requests)
+}
+
+// recoveries replays sampled traces of the problem's requests with one edge after another at its reference level.
+func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observation) []analysis.Recovery {
+	levels := analysis.ReferenceLevels(p, requests)
+	levels = levels[:min(len(levels), mostRecoveries)]
+	if len(levels) == 0 {
+		return nil
+	}
+	sample := stats.NewSample[replayable](offlineSample)
+	for key, s := range e.traces {
+		if key.entry == p.Entry && (p.Level == analysis.RequestTypeLevel || analysis.GroupID(p.RequestType, key.skeleton) == p.Group) {
+			sample.Merge(*s)
+		}
+	}
+	extractor := analysis.NewExtractor(e.options.Path)
+	var observer analysis.Observer
+	var o analysis.Observation
+	all := analysis.NewRecoveries(p.Level, levels)
+	for _, x := range sample.All() {
+		path := extractor.Extract(x.trace)
+		observer.Observe(path, x.root, &o)
+		if e.types.Of(&o) == p.RequestType { // requests of another type may have the same skeleton
+			all.Add(path, x.root)
+		}
+	}
+	return all.All()
+}
+
+// seriesSet holds, for the leading edges of the most frequent request types, their mean times in successive windows.
+type seriesSet struct {
+	first   trace.Nanos
+	width   time.Duration
+	windows int
+	series  []analysis.EdgeSeries
+	byType  map[analysis.Hash][]int // series of a type
+}
+
+func newSeriesSet(a *offline) *seriesSet {
+	s := &seriesSet{byType: make(map[analysis.Hash][]int)}
+	first, last := a.span()
+	s.width = max(shortestWindow, last.Sub(first)/windowsCompared)
+	s.first = first
+	s.windows = int(last.Sub(first)/s.width) + 1
+	types := 0
+	for i := range a.report.Groups {
+		g := &a.report.Groups[i]
+		if g.Level != analysis.RequestTypeLevel || types == typesCompared {
+			continue
+		}
+		types++
+		for _, e := range g.Edges[:min(len(g.Edges), seriesOfType)] {
+			s.byType[g.ID] = append(s.byType[g.ID], len(s.series))
+			s.series = append(s.series, analysis.EdgeSeries{
+				RequestType: g.ID, Edge: e.Edge, Means: make([]float64, s.windows), Counts: make([]uint64, s.windows),
+			})
+		}
+	}
+	return s
+}
+
+// span returns when the first and the last request began.
+func (a *offline) span() (first, last trace.Nanos) {
+	for _, g := range a.grouper.Groups() {
+		if w := &g.Current; w.Total.N > 0 && (first == 0 || w.First < first) {
+			first = w.First
+		}
+		last = max(last, g.Current.Last)
+	}
+	return first, last
+}
+
+// observe adds up times; common divides them by the requests.
+func (s *seriesSet) observe(requestType analysis.Hash, o *analysis.Observation) {
+	at := int(o.Start.Sub(s.first) / s.width)
+	for _, i := range s.byType[requestType] {
+		x := &s.series[i]
+		x.Counts[at]++
+		k, found := slices.BinarySearchFunc(o.Contexts, trace.Context(x.Edge), func(c analysis.ContextCount, want trace.Context) int {
+			return cmp.Compare(c.Context, want)
+		})
+		if found { // a whole edge is its context
+			x.Means[at] += float64(o.Contexts[k].Exclusive)
+		}
+	}
+}
+
+// common returns the edges of different request types that rise and fall together.
+func (s *seriesSet) common() []CommonEdges {
+	if len(s.byType) < 2 {
+		return nil
+	}
+	for i := range s.series {
+		x := &s.series[i]
+		for at, n := range x.Counts {
+			x.Means[at] /= float64(max(n, 1))
+		}
+	}
+	var all []CommonEdges
+	for _, c := range analysis.Common(s.series, analysis.CommonOptions{}) {
+		common := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
+		for _, i := range c.Series {
+			common.Edges = append(common.Edges, TypedEdge{RequestType: s.series[i].RequestType, Context: trace.Context(s.series[i].Edge)})
+		}
+		all = append(all, common)
+	}
+	return all
+}
