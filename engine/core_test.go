@@ -3,12 +3,8 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -109,4 +105,64 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-var _ = []any{cmp.Diff, cmpopts.EquateNaNs, slices.Sort[[]int]}
+// The same requests in any order within their epochs give the same decisions, and so does a second run.
+func TestDecisionsRepeat(t *testing.T) {
+	logs := make(map[string][]string)
+	for _, name := range []string{"as it comes", "again", "shuffled"} {
+		options := engine.DefaultOptions()
+		options.Learning = 2 * time.Minute
+		options.Seed = 3
+		w := newWorld(small(2, simapp.Lock), options)
+		if name == "shuffled" {
+			w.order = rand.New(rand.NewPCG(1, 2))
+		}
+		w.until(3 * time.Minute)
+		w.app.Inject(w.now)
+		w.until(8 * time.Minute)
+		logs[name] = w.log
+	}
+	want := logs["as it comes"]
+	if len(want) == 0 {
+		t.Fatal("nothing was decided")
+	}
+	for name, log := range logs {
+		for i := range max(len(want), len(log)) {
+			if i >= len(want) || i >= len(log) || want[i] != log[i] {
+				t.Errorf("%s: decision %d of %d and %d differs", name, i, len(want), len(log))
+				break
+			}
+		}
+	}
+}
+
+// Clocks that are wrong by years neither end the learning period early nor keep it from ending.
+func TestWrongClocks(t *testing.T) {
+	app := simapp.New(small(1, simapp.None))
+	core := engine.NewCore(app.Table(), engine.DefaultOptions())
+	now := start
+	for i := range 40 {
+		for tr := range app.Requests(now, now.Add(10*time.Second), nil) {
+			by := []trace.Nanos{0, 6e18, -start}[i%3]
+			for k := range tr.Spans {
+				tr.Spans[k].Start += by
+				tr.Spans[k].End += by
+			}
+			core.Ingest(tr)
+		}
+		now = now.Add(10 * time.Second)
+		core.Epoch(now)
+		if learned := core.Watched() > 0; learned != (i+1 >= 30) {
+			t.Fatalf("epoch %d: learned %v", i+1, learned)
+		}
+	}
+}
+
+// Epochs without any traffic decide nothing.
+func TestNoTraffic(t *testing.T) {
+	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
+	for i := range 100 {
+		if d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second)); len(d) != 0 {
+			t.Fatalf("decisions about nothing: %v", d)
+		}
+	}
+}

@@ -68,7 +68,7 @@ func (l *log) spill() error {
 		if err != nil {
 			return err
 		}
-		l.file, l.spilled = f, bufio.NewWriterSize(f, chunkBytes)
+		l.spillTo(f)
 		if err := os.Remove(f.Name()); err != nil { // the file lives as long as it is open, whatever happens to us
 			return err
 		}
@@ -85,6 +85,9 @@ func (l *log) spill() error {
 	}
 	return l.spilled.Flush()
 }
+
+// spillTo makes f the temporary file. It belongs to l from now on.
+func (l *log) spillTo(f *os.File) { l.file, l.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
 // all yields the observations in the order in which they were added. An observation is valid until the next. An error of the
 // file is the last thing that is yielded.

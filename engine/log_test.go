@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// numbered returns an observation that packs into some 10 KiB.
+func numbered(i int) *analysis.Observation {
+	o := &analysis.Observation{Trace: trace.ID{0: byte(i), 1: byte(i >> 8)}, Root: 1, Start: trace.Nanos(i), Duration: 5}
+	for k := range 300 {
+		o.Contexts = append(o.Contexts, analysis.ContextCount{Context: trace.Context(k + 1), Op: 1, Count: 1, Total: 1 << 60, Self: 1 << 60, Exclusive: 1 << 60})
+	}
+	return o
+}
+
+func fill(t *testing.T, l *log, n int) {
+	t.Helper()
+	for i := range n {
+		if err := l.add(numbered(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// read returns the starts of the first observations, at most limit, and checks each.
+func read(t *testing.T, l *log, limit int) (starts []trace.Nanos) {
+	t.Helper()
+	for o, err := range l.all() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := numbered(int(o.Start)); o.Trace != want.Trace || !slices.Equal(o.Contexts, want.Contexts) {
+			t.Fatalf("observation %d comes back as %v", o.Start, o)
+		}
+		starts = append(starts, o.Start)
+		if len(starts) == limit {
+			break
+		}
+	}
+	return starts
+}
+
+// With any bound on memory all observations come back in order, as often as one likes, also after reading stopped early, and while
+// more are added.
+func TestLog(t *testing.T) {
+	const n = 300 // some 3 MiB
+	for _, limit := range []int{0, 1 << 20, 1 << 30} {
+		dir := t.TempDir()
+		l := newLog(dir, limit)
+		fill(t, l, n)
+		if spilled := l.file != nil; spilled != (limit < 1<<30) {
+			t.Errorf("limit %d: spilled %v", limit, spilled)
+		}
+		if got := read(t, l, 5); len(got) != 5 {
+			t.Errorf("limit %d: stopped after %d", limit, len(got))
+		}
+		fill(t, l, n)
+		for range 2 {
+			got := read(t, l, -1)
+			if len(got) != 2*n {
+				t.Fatalf("limit %d: %d of %d came back", limit, len(got), 2*n)
+			}
+			for i, start := range got {
+				if start != trace.Nanos(i%n) {
+					t.Fatalf("limit %d: observation %d is number %d", limit, i, start)
+				}
+			}
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+			t.Errorf("the temporary file has a name: %v, %v", files, err)
+		}
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLogWithoutDirectory(t *testing.T) {
+	l := newLog(filepath.Join(t.TempDir(), "missing"), 0)
+	var err error
+	for i := 0; err == nil && i < 300; i++ {
+		err = l.add(numbered(i))
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("spilling into a directory that is missing: %v", err)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A full disk is an error, and so is a file that lost its end.
+func TestLogOnFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no device that is always full")
+	}
+	l := newLog(t.TempDir(), 0)
+	l.spillTo(full)
+	for i := 0; err == nil && i < 600; i++ {
+		err = l.add(numbered(i))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("spilling to a full disk: %v", err)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogLosesItsEnd(t *testing.T) {
+	l := newLog(t.TempDir(), 0)
+	fill(t, l, 400)
+	if err := l.file.Truncate(l.written - 1); err != nil {
+		t.Fatal(err)
+	}
+	var last error
+	for _, err := range l.all() {
+		last = err
+	}
+	if last == nil {
+		t.Error("observations are missing without an error")
+	}
+}
