@@ -58,7 +58,7 @@ func (b *Builder) Build(table *trace.Table) *Tree {
 	d.placeCatalogue()
 	d.reconcile()
 	t := newTree(d.layout(d.keep()))
-	t.loose = looseByService(d.loose, d.table)
+	t.setLoose(looseByService(d.loose, d.table))
 	t.Requests, t.Dropped = b.requests, d.dropped+b.refused
 	return t
 }

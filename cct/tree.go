@@ -22,6 +22,8 @@ type Tree struct {
 	byBaseline   []int32         // baseline nodes ascending by baseline context
 	baseline     []trace.Context // of each node: its context with everything off
 	loose        []looseEntry    // ascending by (service, ID)
+	looseByID    []int32         // loose ascending by ID
+	services     []trace.Symbol  // of the nodes, ascending, each once
 }
 
 // looseEntry is a catalogued tracepoint of a service that no hint places.
@@ -58,6 +60,30 @@ func (t *Tree) Loose(service trace.Symbol) iter.Seq[*Tracepoint] {
 	}
 }
 
+// Serves reports whether a service has a node in the tree.
+func (t *Tree) Serves(service trace.Symbol) bool {
+	_, found := slices.BinarySearch(t.services, service)
+	return found
+}
+
+// Unplaced returns the entry of a tracepoint that [Tree.Loose] yields, and its service; nil for any other.
+func (t *Tree) Unplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbol) {
+	at, found := slices.BinarySearchFunc(t.looseByID, tp, func(i int32, tp trace.Symbol) int { return cmp.Compare(t.loose[i].ID, tp) })
+	if !found {
+		return nil, 0
+	}
+	e := &t.loose[t.looseByID[at]]
+	return &e.Tracepoint, e.service
+}
+
+func (t *Tree) setLoose(loose []looseEntry) {
+	t.loose, t.looseByID = loose, make([]int32, len(loose))
+	for i := range loose {
+		t.looseByID[i] = int32(i)
+	}
+	slices.SortFunc(t.looseByID, func(a, b int32) int { return cmp.Compare(loose[a].ID, loose[b].ID) })
+}
+
 // newTree completes a tree whose nodes are in pre-order and have Parent, Op and Tracepoint set: End, Depth, Context, indexes.
 func newTree(nodes []Node) *Tree {
 	t := &Tree{
@@ -81,6 +107,11 @@ func newTree(nodes []Node) *Tree {
 		return cmp.Or(cmp.Compare(t.baseline[a], t.baseline[b]), cmp.Compare(a, b))
 	})
 	t.Tracepoints = t.countTracepoints()
+	for i := range nodes {
+		if at, found := slices.BinarySearch(t.services, nodes[i].Service); !found {
+			t.services = slices.Insert(t.services, at, nodes[i].Service)
+		}
+	}
 	return t
 }
 

@@ -6,18 +6,11 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // LeaseTime is how long a tracepoint stays on without renewal.
 const LeaseTime = 10 * time.Minute
-
-// What a hit is taken to cost where no agent says.
-const (
-	defaultBytes = 256
-	defaultCost  = 2 * time.Microsecond
-)
 
 // armSizes are the shares of a plan's arms in sixteenths: each the sum of those before it, so that the first ones together have
 // 1, 2, 4, 8 or all 16.
@@ -25,14 +18,24 @@ var armSizes = [...]int{1, 1, 2, 4, 8}
 
 const allArms = 1<<len(armSizes) - 1
 
-// arms returns the arms of every plan. Together they are all requests.
-func arms() []Arm {
-	list := make([]Arm, len(armSizes))
+// arms returns the arms of a plan, together all requests: those that tracepoints are shared out to and, if explore is not 0, one
+// that has everything on and that share of the requests.
+func arms(explore float64) []Arm {
+	list := make([]Arm, len(armSizes), len(armSizes)+1)
 	for i, size := range armSizes {
-		list[i] = Arm{Name: trace.SymbolOf([]byte(ArmNames[i])), Share: float64(size) / 16}
+		list[i] = Arm{Name: trace.SymbolOf([]byte(ArmNames[i])), Share: (1 - explore) * float64(size) / 16}
+	}
+	if explore > 0 {
+		list = append(list, Arm{Name: trace.SymbolOf([]byte(ExploreArm)), Share: explore, Everything: true})
 	}
 	return list
 }
+
+// ExploreArm is the text of the name of the arm that has everything on.
+const ExploreArm = "x"
+
+// mostExplored bounds the share of the requests that have everything on: they are biased, and lost to the statistics.
+const mostExplored = 0.1
 
 // ArmNames are the texts of the names of a plan's arms, by index.
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
@@ -46,76 +49,6 @@ func shareOf(mask uint32) float64 {
 		}
 	}
 	return float64(sixteenths) / 16
-}
-
-// costs estimates what tracepoints cost.
-type costs struct {
-	trees []*cct.Tree // in the order of their request types
-	rates []float64
-	known map[trace.Symbol]Usage // with all arms
-	scale Usage                  // measured over estimated, at least 1
-}
-
-func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64) *costs {
-	c := &costs{known: make(map[trace.Symbol]Usage), scale: Usage{Bytes: 1, CPU: 1}}
-	var types []analysis.Hash
-	for h := range trees {
-		types = append(types, h)
-	}
-	slices.SortFunc(types, analysis.Hash.Compare)
-	for _, h := range types {
-		if trees[h] != nil {
-			c.trees, c.rates = append(c.trees, trees[h]), append(c.rates, rates[h])
-		}
-	}
-	return c
-}
-
-// of returns what tp is expected to cost in the given arms, over all request types.
-func (c *costs) of(tp trace.Symbol, mask uint32) Usage {
-	u, ok := c.known[tp]
-	if !ok {
-		for k, t := range c.trees {
-			u.add(treeCost(t, tp, c.rates[k]))
-		}
-		if u.Hits == 0 && len(c.rates) > 0 && !c.placed(tp) {
-			u = usageOf(slices.Max(c.rates), 0, 0) // anywhere: taken to be executed once by the most frequent requests
-		}
-		c.known[tp] = u
-	}
-	share := shareOf(mask)
-	return Usage{Tracepoints: 1, Hits: u.Hits * share, Bytes: u.Bytes * share * c.scale.Bytes, CPU: u.CPU * share * c.scale.CPU}
-}
-
-func treeCost(t *cct.Tree, tp trace.Symbol, rate float64) Usage {
-	var u Usage
-	for _, i := range t.At(tp) {
-		n := &t.Nodes[i]
-		u.add(usageOf(rate*nodeHits(t, i), n.Bytes, n.Cost))
-	}
-	return u
-}
-
-func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
-	return Usage{
-		Hits: hits, Bytes: hits * float64(cmp.Or(bytes, defaultBytes)), CPU: hits * cmp.Or(cost, defaultCost).Seconds(),
-	}
-}
-
-// placed reports whether a tree has tp.
-func (c *costs) placed(tp trace.Symbol) bool {
-	return slices.ContainsFunc(c.trees, func(t *cct.Tree) bool { return len(t.At(tp)) > 0 })
-}
-
-// nodeHits returns how many spans a request is expected to emit at node i: as seen, else as often as the nearest seen place
-// above.
-func nodeHits(t *cct.Tree, i int32) float64 {
-	for ; i >= 0; i = t.Nodes[i].Parent {
-		if t.Nodes[i].Requests > 0 {
-			return t.Nodes[i].HitRate()
-		}
-	}
-	return 1
 }
 
 // entry is a tracepoint that somebody wants on.
@@ -132,61 +65,38 @@ type entry struct {
 
 // compile makes the plan: what people wish and investigations want, the worst left out until it fits the budget.
 func (n *step) compile() {
-	n.costs.scale = n.scale()
+	n.state.Overrun = n.overrun()
+	n.costs.scale = n.state.Overrun
 	entries := n.entries()
 	slices.SortStableFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.value, a.value), cmp.Compare(a.tp, b.tp))
 	})
-	plan := Plan{Version: n.old.Version, Arms: arms()}
-	var total Usage
+	plan := Plan{Version: n.old.Version}
+	l := newLedger(n.costs, &n.Budget)
 	for _, e := range entries {
-		u := n.costs.of(e.tp, e.arms)
-		sum := total
-		sum.add(u)
-		if e.rank > 0 && !n.Budget.allows(sum) {
+		leases := n.leases(e)
+		switch {
+		case len(leases) == 0:
+		case e.rank > 0 && !l.fits(e.tp, e.arms):
 			n.evict(e)
-			continue
+		default:
+			l.add(e.tp, e.arms)
+			plan.Leases = append(plan.Leases, leases...)
 		}
-		total = sum
-		plan.Leases = append(plan.Leases, n.leases(e)...)
+	}
+	explore := min(max(0, n.Explore), mostExplored)
+	if explore > 0 && !l.explore(explore) {
+		explore = 0
+	}
+	if len(plan.Leases) > 0 || explore > 0 {
+		plan.Arms = arms(explore)
 	}
 	slices.SortFunc(plan.Leases, compareLeases)
-	if len(plan.Leases) == 0 {
-		plan.Arms = nil
-	}
 	if !samePlan(n.old, &plan) {
 		plan.Version++
 	}
 	n.state.Plan = plan
-	n.complain(total)
-}
-
-// allows reports whether u is within the budget.
-func (b *Budget) allows(u Usage) bool {
-	return (b.Tracepoints == 0 || u.Tracepoints <= b.Tracepoints) && (b.Bytes == 0 || u.Bytes <= b.Bytes) && (b.CPU == 0 || u.CPU <= b.CPU)
-}
-
-// scale returns by how much agents measured more than was estimated for the plan that is on.
-func (n *step) scale() Usage {
-	masks := make(map[trace.Symbol]uint32)
-	var order []trace.Symbol
-	for _, l := range n.old.Leases {
-		if masks[l.Tracepoint] == 0 {
-			order = append(order, l.Tracepoint)
-		}
-		masks[l.Tracepoint] |= 1 << l.Arm
-	}
-	var estimate Usage
-	for _, tp := range order {
-		estimate.add(n.costs.of(tp, masks[tp]))
-	}
-	ratio := func(measured, estimated float64) float64 {
-		if estimated <= 0 {
-			return 1
-		}
-		return max(1, measured/estimated)
-	}
-	return Usage{Bytes: ratio(n.Measured.Bytes, estimate.Bytes), CPU: ratio(n.Measured.CPU, estimate.CPU)}
+	n.complain(l.total)
 }
 
 // entries returns what is wanted, each tracepoint once.
@@ -303,7 +213,7 @@ func (p *Plan) has(tp trace.Symbol) bool {
 // samePlan reports whether the same tracepoints are on for the same requests.
 func samePlan(a, b *Plan) bool {
 	return slices.EqualFunc(a.Leases, b.Leases, func(x, y Lease) bool { return compareLeases(x, y) == 0 }) &&
-		(len(b.Leases) == 0 || slices.Equal(a.Arms, b.Arms))
+		slices.Equal(a.Arms, b.Arms)
 }
 
 // complain adds a decision for changes of the plan that no other explains: wishes, agents' complaints, ended leases.

@@ -78,6 +78,22 @@ type Usage struct {
 	CPU         float64 // CPU seconds per second
 }
 
+func (u Usage) plus(v Usage) Usage {
+	u.add(v)
+	return u
+}
+
+// times returns u for a share of the requests, whatever the number of tracepoints.
+func (u Usage) times(share float64) Usage {
+	return Usage{Hits: u.Hits * share, Bytes: u.Bytes * share, CPU: u.CPU * share}
+}
+
+func (u Usage) overrun(o Overrun) Usage {
+	u.Bytes *= o.Bytes
+	u.CPU *= o.CPU
+	return u
+}
+
 func (u *Usage) add(v Usage) {
 	u.Tracepoints += v.Tracepoints
 	u.Hits += v.Hits

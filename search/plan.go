@@ -1,6 +1,7 @@
 package search
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -8,11 +9,27 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Budget bounds what a plan may cost. A zero field is no bound.
+// Budget bounds what a plan may cost, in all, in the requests of any one type, and in any one service. A zero field is no bound.
 type Budget struct {
 	Tracepoints int     // switched on at the same time
 	Bytes       float64 // of extra trace data, per second
 	CPU         float64 // of the agents: CPU seconds per second
+	RequestType Limit   // of each
+	Service     Limit   // of each, all its agents together
+}
+
+// Limit bounds a part of what a plan costs. A zero field is no bound.
+type Limit struct {
+	Tracepoints int
+	Bytes       float64
+	CPU         float64
+}
+
+func (b *Budget) total() Limit { return Limit{b.Tracepoints, b.Bytes, b.CPU} }
+
+// allows reports whether u is within the limit.
+func (l Limit) allows(u Usage) bool {
+	return (l.Tracepoints == 0 || u.Tracepoints <= l.Tracepoints) && (l.Bytes == 0 || u.Bytes <= l.Bytes) && (l.CPU == 0 || u.CPU <= l.CPU)
 }
 
 // Lease keeps one tracepoint on until it expires.
@@ -30,6 +47,9 @@ type Lease struct {
 type Arm struct {
 	Name  trace.Symbol
 	Share float64 // of all requests; the shares of a plan's arms add up to at most 1, the rest runs the baseline only
+	// Everything says that all tracepoints are on, whatever the leases say: the arm explores. Its requests are slower than others
+	// and fit for no statistics of durations.
+	Everything bool
 }
 
 // Plan is the set of tracepoints that should be on. It is immutable once published.
@@ -41,6 +61,9 @@ type Plan struct {
 
 // On reports whether requests of the named arm run with the tracepoint switched on under this plan.
 func (p *Plan) On(arm, tracepoint trace.Symbol) bool {
+	if slices.ContainsFunc(p.Arms, func(a Arm) bool { return a.Name == arm && a.Everything }) {
+		return true
+	}
 	for i := range p.Leases {
 		l := &p.Leases[i]
 		if l.Tracepoint == tracepoint && p.Arms[l.Arm].Name == arm {
@@ -48,6 +71,16 @@ func (p *Plan) On(arm, tracepoint trace.Symbol) bool {
 		}
 	}
 	return false
+}
+
+// explores returns the share of the requests that have everything on.
+func (p *Plan) explores() float64 {
+	for i := range p.Arms {
+		if p.Arms[i].Everything {
+			return p.Arms[i].Share
+		}
+	}
+	return 0
 }
 
 // Input is everything that a decision is made from.
@@ -65,4 +98,7 @@ type Input struct {
 	Strategy    string // one of Strategies; empty: adaptive
 	Seed        uint64
 	Epoch       time.Duration // how long until the next call
+	// Explore is the share of the requests that have everything on, so that the tree learns places and what they take while all is
+	// well; at most a tenth. 0: none. What people and investigations want on comes first where the budget does not allow for it.
+	Explore float64
 }

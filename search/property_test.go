@@ -30,18 +30,27 @@ func drawGame(t *rapid.T) *game {
 		Strategy: rapid.SampledFrom(Strategies()).Draw(t, "strategy"), Seed: 3, Epoch: epoch, Table: &g.table,
 		Budget: Budget{
 			Tracepoints: rapid.IntRange(0, 12).Draw(t, "tracepoints"), Bytes: rapid.Float64Range(0, 20_000).Draw(t, "bytes"),
-			CPU: rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
+			CPU:         rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
+			RequestType: drawLimit(t, "request type"), Service: drawLimit(t, "service"),
 		},
+		Explore: rapid.SampledFrom([]float64{0, 0, 0.01, 0.5}).Draw(t, "explore"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "wishes") {
 		g.in.State.Wishes = append(g.in.State.Wishes, Wish{
-			Tracepoint: g.any(t).tp, Kind: WishKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone",
+			Tracepoint: g.any(t).tp, Kind: WishKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone", Forced: rapid.Bool().Draw(t, "forced"),
 		})
 	}
 	if rapid.Bool().Draw(t, "harm") {
 		g.in.Unavailable = []trace.Symbol{g.any(t).tp}
 	}
 	return g
+}
+
+func drawLimit(t *rapid.T, of string) Limit {
+	if rapid.Bool().Draw(t, "no limit of a "+of) {
+		return Limit{}
+	}
+	return Limit{Tracepoints: rapid.IntRange(0, 6).Draw(t, of+": tracepoints"), Bytes: rapid.Float64Range(0, 10_000).Draw(t, of+": bytes")}
 }
 
 func (g *game) any(t *rapid.T) spot {
@@ -86,19 +95,63 @@ func TestPlansKeepTheRules(t *testing.T) {
 }
 
 func (g *game) checkBudget(t *rapid.T, st *State) {
-	masks := make(map[trace.Symbol]uint32)
-	for _, l := range st.Plan.Leases {
-		masks[l.Tracepoint] |= 1 << l.Arm
-	}
 	costs := newCosts(g.in.Trees, g.in.Rates)
-	var sum Usage
-	for tp, mask := range masks {
-		sum.add(costs.of(tp, mask))
+	costs.scale = st.Overrun
+	forced := make(map[trace.Symbol]bool)
+	for _, w := range st.Wishes {
+		if w.Forced && w.Kind != Forbid {
+			forced[w.Tracepoint] = true
+		}
+	}
+	var sum Usage // all but what is forced
+	services := make(map[trace.Symbol]Usage)
+	spent := st.Plan.explores() > 0
+	for tp, mask := range st.Plan.masks() {
+		if u := costs.of(tp, mask); !forced[tp] {
+			sum.add(u)
+			s := g.service(tp)
+			services[s] = services[s].plus(u)
+			spent = true
+		}
+	}
+	if spent { // what is forced counts for the others
+		for tp := range forced {
+			if mask := st.Plan.masks()[tp]; mask != 0 {
+				sum.add(costs.of(tp, mask))
+			}
+		}
+	}
+	if share := st.Plan.explores(); share > 0 {
+		sum.add(costs.everything().total.times(share).overrun(costs.scale))
 	}
 	sum.Bytes, sum.CPU = sum.Bytes*(1-1e-9), sum.CPU*(1-1e-9) // summed in another order
-	if !g.in.Budget.allows(sum) {
+	if !g.in.Budget.total().allows(sum) || !g.in.Budget.RequestType.allows(sum) {
 		t.Fatalf("plan %+v is over the budget %+v", sum, g.in.Budget)
 	}
+	for s, u := range services {
+		u.Bytes *= 1 - 1e-9
+		if !g.in.Budget.Service.allows(u) {
+			t.Fatalf("%+v for service %x is over the budget %+v", u, s, g.in.Budget)
+		}
+	}
+}
+
+// masks returns the arms that each tracepoint is on in.
+func (p *Plan) masks() map[trace.Symbol]uint32 {
+	masks := make(map[trace.Symbol]uint32)
+	for _, l := range p.Leases {
+		masks[l.Tracepoint] |= 1 << l.Arm
+	}
+	return masks
+}
+
+func (g *game) service(tp trace.Symbol) trace.Symbol {
+	for _, s := range g.spots {
+		if s.tp == tp {
+			return g.table.Operation(s.op).Service
+		}
+	}
+	return 0
 }
 
 func (g *game) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
@@ -120,13 +173,68 @@ func (g *game) checkWishes(t *rapid.T, st *State) {
 			t.Fatalf("%x is forbidden and on", w.Tracepoint)
 		}
 		forbidden := slices.ContainsFunc(st.Wishes, func(x Wish) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint })
-		if w.Kind == Pin && g.in.Budget == (Budget{}) && !forbidden && !slices.Contains(g.in.Unavailable, w.Tracepoint) && !st.Plan.has(w.Tracepoint) {
-			t.Fatalf("%x is pinned and off", w.Tracepoint)
+		always := w.Forced || g.in.Budget == (Budget{})
+		if w.Kind != Forbid && always && !forbidden && !slices.Contains(g.in.Unavailable, w.Tracepoint) && !st.Plan.has(w.Tracepoint) {
+			t.Fatalf("%x is wished and off", w.Tracepoint)
 		}
 	}
 	for _, tp := range g.in.Unavailable {
 		if st.Plan.has(tp) {
 			t.Fatalf("%x does harm and is on", tp)
+		}
+	}
+}
+
+// Where agents measure more than the budget, the worst goes: nothing stays that is worth less than what went and would have fitted.
+func TestOverrunEvictsTheWorst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGame(t)
+		g.in.State.Wishes, g.in.Unavailable, g.in.Explore = nil, nil, 0
+		g.in.Budget = Budget{Bytes: rapid.Float64Range(1, 20_000).Draw(t, "bytes")}
+		factor := rapid.Float64Range(1, 10).Draw(t, "factor")
+		for range 6 {
+			g.prepare()
+			costs := newCosts(g.in.Trees, g.in.Rates)
+			g.in.Measured = Usage{}
+			for tp, mask := range g.in.State.Plan.masks() {
+				g.in.Measured.Bytes += factor * costs.of(tp, mask).Bytes
+			}
+			st, decisions := Next(g.in)
+			g.checkBudget(t, &st)
+			g.checkEvicted(t, &st, decisions)
+			if g.in.Measured.Bytes > 0 && math.Abs(st.Overrun.Bytes-factor) > 1e-6*factor {
+				t.Fatalf("overrun %g, want %g", st.Overrun.Bytes, factor)
+			}
+			g.in.State = st
+		}
+	})
+}
+
+// checkEvicted checks that what went over budget does not fit among what is worth at least as much.
+func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
+	costs := newCosts(g.in.Trees, g.in.Rates)
+	costs.scale = st.Overrun
+	wanted := make(map[trace.Symbol]Want)
+	for _, v := range g.in.State.Investigations {
+		for _, w := range v.Wants {
+			wanted[w.Tracepoint] = w
+		}
+	}
+	for _, d := range decisions {
+		for _, o := range d.Off {
+			if o.Reason != WhyBudget {
+				continue
+			}
+			out, better := wanted[o.Tracepoint], costs.of(o.Tracepoint, wanted[o.Tracepoint].Arms)
+			for _, w := range st.Investigations[0].Wants {
+				if w.Value >= out.Value {
+					better.add(costs.of(w.Tracepoint, w.Arms))
+				}
+			}
+			better.Bytes *= 1 + 1e-9
+			if g.in.Budget.total().allows(better) {
+				t.Fatalf("%x went although it fits among what is worth more", o.Tracepoint)
+			}
 		}
 	}
 }

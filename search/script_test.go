@@ -99,8 +99,9 @@ func (s *script) context(names []string) trace.Context {
 
 func (s *script) wish(d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
-		kind := WishKind(slices.Index(wishNames[:], arg.Key))
-		s.in.State.Wishes = append(s.in.State.Wishes, Wish{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, By: "ann"})
+		name, forced := strings.CutPrefix(arg.Key, "forced-")
+		kind := WishKind(slices.Index(wishNames[:], name))
+		s.in.State.Wishes = append(s.in.State.Wishes, Wish{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
 	}
 }
 
@@ -110,6 +111,12 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "strategy", &s.in.Strategy)
 	s.in.Budget = Budget{}
 	d.MaybeScanArgs(t, "budget", &s.in.Budget.Tracepoints)
+	d.MaybeScanArgs(t, "of-type", &s.in.Budget.RequestType.Tracepoints)
+	d.MaybeScanArgs(t, "of-service", &s.in.Budget.Service.Tracepoints)
+	s.in.Explore, s.in.Measured = 0, Usage{}
+	d.MaybeScanArgs(t, "explore", &s.in.Explore)
+	d.MaybeScanArgs(t, "bytes", &s.in.Budget.Bytes)
+	d.MaybeScanArgs(t, "measured", &s.in.Measured.Bytes)
 	var wait int64
 	d.MaybeScanArgs(t, "wait", &wait)
 	s.in.Now = s.in.Now.Add(time.Duration(wait) * time.Second)
@@ -123,6 +130,11 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	var b strings.Builder
 	for i := range decisions {
 		s.print(&b, &decisions[i])
+	}
+	for _, a := range s.in.State.Plan.Arms {
+		if a.Everything {
+			fmt.Fprintf(&b, "%g of the requests explore\n", a.Share)
+		}
 	}
 	if v := s.in.State.Investigation(s.p.ID); v != nil {
 		fmt.Fprintf(&b, "%s: %s\n", v.Status, v.Reason)

@@ -12,6 +12,7 @@ type State struct {
 	Investigations []Investigation // in the order in which they were opened
 	Silences       []Silence       // ascending by (Problem, Tracepoint)
 	Wishes         []Wish          // what people decided; the caller adds and removes
+	Overrun        Overrun         // of the estimates, as last measured
 }
 
 // Investigation returns the investigation of a problem, or nil.
@@ -76,7 +77,7 @@ type Want struct {
 	Arms       uint32 // bit i: in Plan.Arms[i]
 	Since      trace.Nanos
 	Epoch      int     // of the investigation, when it was picked
-	Value      float64 // share per cost that was expected, then seen: the least goes first when the budget falls
+	Value      float64 // share per cost that it was picked for: the least goes first when the budget falls
 	Need       uint64  // requests that it should be judged by; 0: as few as possible
 	Cause      string
 }
