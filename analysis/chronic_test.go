@@ -24,7 +24,7 @@ func TestChronic(t *testing.T) {
 			for line := range strings.Lines(d.Input) {
 				spread := 0.0
 				var kept []string
-				for _, word := range strings.Fields(line) {
+				for word := range strings.FieldsSeq(line) {
 					if n, _ := fmt.Sscanf(word, "cov=%f", &spread); n == 0 {
 						kept = append(kept, word)
 					}

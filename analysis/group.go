@@ -33,7 +33,8 @@ type Group struct {
 
 	Open      Window      // requests since the last epoch ended
 	Current   Window      // requests that are judged: since the last time that all was well
-	Reference Window      // requests from when all was well
+	Reference Window      // requests from when all was well; without a sample
+	next      Window      // what will be the reference
 	History   History     // of the durations
 	Since     trace.Nanos // end of the first epoch that had a request
 	Seen      trace.Nanos // end of the last epoch that had a request
@@ -45,12 +46,17 @@ type History = stats.Series[stats.Moments, *stats.Moments]
 
 // Merge adds the requests of u, keeping at most limit edges apart; u stays as it is.
 func (w *Window) Merge(u *Window, limit int) {
+	w.absorb(u, limit)
+	w.Sample.Merge(u.Sample)
+}
+
+// absorb is Merge without the sample.
+func (w *Window) absorb(u *Window, limit int) {
 	if u.Total.N == 0 {
 		return
 	}
 	w.Tally.Merge(&u.Tally, limit)
 	w.Latency.Merge(u.Latency)
-	w.Sample.Merge(u.Sample)
 	w.Failed += u.Failed
 	if w.First == 0 || u.First < w.First {
 		w.First = u.First
@@ -176,6 +182,7 @@ func (g *Grouper) open(with Group, parent *Group) *Group {
 	group.Open.Reset(g.options.Sample)
 	group.Current.Reset(g.options.Sample)
 	group.Reference.Reset(g.options.Sample)
+	group.next.Reset(g.options.Sample)
 	g.groups[group.ID] = group
 	g.ordered = nil
 	return group
@@ -347,7 +354,9 @@ func (g *Grouper) endEpoch(group *Group, now trace.Nanos) {
 		}
 		group.Since, group.Seen = cmp.Or(group.Since, now), now
 	}
-	group.watch.block(group.Open.Total)
+	if w := &group.watch; !w.learned {
+		w.blocks = addBlock(w.blocks, group.Open.Total, maxBlocks)
+	}
 	group.Current.Merge(&group.Open, g.options.Edges)
 	group.Open.Reset(group.Current.Sample.Cap())
 }

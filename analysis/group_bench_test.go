@@ -102,12 +102,11 @@ func BenchmarkGroupMemory(b *testing.B) {
 		g := manyGroups(groups, 3, 20)
 		o := analysis.DefaultWatchOptions()
 		g.Learn(1e18, o)
-		for i := range 2 {
-			fill(g, groups, 40)
-			if i == 0 {
-				g.Close(2e15)
-			}
-		}
+		fill(g, groups, 40)
+		g.Watch(2e15, o) // into the reference and the next one
+		fill(g, groups, 40)
+		g.Close(2e15 + 1e10) // into what is judged
+		fill(g, groups, 40)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/groups, "bytes/group")
@@ -124,6 +123,61 @@ func fill(g *analysis.Grouper, groups, requests int) {
 			o.Root++
 			g.Observe(o)
 		}
+	}
+}
+
+// BenchmarkWatch ends an epoch of 10 000 groups that all had requests: all well, or all a problem of their own.
+func BenchmarkWatch(b *testing.B) {
+	for name, slower := range map[string]int{"healthy": 1, "problems": 3} {
+		b.Run(name, func(b *testing.B) {
+			const types = 5000 // each with one group
+			g := newGrouper(analysis.GroupOptions{})
+			r := rand.New(rand.NewPCG(1, 2))
+			observations := make([]*analysis.Observation, types)
+			for i := range observations {
+				observations[i] = benchObservation(r, i, 1)
+			}
+			play := func(requests, factor int) {
+				for _, o := range observations {
+					for range requests {
+						one := *o
+						o.Root++
+						one.Edges = slices.Clone(o.Edges)
+						one.Duration = 0
+						for k := range one.Edges {
+							one.Edges[k].Nanos = int64(factor) * (50_000 + r.Int64N(50_000))
+							one.Duration += time.Duration(one.Edges[k].Nanos)
+						}
+						g.Observe(&one)
+					}
+				}
+			}
+			now := trace.Nanos(2e15)
+			options := analysis.DefaultWatchOptions()
+			for range 3 {
+				play(20, 1)
+				now += 1e10
+				g.Close(now)
+			}
+			g.Learn(now, options)
+			open := 0
+			step := func() {
+				now += 1e10
+				open = len(g.Watch(now, options))
+			}
+			for range 6 {
+				play(10, slower)
+				step()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				play(2, slower)
+				b.StartTimer()
+				step()
+			}
+			b.ReportMetric(float64(open), "problems")
+		})
 	}
 }
 

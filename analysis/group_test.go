@@ -143,7 +143,7 @@ func TestSharesAddUp(t *testing.T) {
 			for i, e := range s.Edges {
 				mean += e.ShareMean
 				variance += e.ShareVariance
-				if !(e.Edge == 0) && edges == 100 && !(e.ShareLow <= e.ShareVariance && e.ShareVariance <= e.ShareHigh) {
+				if in := e.ShareLow <= e.ShareVariance && e.ShareVariance <= e.ShareHigh; edges == 100 && !in {
 					t.Errorf("share %v not in [%v, %v]", e.ShareVariance, e.ShareLow, e.ShareHigh)
 				}
 				if e.Edge == 0 && i != len(s.Edges)-1 {

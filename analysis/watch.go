@@ -25,6 +25,9 @@ type WatchOptions struct {
 	// Calm is for how many epochs with requests, taken together, a problem's requests must be within the expectation again for it to
 	// be gone.
 	Calm int
+	// Renew is for how many epochs with requests, all well, an expectation holds: then what these showed takes its place, so that it
+	// follows the time of day.
+	Renew int
 	// Silence is for how many epochs in a row a problem must have no request for it to be gone.
 	Silence int
 }
@@ -35,7 +38,7 @@ type WatchOptions struct {
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-3
-	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Silence: 60}
+	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 
 // mixGroups bounds the groups of a request type whose proportions are watched one by one; the rarer ones are watched together.
@@ -48,7 +51,8 @@ type watch struct {
 	counts    stats.Counts   // of the open epoch
 	recent    []stats.Counts // of the last epochs with requests, at most Calm of them
 	change    stats.Change
-	blocks    []stats.Moments // until it is learned: the durations, epoch by epoch
+	blocks    []stats.Moments // the durations of what is to be the next reference, epoch by epoch
+	healthy   int             // epochs in the next reference
 
 	// Of request types only: the mix of their groups. Number 0 stands for all groups without a number.
 	mixReference stats.MixReference
@@ -68,23 +72,23 @@ type watch struct {
 	silent int // epochs in a row without
 }
 
-// maxBlocks bounds the blocks until a group is learned: there are more only of rare groups, and of those that wait for a problem to be
-// over.
-const maxBlocks = 512
+// Bounds on blocks: of a group that is not learned yet (there are more only of rare groups, and of those that wait for a problem to be
+// over), and of the next reference of one that is.
+const (
+	maxBlocks  = 512
+	nextBlocks = 32
+)
 
-// block takes in the durations of an epoch with requests, until the group is learned.
-func (w *watch) block(m stats.Moments) {
-	if w.learned {
-		return
-	}
-	if len(w.blocks) == maxBlocks { // wider ones tell as much
-		for i := range maxBlocks / 2 {
-			w.blocks[i] = w.blocks[2*i]
-			w.blocks[i].Merge(w.blocks[2*i+1])
+// addBlock adds the durations of an epoch. Beyond the bound blocks are merged in pairs: wider ones tell as much.
+func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
+	if len(blocks) == bound {
+		for i := range bound / 2 {
+			blocks[i] = blocks[2*i]
+			blocks[i].Merge(blocks[2*i+1])
 		}
-		w.blocks = w.blocks[:maxBlocks/2]
+		blocks = blocks[:bound/2]
 	}
-	w.blocks = append(w.blocks, m)
+	return append(blocks, m)
 }
 
 // count takes in a request that was just added to the open window.
@@ -130,17 +134,28 @@ func (g *Grouper) learn(group *Group, o WatchOptions) {
 	w.learned = true
 	w.reference = stats.NewReference(&group.Current.Latency, w.blocks, o.Tests)
 	w.blocks = nil
-	g.absorb(group)
+	group.Reference.absorb(&group.Current, g.options.Edges)
+	group.Current.Reset(g.options.Sample)
 }
 
-// absorb makes what is judged of a group part of its reference.
-func (g *Grouper) absorb(group *Group) {
+// absorb makes what is judged of a group that is well part of its reference, and of the next one.
+func (g *Grouper) absorb(group *Group, o WatchOptions) {
+	w := &group.watch
 	if group.Current.Total.N == 0 {
 		return
 	}
-	group.Reference.Merge(&group.Current, g.options.Edges)
-	group.Reference.Sample.Resize(g.options.Sample)
+	group.Reference.absorb(&group.Current, g.options.Edges)
+	group.next.absorb(&group.Current, g.options.Edges)
+	w.blocks = addBlock(w.blocks, group.Current.Total, nextBlocks)
 	group.Current.Reset(g.options.Sample)
+	if w.healthy++; w.healthy < o.Renew || group.next.Total.N < o.MinSamples {
+		return
+	}
+	w.reference = stats.NewReference(&group.next.Latency, w.blocks, o.Tests)
+	group.Reference = group.next
+	group.next = Window{}
+	group.next.Reset(g.options.Sample)
+	w.blocks, w.recent, w.healthy = nil, nil, 0
 }
 
 // learnMix takes the proportions of the groups of requestType as its expectation.
@@ -178,6 +193,7 @@ func (g *Grouper) Accept(id Hash, now trace.Nanos) bool {
 			group.Since = now
 			group.Current.Reset(g.options.Sample)
 			group.Reference.Reset(g.options.Sample)
+			group.next.Reset(g.options.Sample)
 		}
 	}
 	return true
@@ -275,11 +291,11 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 		s, suspect := alarmed[group]
 		if w.open {
 			g.relent(group, o)
-		} else if s.kind = group.kind(s.kind, o); suspect && w.silent == 0 && w.rising >= o.Confirm && level == group.Level && g.matters(group, s.kind, o) && !(level == GroupLevel && requestType.watch.open) {
+		} else if s.kind = group.kind(s.kind, o); suspect && level == group.Level && g.convinces(group, s.kind, o) && !(i > 0 && requestType.watch.open) {
 			w.open, w.kind, w.since, w.judged, w.recentMixes = true, s.kind, now, 0, nil
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
-		g.attend(group)
+		g.attend(group, o)
 	}
 	if before && !requestType.watch.troubled {
 		g.recover(requestType, groups)
@@ -296,6 +312,11 @@ func (group *Group) kind(strongest ProblemKind, o WatchOptions) ProblemKind {
 	return strongest
 }
 
+// convinces reports whether the evidence against a group that has requests was confirmed, and matters.
+func (g *Grouper) convinces(group *Group, kind ProblemKind, o WatchOptions) bool {
+	return group.watch.silent == 0 && group.watch.rising >= o.Confirm && g.matters(group, kind, o)
+}
+
 // matters reports whether enough time is lost for a problem of that kind. A shift may be one without any: requests that fail are
 // fast.
 func (g *Grouper) matters(group *Group, kind ProblemKind, o WatchOptions) bool {
@@ -304,11 +325,11 @@ func (g *Grouper) matters(group *Group, kind ProblemKind, o WatchOptions) bool {
 }
 
 // attend makes what is judged of a group that is well part of its reference, and samples more of one that may not be.
-func (g *Grouper) attend(group *Group) {
+func (g *Grouper) attend(group *Group, o WatchOptions) {
 	switch {
 	case !group.watch.learned:
 	case !group.watch.open && group.evidence() < quiet:
-		g.absorb(group)
+		g.absorb(group, o)
 		group.Open.Sample.Resize(g.options.Sample)
 	default:
 		group.Open.Sample.Resize(g.options.Attended)

@@ -47,7 +47,7 @@ type traffic struct {
 }
 
 func parseTraffic(t *testing.T, line string) (r traffic) {
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "group":

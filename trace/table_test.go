@@ -74,8 +74,8 @@ func TestTableMerge(t *testing.T) {
 		whole := all.table()
 		cut := rapid.IntRange(0, len(all)).Draw(t, "cut")
 		shuffled := rapid.Permutation(all).Draw(t, "order")
-		merged := entries(shuffled[:cut]).table()
-		merged.Merge(entries(shuffled[cut:]).table())
+		merged := shuffled[:cut].table()
+		merged.Merge(shuffled[cut:].table())
 		if diff := cmp.Diff(whole, merged, cmp.AllowUnexported(trace.Table{})); diff != "" {
 			t.Error(diff)
 		}
