@@ -45,6 +45,9 @@ func (p *Problem) Attribute() {
 func (e *EdgeShare) weigh(family []*RefinedShare) {
 	byMean := meanShares(e, family)
 	for i, r := range family {
+		if !math.IsNaN(r.Excess) { // known, not only likely
+			byMean[i] = min(max(0, r.Excess/e.Excess), 1)
+		}
 		r.Share = blend(r.Share, byMean[i], e.Affected)
 		r.ShareLow = blend(r.ShareLow, byMean[i], e.Affected)
 		r.ShareHigh = blend(r.ShareHigh, byMean[i], e.Affected)

@@ -28,7 +28,9 @@ type Observation struct {
 	// On holds the tracepoints that were on for the request, ascending: what its plan and arm say.
 	On []trace.Symbol
 	// Explore marks a fully instrumented request: everything was on, and its times feed the references.
-	Explore  bool
+	Explore bool
+	// Unwell keeps the times of a request that explores from the references, which are those of healthy requests.
+	Unwell   bool
 	Contexts []Sighting // every context with its parents
 }
 
@@ -38,7 +40,7 @@ type Sighting struct {
 	Op              trace.Op
 	Tracepoint      trace.Symbol // 0: baseline
 	Count, Errors   int32        // spans; of these with status error
-	Nanos           int64        // from start to end, summed over the spans
+	Nanos           int64        // on the critical path, with what is below: for the references, from requests that explore
 }
 
 // Builder collects what is known of one request type. Builders merge in any order to the same bytes, because what appeared
@@ -130,7 +132,7 @@ func (b *Builder) Observe(o Observation) {
 		p.hits += uint64(max(x.Count, 0))
 		p.errors += uint64(max(x.Errors, 0))
 		p.witness(h)
-		if o.Explore {
+		if o.Explore && !o.Unwell {
 			p.reference.Add(x.Nanos)
 		}
 	}

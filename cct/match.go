@@ -2,6 +2,7 @@ package cct
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/agnivade/levenshtein"
@@ -90,6 +91,30 @@ func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 		}
 	}
 	return projected
+}
+
+// minReference is how many healthy requests must have explored before they are a reference.
+const minReference = 12
+
+// References returns for every switchable context, as it appears while only the tracepoints in on (ascending) are enabled, what
+// healthy requests that explored took there in the mean, with everything below. It is empty if too few explored.
+func (t *Tree) References(on []trace.Symbol) map[trace.Context]Level {
+	var explored uint64
+	for i := range t.Roots() {
+		explored = max(explored, t.Nodes[i].Reference.N)
+	}
+	if explored < minReference {
+		return nil
+	}
+	projected := t.Project(on)
+	levels := make(map[trace.Context]Level)
+	for i := range t.Nodes {
+		if n := &t.Nodes[i]; !n.Baseline() && t.visible(int32(i), on) {
+			l, x := n.Reference.among(explored), levels[projected[i]]
+			levels[projected[i]] = Level{x.Mean + l.Mean, math.Hypot(x.Error, l.Error)}
+		}
+	}
+	return levels
 }
 
 // visible reports whether requests show node i while on is enabled.

@@ -116,6 +116,17 @@ func (r Reference) Mean() float64 {
 	return float64(r.Sum) / float64(r.N)
 }
 
+// Level is a mean with its standard error, in ns.
+type Level struct{ Mean, Error float64 }
+
+// among returns the mean over n ≥ 2 requests, those that did not get there counting 0.
+func (r Reference) among(n uint64) Level {
+	mean := float64(r.Sum) / float64(n)
+	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])
+	variance := max(0, (squares-float64(n)*mean*mean)/float64(n-1))
+	return Level{mean, math.Sqrt(variance / float64(n))}
+}
+
 // Variance returns the sample variance in ns²; NaN for fewer than two requests.
 func (r Reference) Variance() float64 {
 	if r.N < 2 {

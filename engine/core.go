@@ -26,6 +26,7 @@ type Options struct {
 	Budget   search.Budget
 	Strategy string // one of search.Strategies; empty: the default
 	Seed     uint64
+	Explore  float64 // share of the requests that have everything on, see search.Input; 0: none
 }
 
 // DefaultOptions returns the options of design: five minutes to learn, a decision every ten seconds.
@@ -124,6 +125,10 @@ func (c *Core) Observe(o *analysis.Observation) {
 		c.observeEarly(o)
 		return
 	}
+	if c.arm(o).everything {
+		c.explore(o)
+		return
+	}
 	requestType, group := c.grouper.Observe(o)
 	if requestType == nil {
 		return // counted by the grouper
@@ -160,7 +165,13 @@ func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
 		c.trees[requestType] = t
 	}
 	t.grown = true
-	t.builder.Observe(cct.Observation{Seen: o.Start, On: c.arm(o).on, Contexts: sightings(o)})
+	a := c.arm(o)
+	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: sightings(o)}
+	if a.everything {
+		x.Unwell = c.unwell(requestType)
+		onPath(o, x.Contexts)
+	}
+	t.builder.Observe(x)
 }
 
 // sightings returns the contexts of a request as package cct takes them.
@@ -197,6 +208,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
+		Explore: c.options.Explore,
 	})
 	c.adopt(&c.state.Plan)
 	return decisions
@@ -281,9 +293,10 @@ type plan struct {
 
 // arm is the set of tracepoints of one arm. Equal sets of different plans are the same to the statistics.
 type arm struct {
-	name trace.Symbol
-	on   []trace.Symbol // ascending
-	set  uint64         // hash of on; 0 for the empty set
+	name       trace.Symbol
+	on         []trace.Symbol // ascending
+	set        uint64         // hash of on; 0 for the empty set
+	everything bool
 }
 
 // keptPlans is how many plans are remembered: requests may still come that began under one of them.
@@ -296,7 +309,7 @@ func (c *Core) adopt(p *search.Plan) {
 	}
 	next := plan{version: p.Version}
 	for i, a := range p.Arms {
-		next.arms = append(next.arms, arm{name: a.Name})
+		next.arms = append(next.arms, arm{name: a.Name, everything: a.Everything})
 		for _, l := range p.Leases {
 			if int(l.Arm) == i {
 				next.arms[i].on = append(next.arms[i].on, l.Tracepoint)
@@ -313,6 +326,9 @@ func (c *Core) adopt(p *search.Plan) {
 
 // arm returns what was switched on for a request: nothing if its plan is not known any more.
 func (c *Core) arm(o *analysis.Observation) *arm {
+	if o.Plan > 0 && o.Arm == exploring.name {
+		return &exploring
+	}
 	if o.Plan > 0 {
 		for i := range slices.Backward(c.plans) {
 			if c.plans[i].version != o.Plan {
@@ -367,20 +383,22 @@ func (c *Core) attachRefined() {
 				delete(r.bySet, set)
 			}
 		}
-		p.Refined = r.shares(present)
+		p.Refined = c.shares(p, r, present)
 		p.Attribute()
 	}
 	c.refinements = open
 }
 
 // shares returns what the sets of the given arms showed.
-func (r *refinements) shares(arms []arm) []analysis.RefinedShare {
+func (c *Core) shares(p *analysis.Problem, r *refinements, arms []arm) []analysis.RefinedShare {
 	var shares []analysis.RefinedShare
 	seen := make(map[uint64]bool) // arms with the same set share what it showed
 	for i := range arms {
 		if refinement := r.bySet[arms[i].set]; refinement != nil && !seen[arms[i].set] {
 			seen[arms[i].set] = true
-			shares = append(shares, refinement.Shares()...)
+			of := refinement.Shares()
+			c.refer(p, arms[i].on, of)
+			shares = append(shares, of...)
 		}
 	}
 	slices.SortStableFunc(shares, func(a, b analysis.RefinedShare) int {

@@ -36,6 +36,7 @@ type localizeFlags struct {
 	faults      []string
 	strategies  []string
 	players     int
+	explore     float64
 }
 
 func (p *process) benchLocalizeCommand() *cobra.Command {
@@ -74,6 +75,7 @@ services are ranked by what changed between that window and the traces outside o
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
 	flags.StringSliceVar(&f.strategies, "strategies", []string{search.DefaultStrategy}, "of the search, or all: "+strings.Join(search.Strategies(), ", "))
+	flags.Float64Var(&f.explore, "explore", 0, "share of the simulated requests that have everything switched on, at most 0.1")
 	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
 	f.input = addInputFlags(c)
 	f.path = addPathFlags(c)
@@ -139,6 +141,7 @@ func (f *localizeFlags) simulation() (localize.Simulation, error) {
 	s := localize.Simulation{
 		App: simapp.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.players,
 	}
+	s.Engine.Explore = f.explore
 	if !f.sim {
 		return s, errors.New("nothing to do: neither --sim nor --recorded DIR")
 	}

@@ -44,6 +44,7 @@ type Run struct {
 	Enabled     int           `json:"enabled"`      // of these, ever switched on
 	Peak        int           `json:"peak"`         // of these, on at the same time
 	SpanHits    int           `json:"span_hits"`    // spans of switched-on tracepoints
+	ExploreHits int           `json:"explore_hits"` // of these, of requests that had everything on
 	Requests    int           `json:"requests"`     // since the fault began
 	FalseAlarms int           `json:"false_alarms"` // problems raised without a fault
 	GroupHours  float64       `json:"group_hours"`  // over which they were counted
@@ -118,6 +119,8 @@ type game struct {
 	injected bool
 	ever     map[trace.Symbol]bool
 	raised   map[string]bool // problems seen, by identity
+
+	everything map[trace.Symbol]bool // what can be switched on
 }
 
 func (s *Simulation) run(seed uint64, fault simapp.Fault, strategy string, clock func() time.Time) Run {
@@ -130,8 +133,12 @@ func (s *Simulation) run(seed uint64, fault simapp.Fault, strategy string, clock
 		Run: Run{Seed: seed, Fault: fault, Strategy: strategy},
 		app: app, core: engine.NewCore(app.Table(), options), clock: clock, epoch: options.Epoch,
 		ever: make(map[trace.Symbol]bool), raised: make(map[string]bool),
+		everything: make(map[trace.Symbol]bool),
 	}
 	g.core.Announce(start, app.Catalogue())
+	for _, tp := range app.Catalogue() {
+		g.everything[tp.ID] = !tp.Baseline
+	}
 	now := g.play(start, start.Add(options.Learning))
 	g.Decide = 0 // what ends the learning is no decision
 	healthy := now.Add(s.Healthy)
@@ -196,6 +203,9 @@ func (g *game) plan() *simapp.Plan {
 	on := make(map[trace.Symbol]bool)
 	for i, a := range p.Arms {
 		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		if a.Everything {
+			arm.On = g.everything
+		}
 		for _, l := range p.Leases {
 			if int(l.Arm) == i {
 				arm.On[l.Tracepoint] = true
@@ -213,12 +223,19 @@ func (g *game) count(t *trace.Trace) {
 		return
 	}
 	g.Requests++
+	hits := 0
 	for i := range t.Spans {
 		if t.Spans[i].Tracepoint != 0 {
-			g.SpanHits++
+			hits++
 		}
 	}
+	g.SpanHits += hits
+	if slices.ContainsFunc(t.Attrs, func(a trace.Attr) bool { return a.Key == keyArm && a.Text == exploring }) {
+		g.ExploreHits += hits
+	}
 }
+
+var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]byte(search.ExploreArm))
 
 // alarms counts the problems that are new, as false where there is no fault yet.
 func (g *game) alarms() {

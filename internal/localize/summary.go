@@ -37,6 +37,7 @@ type Score struct {
 	PeakMedian     float64 `json:"peak_median"`
 	SpanHitsMedian float64 `json:"span_hits_median"`
 	SpanHitsMean   float64 `json:"span_hits_mean"`
+	ExploreHits    float64 `json:"explore_hits_median"` // of these, of requests that had everything on
 	DetectedMedian float64 `json:"detected_median"`
 	EpochsMedian   float64 `json:"epochs_median"`
 	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
@@ -64,7 +65,7 @@ func Summarize(runs []Run) Report {
 
 func summarize(runs []Run) *Score {
 	s := &Score{}
-	var enabled, peak, hits, detected, epochs []float64
+	var enabled, peak, hits, explored, detected, epochs []float64
 	var top1, top3, raised, significant int
 	for i := range runs {
 		r := &runs[i]
@@ -87,6 +88,7 @@ func summarize(runs []Run) *Score {
 		enabled = append(enabled, ratio(r.Enabled, r.Executed))
 		peak = append(peak, ratio(r.Peak, r.Executed))
 		hits = append(hits, 1000*ratio(r.SpanHits, r.Requests))
+		explored = append(explored, 1000*ratio(r.ExploreHits, r.Requests))
 		if r.Raised {
 			detected = append(detected, float64(r.Detected))
 			epochs = append(epochs, float64(r.Epochs))
@@ -97,7 +99,7 @@ func summarize(runs []Run) *Score {
 	s.Top1Significant = ratio(significant, s.Significant)
 	s.Raised = ratio(raised, s.Locatable)
 	s.EnabledMedian, s.PeakMedian = median(enabled), median(peak)
-	s.SpanHitsMedian, s.SpanHitsMean = median(hits), mean(hits)
+	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = median(hits), mean(hits), median(explored)
 	s.DetectedMedian, s.EpochsMedian = median(detected), median(epochs)
 	if s.GroupHours > 0 {
 		s.FalseAlarms = 1000 * float64(s.FalseAlarmsRaw) / s.GroupHours
