@@ -41,9 +41,6 @@ func DefaultWatchOptions() WatchOptions {
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 
-// mixGroups bounds the groups of a request type whose proportions are watched one by one; the rarer ones are watched together.
-const mixGroups = 64
-
 // watch is what is known about the change of one group.
 type watch struct {
 	learned   bool
@@ -72,25 +69,6 @@ type watch struct {
 	silent int // epochs in a row without
 }
 
-// Bounds on blocks: of a group that is not learned yet (there are more only of rare groups, and of those that wait for a problem to be
-// over), and of the next reference of one that is.
-const (
-	maxBlocks  = 512
-	nextBlocks = 32
-)
-
-// addBlock adds the durations of an epoch. Beyond the bound blocks are merged in pairs: wider ones tell as much.
-func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
-	if len(blocks) == bound {
-		for i := range bound / 2 {
-			blocks[i] = blocks[2*i]
-			blocks[i].Merge(blocks[2*i+1])
-		}
-		blocks = blocks[:bound/2]
-	}
-	return append(blocks, m)
-}
-
 // count takes in a request that was just added to the open window.
 func (w *watch) count(duration int64) {
 	if w.learned {
@@ -103,100 +81,6 @@ func (w *watch) mixes(number int) {
 	if w.mixed != nil {
 		w.mixed[number]++
 	}
-}
-
-// Learn takes what is judged so far as the expectation of every group that has none yet, whose first epoch ended by the given time,
-// and that has enough requests. Nothing is learned of request types with an open problem.
-func (g *Grouper) Learn(by trace.Nanos, o WatchOptions) {
-	for requestType, groups := range g.byType() {
-		if requestType.watch.troubled {
-			continue
-		}
-		if g.ready(requestType, by, o) {
-			g.learnMix(requestType, groups, o)
-			g.learn(requestType, o)
-		}
-		for _, group := range groups {
-			if g.ready(group, by, o) {
-				g.learn(group, o)
-			}
-		}
-	}
-}
-
-func (g *Grouper) ready(group *Group, by trace.Nanos, o WatchOptions) bool {
-	return !group.watch.learned && group.Current.Total.N >= o.MinSamples && group.Since <= by
-}
-
-// learn makes what is judged of a group its expectation.
-func (g *Grouper) learn(group *Group, o WatchOptions) {
-	w := &group.watch
-	w.learned = true
-	w.reference = stats.NewReference(&group.Current.Latency, w.blocks, o.Tests)
-	w.blocks = nil
-	group.Reference.absorb(&group.Current, g.options.Edges)
-	group.Current.Reset(g.options.Sample)
-}
-
-// absorb makes what is judged of a group that is well part of its reference, and of the next one.
-func (g *Grouper) absorb(group *Group, o WatchOptions) {
-	w := &group.watch
-	if group.Current.Total.N == 0 {
-		return
-	}
-	group.Reference.absorb(&group.Current, g.options.Edges)
-	group.next.absorb(&group.Current, g.options.Edges)
-	w.blocks = addBlock(w.blocks, group.Current.Total, nextBlocks)
-	group.Current.Reset(g.options.Sample)
-	if w.healthy++; w.healthy < o.Renew || group.next.Total.N < o.MinSamples {
-		return
-	}
-	w.reference = stats.NewReference(&group.next.Latency, w.blocks, o.Tests)
-	group.Reference = group.next
-	group.next = Window{}
-	group.next.Reset(g.options.Sample)
-	w.blocks, w.recent, w.healthy = nil, nil, 0
-}
-
-// learnMix takes the proportions of the groups of requestType as its expectation.
-func (g *Grouper) learnMix(requestType *Group, groups []*Group, o WatchOptions) {
-	w := &requestType.watch
-	w.numbers = make(map[Hash]int)
-	requests := []uint64{0}
-	for _, group := range slices.SortedFunc(slices.Values(groups), frequentFirst) {
-		if n := group.Current.Total.N; len(requests) < mixGroups && n >= o.MinSamples {
-			group.watch.number = len(requests)
-			w.numbers[group.ID] = len(requests)
-			requests = append(requests, n)
-		} else {
-			requests[0] += n
-		}
-	}
-	w.mixReference = stats.NewMixReference(requests, len(w.blocks), o.Tests)
-	w.mixed = make([]uint64, len(requests))
-}
-
-func frequentFirst(a, b *Group) int {
-	return cmp.Or(cmp.Compare(b.Current.Total.N, a.Current.Total.N), a.ID.Compare(b.ID))
-}
-
-// Accept makes g forget what it expects of a group, or of a request type and all its groups, and close its problem: what comes from
-// time now on, over a learning period, is the new expectation. It reports whether there is such a group.
-func (g *Grouper) Accept(id Hash, now trace.Nanos) bool {
-	accepted := g.groups[id]
-	if accepted == nil {
-		return false
-	}
-	for _, group := range g.all() {
-		if group == accepted || group.parent == accepted {
-			group.watch = watch{number: group.watch.number, troubled: group.watch.troubled}
-			group.Since = now
-			group.Current.Reset(g.options.Sample)
-			group.Reference.Reset(g.options.Sample)
-			group.next.Reset(g.options.Sample)
-		}
-	}
-	return true
 }
 
 // suspicion is one test of one group.
@@ -289,9 +173,10 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 		}
 		w := &group.watch
 		s, suspect := alarmed[group]
+		reported := i > 0 && requestType.watch.open // with its type
 		if w.open {
 			g.relent(group, o)
-		} else if s.kind = group.kind(s.kind, o); suspect && level == group.Level && g.convinces(group, s.kind, o) && !(i > 0 && requestType.watch.open) {
+		} else if s.kind = group.kind(s.kind, o); suspect && level == group.Level && !reported && g.convinces(group, s.kind, o) {
 			w.open, w.kind, w.since, w.judged, w.recentMixes = true, s.kind, now, 0, nil
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
