@@ -215,3 +215,51 @@ func groupOf(s *stage, problem analysis.Hash) analysis.Hash {
 	}
 	return analysis.Hash{}
 }
+
+// With fewer edges than there are, and some that vanished, the shares of a problem still add up; requests of a group with a problem are
+// sampled more; and it makes no room for others.
+func TestWatchedGroup(t *testing.T) {
+	s := newStage()
+	s.g = newGrouper(analysis.GroupOptions{Edges: 3, Groups: 4})
+	was := []traffic{parseTraffic(t, "group=a n=60 e=5ms f=5ms g=5ms h=5ms i=5ms j=5ms")}
+	is := []traffic{parseTraffic(t, "group=a n=60 h=10ms i=5ms j=5ms k=25ms l=5ms")}
+	s.play(was, 30, true)
+	if got := s.play(is, 10, false); !strings.Contains(got, "opened request_type slow") || strings.Contains(got, "add up") {
+		t.Fatal(got)
+	}
+	p := s.g.Watch(s.now, s.options)[0]
+	group := s.g.Group(p.Group)
+	if n := group.Current.Sample.Len(); n != analysis.DefaultAttended {
+		t.Errorf("%d requests are sampled, want %d", n, analysis.DefaultAttended)
+	}
+	if p.Edges[0].Score <= 0 || len(p.Edges) < 4 {
+		t.Errorf("edges %+v", p.Edges)
+	}
+	for i := range 60 { // no request of the group, many others
+		for k := range 3 {
+			s.g.Observe(plain(100+3*i+k, 1, s.now, time.Millisecond))
+		}
+		s.now = s.now.Add(epoch)
+		s.g.Watch(s.now, s.options)
+		if i < 20 && s.g.Group(p.Group) == nil {
+			t.Fatal("a group with a problem made room")
+		}
+	}
+	if s.g.Evicted == 0 || s.g.Group(p.Group) != nil {
+		t.Errorf("%d groups made room, the silent one not", s.g.Evicted)
+	}
+}
+
+// What was healthy for an hour becomes the reference, and the reference of before is forgotten.
+func TestReferenceIsRenewed(t *testing.T) {
+	s := newStage()
+	s.options.Renew = 40
+	healthy := []traffic{parseTraffic(t, "group=a n=30 e=5ms")}
+	s.play(healthy, 30, true)
+	s.play(healthy, 100, false)
+	for _, group := range s.g.Groups() {
+		if n := group.Reference.Total.N; n < 40*30 || n > 81*30 {
+			t.Errorf("the reference holds %d requests", n)
+		}
+	}
+}
