@@ -94,6 +94,7 @@ func (g *Grouper) learnMix(requestType *Group, groups []*Group, o WatchOptions) 
 			w.numbers[group.ID] = len(requests)
 			requests = append(requests, n)
 		} else {
+			group.watch.number = 0
 			requests[0] += n
 		}
 	}
