@@ -29,6 +29,10 @@ type localizeFlags struct {
 	input    *inputFlags
 	path     *pathFlags
 
+	choose   bool
+	baseline *choice
+	slices   int
+
 	sim         bool
 	seeds       uint64
 	firstSeed   uint64
@@ -40,7 +44,7 @@ type localizeFlags struct {
 }
 
 func (p *process) benchLocalizeCommand() *cobra.Command {
-	f := &localizeFlags{output: newChoice("table", "json", "csv", "svg")}
+	f := &localizeFlags{output: newChoice("table", "json", "csv", "svg"), baseline: newChoice(recorded.Baselines()...)}
 	c := &cobra.Command{
 		Use:   "localize",
 		Short: "How well causes are found, in simulated applications or in recorded traces",
@@ -51,12 +55,19 @@ enabled tracepoints are emitted, and the engine's plan takes effect for the next
 
 --recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst) and DIR/` + recorded.CasesName + `, one fault
 a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each, all
-services are ranked by what changed between that window and the traces outside of all windows; then the labels are looked up.`,
+services are ranked by what changed between that window and the traces outside of all windows; then the labels are looked up.
+
+--recorded DIR --choose also makes instrumentation a choice: it hides all spans but the baseline, lets the engine learn from the
+traces outside of all windows, and plays each window against it, epoch by epoch, showing only spans of enabled tracepoints. A case
+counts when what is labelled is ranked first by what is visible then. The strategy "none" tells what the baseline alone shows.`,
 		Example: `  sibyl bench localize --seeds 10 --faults lock,disk
-  sibyl bench localize --recorded cases/ -o json`,
+  sibyl bench localize --recorded cases/ -o json
+  sibyl bench localize --recorded cases/ --choose --strategies adaptive,random`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
+			case f.recorded == "" && f.choose:
+				return usageError{errors.New("--choose hides spans of recorded traces: it needs --recorded DIR")}
 			case f.recorded == "":
 			case c.Flags().Changed("sim") && f.sim:
 				return usageError{errors.New("either --sim or --recorded DIR")}
@@ -69,13 +80,16 @@ services are ranked by what changed between that window and the traces outside o
 	f.output.flag(c, "output", "o", "format")
 	flags := c.Flags()
 	flags.StringVar(&f.recorded, "recorded", "", "directory with recorded traces and labelled faults")
+	flags.BoolVar(&f.choose, "choose", false, "with --recorded: spans are hidden until the engine enables their tracepoint")
+	f.baseline.flag(c, "baseline", "", "with --choose: spans that are always visible")
+	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case until there must be an answer")
 	flags.BoolVar(&f.sim, "sim", true, "simulated applications")
 	flags.Uint64Var(&f.seeds, "seeds", 20, "simulated applications for each fault")
 	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
 	flags.StringSliceVar(&f.strategies, "strategies", []string{search.DefaultStrategy}, "of the search, or all: "+strings.Join(search.Strategies(), ", "))
-	flags.Float64Var(&f.explore, "explore", 0, "share of the simulated requests that have everything switched on, at most 0.1")
+	flags.Float64Var(&f.explore, "explore", 0, "share of the requests that have everything switched on, at most 0.1")
 	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
 	f.input = addInputFlags(c)
 	f.path = addPathFlags(c)
@@ -91,6 +105,10 @@ func faultNames() []string {
 }
 
 func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
+	how, err := f.choice()
+	if err != nil {
+		return usageError{err}
+	}
 	keys, err := ingest.NewKeys(analysis.PeerKeys()...)
 	if err != nil {
 		return err
@@ -98,19 +116,30 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	n := &notices{out: p.err}
 	options := f.input.options(p, n)
 	options.Keys = keys
-	set, err := recorded.Read(c.Context(), f.recorded, options, f.path.options())
+	set, err := recorded.Read(c.Context(), f.recorded, recorded.Options{Input: options, Path: f.path.options(), Keep: f.choose})
 	n.close()
 	if err != nil {
 		return err
 	}
 	report := set.Localize()
-	switch f.output.value {
-	case "json":
+	if f.choose {
+		if report.Choice, err = set.Choose(c.Context(), how, p.played()); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.output.value == "json":
 		return scores.JSON(p.out, report)
-	case "csv":
+	case f.output.value == "csv" && f.choose:
+		return scores.ChoiceCSV(p.out, report.Choice)
+	case f.output.value == "csv":
 		return scores.RecordedCSV(p.out, &report)
-	case "svg":
+	case f.output.value == "svg" && f.choose:
+		return scores.ChoiceSVG(p.out, report.Choice)
+	case f.output.value == "svg":
 		return scores.RecordedSVG(p.out, &report)
+	case f.choose:
+		return errors.Join(scores.RecordedTable(p.out, &report), scores.ChoiceTable(p.out, report.Choice))
 	}
 	return scores.RecordedTable(p.out, &report)
 }
@@ -155,16 +184,36 @@ func (f *localizeFlags) simulation() (localize.Simulation, error) {
 		}
 		s.Faults = append(s.Faults, simapp.Fault(name))
 	}
+	var err error
+	s.Strategies, err = f.chosenStrategies()
+	return s, err
+}
+
+// chosenStrategies returns the strategies that are asked for.
+func (f *localizeFlags) chosenStrategies() ([]string, error) {
 	if slices.Equal(f.strategies, []string{"all"}) {
-		f.strategies = search.Strategies()
+		return search.Strategies(), nil
 	}
 	for _, name := range f.strategies {
 		if !slices.Contains(search.Strategies(), name) {
-			return s, fmt.Errorf("--strategies: no strategy is called %q; there are %s", name, strings.Join(search.Strategies(), ", "))
+			return nil, fmt.Errorf("--strategies: no strategy is called %q; there are %s", name, strings.Join(search.Strategies(), ", "))
 		}
 	}
-	s.Strategies = f.strategies
-	return s, nil
+	return f.strategies, nil
+}
+
+// recordedSamples is how many requests a group is learned and judged from where recorded windows are short.
+const recordedSamples = 10
+
+// choice returns how recorded traces are to be played as a choice of instrumentation.
+func (f *localizeFlags) choice() (recorded.Choice, error) {
+	options := engine.DefaultOptions()
+	options.Path = f.path.options()
+	options.Explore, options.Watch.MinSamples = f.explore, recordedSamples
+	strategies, err := f.chosenStrategies()
+	return recorded.Choice{
+		Baseline: recorded.Baseline(f.baseline.value), Strategies: strategies, Engine: options, Slices: f.slices,
+	}, err
 }
 
 // played returns what shows on a terminal how many runs were played; nil if standard error is none.

@@ -71,6 +71,44 @@ func TestBenchLocalizeRecorded(t *testing.T) {
 	}
 }
 
+func TestBenchLocalizeChoose(t *testing.T) {
+	dir := caseSet(t)
+	for output, check := range map[string]func(string) error{
+		"table": func(s string) error {
+			for _, want := range []string{"with spans hidden", "random", "3 of 1 ", "false alarms: 0"} {
+				if !strings.Contains(strings.ToLower(s), want) {
+					return errors.New("no " + want)
+				}
+			}
+			return nil
+		},
+		"json": func(s string) error {
+			var r recorded.Report
+			err := json.Unmarshal([]byte(s), &r)
+			if err == nil && (r.Top1 != 1 || r.Choice == nil || len(r.Choice.Strategies) != 2 || r.Choice.Baseline != recorded.Entries) {
+				err = errors.New("not both ways")
+			}
+			return err
+		},
+		"csv": func(s string) error {
+			lines, err := csv.NewReader(strings.NewReader(s)).ReadAll()
+			if err == nil && len(lines) != 3 {
+				err = errors.New("want a line for each strategy")
+			}
+			return err
+		},
+		"svg": wellFormed,
+	} {
+		got := sibyl(t, "", "bench", "localize", "--recorded", dir, "--choose", "--baseline", "entries", "--strategies", "random", "-o", output)
+		if got.code != exitFine || got.err != "" {
+			t.Fatalf("-o %s: exit code %d, %s", output, got.code, got.err)
+		}
+		if err := check(got.out); err != nil {
+			t.Errorf("-o %s: %v in\n%s", output, err, got.out)
+		}
+	}
+}
+
 // wellFormed reports whether s is XML.
 func wellFormed(s string) error {
 	d := xml.NewDecoder(strings.NewReader(s))
@@ -104,6 +142,7 @@ func TestBenchLocalizeUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--sim --recorded x":  "either --sim or",
 		"--sim=false":         "nothing to do",
+		"--choose":            "needs --recorded",
 		"--faults nonsense":   "no fault is called",
 		"--strategies none":   "no strategy is called",
 		"-o page":             "table, json, csv, svg",

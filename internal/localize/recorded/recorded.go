@@ -5,8 +5,8 @@
 // before and after. Labels are used for scoring only: what is asked, [analysis.Normal.Compare], is told the window and
 // nothing else.
 //
-// Instrumentation is no part of this: all spans are visible at all times. To make it one, spans would have to be hidden and
-// their children re-parented by the plan of the search, epoch by epoch.
+// [Set.Localize] asks with all spans visible at all times. [Set.Choose] makes instrumentation a choice: it plays the traces against
+// the engine, epoch by epoch, hides the spans of disabled tracepoints and makes their children those of the nearest visible span.
 package recorded
 
 import (
@@ -55,11 +55,20 @@ type Set struct {
 	Traces  *analysis.Recording
 	Table   *trace.Table // the names in Traces
 	Summary file.Summary // what was read
+
+	tapes []*tape // whole traces that are complete, if they were to be kept
+}
+
+// Options choose how a case set is read.
+type Options struct {
+	Input file.Options
+	Path  analysis.Options
+	Keep  bool // whole traces, for [Set.Choose]: about 100 bytes a span
 }
 
 // Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records among the traces
 // are reported by options and left out.
-func Read(ctx context.Context, dir string, options file.Options, paths analysis.Options) (*Set, error) {
+func Read(ctx context.Context, dir string, options Options) (*Set, error) {
 	cases, err := readCases(filepath.Join(dir, CasesName))
 	if err != nil {
 		return nil, err
@@ -68,17 +77,17 @@ func Read(ctx context.Context, dir string, options file.Options, paths analysis.
 	if err != nil {
 		return nil, err
 	}
-	in, err := file.Read(ctx, []string{path}, options)
+	in, err := file.Read(ctx, []string{path}, options.Input)
 	if err != nil {
 		return nil, err
 	}
 	set := &Set{Cases: cases, Traces: analysis.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
-	return set, errors.Join(set.extract(ctx, in, paths), in.Close())
+	return set, errors.Join(set.extract(ctx, in, &options), in.Close())
 }
 
 // extract adds all traces of the input.
-func (s *Set) extract(ctx context.Context, in *file.Input, paths analysis.Options) error {
-	extractor := analysis.NewExtractor(paths)
+func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) error {
+	extractor := analysis.NewExtractor(options.Path)
 	for t, err := range in.All() {
 		if err != nil {
 			return err
@@ -89,7 +98,11 @@ func (s *Set) extract(ctx context.Context, in *file.Input, paths analysis.Option
 		for i := range t.Spans {
 			t.Spans[i].Tracepoint = 0 // nothing was switched on or off while this was recorded
 		}
-		s.Traces.Add(extractor.Extract(t))
+		p := extractor.Extract(t)
+		s.Traces.Add(p)
+		if options.Keep && p.Complete() && len(p.Roots) > 0 {
+			s.tapes = append(s.tapes, newTape(p))
+		}
 	}
 	return nil
 }

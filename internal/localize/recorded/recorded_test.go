@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
 // requests writes n requests of a shop that calls a cart, one a second from second on, in which cart takes slow ns longer.
@@ -57,9 +56,9 @@ func set(t *testing.T, name, traces, cases string) string {
 	return dir
 }
 
-func localize(t *testing.T, dir string) (Report, error) {
+func ask(t *testing.T, dir string) (Report, error) {
 	t.Helper()
-	s, err := Read(t.Context(), dir, file.Options{}, analysis.DefaultOptions())
+	s, err := Read(t.Context(), dir, Options{Path: analysis.DefaultOptions()})
 	if err != nil {
 		return Report{}, err
 	}
@@ -83,7 +82,7 @@ func shop() string {
 
 func TestLocalize(t *testing.T) {
 	for _, name := range []string{TracesName, TracesName + ".gz"} {
-		r, err := localize(t, set(t, name, shop(), labels))
+		r, err := ask(t, set(t, name, shop(), labels))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +164,11 @@ func TestLocalize(t *testing.T) {
 // TestLabelsOnlyScore changes everything in the labels but the windows: the rankings must stay.
 func TestLabelsOnlyScore(t *testing.T) {
 	other := strings.NewReplacer("cart", "nobody", "shop", "somebody", "slow", "else", "Get", "Put").Replace(labels)
-	a, err := localize(t, set(t, TracesName, shop(), labels))
+	a, err := ask(t, set(t, TracesName, shop(), labels))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := localize(t, set(t, TracesName, shop(), other))
+	b, err := ask(t, set(t, TracesName, shop(), other))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +186,7 @@ func TestNoHistory(t *testing.T) {
 	const all = `{"name": "a", "fault": "slow", "start_unix_nano": 1, "end_unix_nano": 9000000000000, "target": {"service": "cart"}}`
 	var b strings.Builder
 	requests(&b, 1, 10, 0)
-	r, err := localize(t, set(t, TracesName, b.String(), all))
+	r, err := ask(t, set(t, TracesName, b.String(), all))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,18 +209,18 @@ func TestReadErrors(t *testing.T) {
 		{`{"name": "a", "start_unix_nano": 1.5, "end_unix_nano": 2, ` + target + `}`, "time 1.5"},
 		{`{"name": "a", "start_unix_nano": -1, "end_unix_nano": 2, ` + target + `}`, "time -1"},
 	} {
-		if _, err := localize(t, set(t, TracesName, shop(), c.cases)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ask(t, set(t, TracesName, shop(), c.cases)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("cases %q: error %v, want one with %q", c.cases, err, c.want)
 		}
 	}
 	dir := t.TempDir()
-	if _, err := localize(t, dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), CasesName) {
+	if _, err := ask(t, dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), CasesName) {
 		t.Errorf("empty directory: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, CasesName), []byte(labels), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := localize(t, dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), TracesName) {
+	if _, err := ask(t, dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), TracesName) {
 		t.Errorf("no traces: %v", err)
 	}
 }

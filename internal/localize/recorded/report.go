@@ -15,6 +15,8 @@ type Report struct {
 	Top3    float64          `json:"top3"`
 	Top5    float64          `json:"top5"`
 	ByFault map[string]Score `json:"by_fault"`
+
+	Choice *ChoiceReport `json:"choice,omitempty"` // of what to make visible; nil if not asked for
 }
 
 // Score sums up the cases of a sort of fault.

@@ -1,0 +1,133 @@
+package recorded
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// tape is a whole recorded trace, to be played with some of its spans hidden.
+type tape struct {
+	start   trace.Nanos  // of its primary root
+	whole   *trace.Trace // every span, with its attributes and joins
+	parents []int32      // of each span; -1: none
+}
+
+// newTape copies the trace of p.
+func newTape(p *analysis.Path) *tape {
+	t := &tape{start: p.Nodes[p.Roots[0].Node].Start, whole: &trace.Trace{ID: p.Trace.ID}}
+	t.whole.Append(p.Trace)
+	at := make(map[trace.SpanID]int32, len(t.whole.Spans))
+	for i := range t.whole.Spans {
+		at[t.whole.Spans[i].ID] = int32(i)
+	}
+	t.parents = make([]int32, len(t.whole.Spans))
+	for i := range t.whole.Spans {
+		t.parents[i] = -1
+		if k, ok := at[t.whole.Spans[i].Parent]; ok && int(k) != i {
+			t.parents[i] = k
+		}
+	}
+	return t
+}
+
+// above returns the nearest span above span i that ok accepts; -1 if there is none.
+func (t *tape) above(i int32, ok func(int32) bool) int32 {
+	for range t.parents { // ends cycles
+		if i = t.parents[i]; i < 0 || ok(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Attributes of the tracepoint protocol.
+var (
+	keyPlan = trace.SymbolOf([]byte(trace.KeyPlan))
+	keyArm  = trace.SymbolOf([]byte(trace.KeyArm))
+)
+
+// switched is what agents would have had on for a request.
+type switched struct {
+	plan int64
+	arm  trace.Symbol // 0: none
+	on   map[trace.Symbol]bool
+	all  bool // everything is on: the request explores
+}
+
+// play fills out with what would have been recorded with s switched on, shift later and under another identity: spans of the
+// baseline, and of the tracepoints of s, which say so, as children of the nearest of them above. Each parentless span carries the
+// plan and the arm.
+func (t *tape) play(c *catalogue, s switched, id trace.ID, shift time.Duration, out *trace.Trace) {
+	out.Reset()
+	out.ID = id
+	visible := func(i int32) bool {
+		p := c.points[t.whole.Spans[i].Op]
+		return p.baseline || s.all || s.on[p.id]
+	}
+	moved := make([]int32, len(t.whole.Spans)) // where each span went; -1: hidden
+	for i := range t.whole.Spans {
+		moved[i] = -1
+		if !visible(int32(i)) {
+			continue
+		}
+		moved[i] = int32(len(out.Spans))
+		span := t.whole.Spans[i]
+		span.Start, span.End = span.Start.Add(shift), span.End.Add(shift)
+		if p := c.points[span.Op]; !p.baseline {
+			span.Tracepoint = p.id
+		}
+		if t.parents[i] >= 0 {
+			span.Parent = 0
+			if k := t.above(int32(i), visible); k >= 0 {
+				span.Parent = t.whole.Spans[k].ID
+			}
+		}
+		out.Spans = append(out.Spans, span)
+	}
+	for _, a := range t.whole.Attrs {
+		if a.Span = moved[a.Span]; a.Span >= 0 {
+			out.Attrs = append(out.Attrs, a)
+		}
+	}
+	for _, j := range t.whole.Joins {
+		if j.Span = moved[j.Span]; j.Span >= 0 && slices.ContainsFunc(out.Spans, func(s trace.Span) bool { return s.ID == j.Linked }) {
+			out.Joins = append(out.Joins, j)
+		}
+	}
+	for i := range out.Spans {
+		if out.Spans[i].Parent == 0 {
+			out.Attrs = append(out.Attrs, trace.Attr{Key: keyPlan, Number: float64(s.plan), Numeric: true, Span: int32(i)})
+			if s.arm != 0 {
+				out.Attrs = append(out.Attrs, trace.Attr{Key: keyArm, Text: s.arm, Span: int32(i)})
+			}
+		}
+	}
+}
+
+// slice is the traces that begin in one epoch.
+type slice struct {
+	start trace.Nanos
+	tapes []*tape
+}
+
+// cut divides the traces, ordered by start, into epochs counted from a time on. Epochs in which nothing begins are left out.
+func cut(tapes []*tape, from trace.Nanos, epoch time.Duration) []slice {
+	var all []slice
+	for _, t := range tapes {
+		start := t.start.Add(-(t.start.Sub(from) % epoch))
+		if n := len(all); n == 0 || all[n-1].start != start {
+			all = append(all, slice{start: start})
+		}
+		last := &all[len(all)-1]
+		last.tapes = append(last.tapes, t)
+	}
+	return all
+}
+
+func byStart(a, b *tape) int {
+	return cmp.Or(cmp.Compare(a.start, b.start), a.whole.ID.Compare(b.whole.ID))
+}
