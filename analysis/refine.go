@@ -124,6 +124,12 @@ func (r *Refinement) climb(o *Observation, within trace.Edge, context trace.Cont
 	}
 }
 
+// Durations returns how many requests were added and how long they took: mean and variance in ns and ns².
+func (r *Refinement) Durations() (n uint64, mean, variance float64) {
+	m := except(&r.totals, none, (*stats.Moments).Merge)
+	return m.N, m.Mean(), m.Variance()
+}
+
 // Requests returns how many requests were added.
 func (r *Refinement) Requests() uint64 {
 	var n uint64

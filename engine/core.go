@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -208,7 +209,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
-		Explore: c.options.Explore,
+		Explore: c.options.Explore, Arms: c.armTimes(),
 	})
 	c.adopt(&c.state.Plan)
 	return decisions
@@ -347,6 +348,7 @@ func (c *Core) arm(o *analysis.Observation) *arm {
 // refinements is what the sets of tracepoints that are on show about one problem.
 type refinements struct {
 	bySet map[uint64]*analysis.Refinement
+	bare  stats.Moments // durations of requests with nothing on, while a plan was
 }
 
 // refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
@@ -357,6 +359,9 @@ func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool)
 	}
 	a := c.arm(o)
 	if a.set == 0 {
+		if o.Plan > 0 && len(c.plans[len(c.plans)-1].arms) > 0 {
+			r.bare.Add(o.Duration.Nanoseconds())
+		}
 		return
 	}
 	refinement := r.bySet[a.set]

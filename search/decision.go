@@ -25,6 +25,7 @@ type Decision struct {
 	Missing  []trace.Op // operations that carry what is wrong and have no tracepoints left
 	Estimate Usage      // of the whole plan, after the decision
 	Budget   Budget
+	Overhead Overhead // what instrumentation was seen to cost the problem's requests; zero: not known
 }
 
 // GroupEvidence is the problem's statistics at the time of a decision.

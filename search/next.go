@@ -3,6 +3,7 @@ package search
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -27,7 +28,8 @@ const (
 	explainedShare    = 0.5
 	maxExplaining     = 4 // variables switched on for a located place
 	explainEpochs     = 3
-	verifyRequests    = 60 // that the places below an inner one are judged by before it is located
+	certain           = 3  // −ln of the chance that all of the requests that a place was judged by were spared
+	verifyRequests    = 60 // most that the places below an inner one are judged by before it is located
 	wantedRequests    = 24 // of the group, with a tracepoint on, an epoch
 )
 
@@ -193,7 +195,7 @@ func (i *inquiry) begin() {
 	i.d = Decision{
 		At: i.Now, Investigation: i.v.Problem, Strategy: i.strategy, From: i.v.Status,
 		Group: GroupEvidence{i.p.Group, i.p.RequestType, i.p.Kind, i.p.Requests, i.p.Rate, finite(i.p.CoV)},
-		Tree:  TreeEvidence{i.tree.Version, len(i.tree.Nodes), i.tree.Tracepoints},
+		Tree:  TreeEvidence{i.tree.Version, len(i.tree.Nodes), i.tree.Tracepoints}, Overhead: i.overhead(i.v.Problem),
 	}
 	for _, a := range i.searched {
 		i.d.Matches = append(i.d.Matches, a.matches...)
@@ -348,37 +350,50 @@ func (i *inquiry) verify() bool {
 		return false
 	}
 	i.v.Verified = i.v.Suspects[0].Context
-	any := false
+	any, need := false, i.verifyingNeeds()
 	for _, a := range i.searched {
 		for k := 1; k < len(a.classes); k++ {
 			c := &a.classes[k]
 			above := &a.classes[a.classes[max(c.parent, 0)].region]
-			if !c.known || c.n >= verifyRequests || above.tp != i.v.Suspects[0].Tracepoint || above.op != i.v.Suspects[0].Op {
+			if !c.known || c.n >= need || above.tp != i.v.Suspects[0].Tracepoint || above.op != i.v.Suspects[0].Op {
 				continue
 			}
-			any = i.again(c) || any
+			any = i.again(c, uint64(need)) || any
 		}
 	}
 	i.adopt()
 	return any
 }
 
+// verifyingNeeds returns how many requests a place must be judged by so that what is slow is hardly missing from them: the
+// rarer what is wrong is in the leading operation, the more.
+func (i *inquiry) verifyingNeeds() float64 {
+	need := 0.0
+	for _, e := range i.searched[0].edges {
+		if !(e.Affected > 0) {
+			return verifyRequests
+		}
+		need = max(need, math.Ceil(certain/e.Affected))
+	}
+	return min(max(need, minRequests), verifyRequests)
+}
+
 // again has c judged by more requests: it stays on or, if it may be, is switched on. It reports whether it will be.
-func (i *inquiry) again(c *class) bool {
+func (i *inquiry) again(c *class, need uint64) bool {
 	if i.forbidden[c.tp] || i.broken[c.tp] {
 		return false
 	}
 	if k := slices.IndexFunc(i.d.Off, func(o Off) bool { return o.Tracepoint == c.tp }); k >= 0 {
 		i.d.Off = slices.Delete(i.d.Off, k, k+1)
-		i.want(Pick{Tracepoint: c.tp, Score: i.v.Suspects[0].Share, Need: verifyRequests, Arms: i.armsFor(verifyRequests), Reason: whyVerify})
+		i.want(Pick{Tracepoint: c.tp, Score: i.v.Suspects[0].Share, Need: need, Arms: i.armsFor(float64(need)), Reason: whyVerify})
 	}
 	if at := i.v.want(c.tp); at >= 0 {
-		i.v.Wants[at].Need, i.v.Wants[at].Epoch = verifyRequests, i.v.Epochs
+		i.v.Wants[at].Need, i.v.Wants[at].Epoch = need, i.v.Epochs
 		return true
 	}
 	if !slices.ContainsFunc(i.d.Picks, func(p Pick) bool { return p.Tracepoint == c.tp }) {
 		i.d.Picks = append(i.d.Picks, Pick{
-			Tracepoint: c.tp, Op: c.op, Context: c.ctx, Score: i.v.Suspects[0].Share, Need: verifyRequests, Arms: i.armsFor(verifyRequests),
+			Tracepoint: c.tp, Op: c.op, Context: c.ctx, Score: i.v.Suspects[0].Share, Need: need, Arms: i.armsFor(float64(need)),
 			Reason: whyVerify,
 		})
 	}

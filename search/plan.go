@@ -92,7 +92,8 @@ type Input struct {
 	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
 	State    State                       // what the last call returned
 	Budget   Budget
-	Measured Usage // what agents measured of State.Plan; zero: nothing
+	Measured Usage      // what agents measured of State.Plan; zero: nothing
+	Arms     []ArmTimes // how long requests took by arm of State.Plan, for every problem; may be empty
 	// Unavailable holds the tracepoints that agents cannot enable, or that did harm.
 	Unavailable []trace.Symbol
 	Strategy    string // one of Strategies; empty: adaptive

@@ -260,6 +260,18 @@ func (w *world) show(batch uint64, number int, executed []bool, inclusive []floa
 	w.builder.Observe(o)
 }
 
+// affected returns the fraction of the requests that are slow if they are slow in a baseline spot; 0: none is.
+func (w *world) affected(spot int) float64 {
+	if w.spots[w.culprit].owner != spot {
+		return 0
+	}
+	reach := w.chance
+	for i := w.culprit; i >= 0; i = w.spots[i].parent {
+		reach *= w.spots[i].chance
+	}
+	return reach
+}
+
 // problem says what package analysis would.
 func (w *world) problem(plan *Plan) analysis.Problem {
 	p := analysis.Problem{
@@ -278,7 +290,7 @@ func (w *world) problem(plan *Plan) analysis.Problem {
 			e = append(e, r.edges[i])
 		}
 		share := covariance2(e, t) / covariance2(t, t)
-		p.Edges = append(p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share})
+		p.Edges = append(p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share, Affected: w.affected(i)})
 	}
 	for arm, batch := range plan.batches() {
 		reached := make(map[trace.Symbol]bool)

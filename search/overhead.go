@@ -1,0 +1,84 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// ArmTimes is how long the requests of one arm took, of the requests of one problem.
+type ArmTimes struct {
+	Problem  analysis.Hash
+	Arm      trace.Symbol // 0: requests of the present plan's time with nothing on
+	On       int          // tracepoints on in the arm
+	N        uint64       // requests
+	Mean     float64      // ns
+	Variance float64      // ns², of single requests
+}
+
+// Overhead is what the instrumentation itself adds to the duration of a request: arms are random shares of the same requests, so
+// that their durations differ by nothing else.
+type Overhead struct {
+	More, Less   int     // tracepoints on in the arms that are compared
+	Requests     uint64  // of both
+	Nanos        float64 // mean with More less that with Less
+	Low, High    float64 // 95 % interval (Welch's, normal)
+	PerPoint     float64 // Nanos for each tracepoint more
+	Significance float64 // Nanos in standard errors
+}
+
+// leastCompared is how many requests an arm needs to be compared.
+const leastCompared = 8
+
+// OverheadOf compares the arms with most tracepoints on to those with fewest. It is zero where no two arms have enough requests
+// and differ in what is on.
+func OverheadOf(arms []ArmTimes) Overhead {
+	byOn := make(map[int]ArmTimes)
+	for _, a := range arms {
+		if a.N > 0 {
+			byOn[a.On] = pooled(byOn[a.On], a)
+		}
+	}
+	var list []ArmTimes
+	for _, a := range byOn {
+		if a.N >= leastCompared {
+			list = append(list, a)
+		}
+	}
+	if len(list) < 2 {
+		return Overhead{}
+	}
+	slices.SortFunc(list, func(a, b ArmTimes) int { return cmp.Compare(a.On, b.On) })
+	less, more := list[0], list[len(list)-1]
+	o := Overhead{More: more.On, Less: less.On, Requests: more.N + less.N, Nanos: more.Mean - less.Mean}
+	se := math.Sqrt(more.Variance/float64(more.N) + less.Variance/float64(less.N))
+	o.Low, o.High = o.Nanos-1.96*se, o.Nanos+1.96*se
+	o.PerPoint = o.Nanos / float64(more.On-less.On)
+	if se > 0 {
+		o.Significance = o.Nanos / se
+	}
+	return o
+}
+
+// pooled returns a and b as one sample.
+func pooled(a, b ArmTimes) ArmTimes {
+	n, m := float64(a.N), float64(b.N)
+	mean := (n*a.Mean + m*b.Mean) / (n + m)
+	squares := max(0, n-1)*a.Variance + (m-1)*b.Variance + n*(a.Mean-mean)*(a.Mean-mean) + m*(b.Mean-mean)*(b.Mean-mean)
+	b.N, b.Mean, b.Variance = a.N+b.N, mean, squares/max(1, n+m-1)
+	return b
+}
+
+// overhead returns what is known of the instrumentation's own cost for a problem.
+func (n *step) overhead(problem analysis.Hash) Overhead {
+	var arms []ArmTimes
+	for _, a := range n.Arms {
+		if a.Problem == problem && isFinite(a.Mean) && isFinite(a.Variance) {
+			arms = append(arms, a)
+		}
+	}
+	return OverheadOf(arms)
+}
