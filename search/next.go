@@ -274,15 +274,14 @@ func (i *inquiry) search() {
 	i.switchOff(waiting)
 	switch {
 	case i.v.Starved > idleEpochs:
-		i.d.Missing = i.missing()
-		i.settle(Exhausted, "nothing that is left to try fits the budget")
+		i.conclude(i.standsOut(false), "nothing that is left to try fits the budget")
 	case len(waiting) > 0:
 		i.set(Investigating, "waiting for requests")
-	case i.located():
+	case i.standsOut(true):
 		if i.verify() {
 			i.set(Investigating, "making sure that it is not below")
 		} else {
-			i.settle(Located, i.describe())
+			i.conclude(true, "")
 		}
 	case i.pick():
 		i.v.Idle = 0
@@ -320,9 +319,9 @@ func (i *inquiry) pending() map[trace.Symbol]bool {
 // requests returns how many requests tp was judged by.
 func (v *Investigation) requests(tp trace.Symbol) uint64 { return requestsOf(v.Evidence)[tp] }
 
-// located reports whether the search is over: the best place, or up to three together, keep most of what the leading operations
-// carry, are told apart from the next, and have nothing below them left to try.
-func (i *inquiry) located() bool {
+// standsOut reports whether the best place, or up to three together, keep most of what the leading operations carry, are told
+// apart from the next and, if the search is to be over, have nothing below them left to try.
+func (i *inquiry) standsOut(over bool) bool {
 	total := 0.0
 	for _, a := range i.searched {
 		if a.score >= i.searched[0].score/2 {
@@ -333,7 +332,7 @@ func (i *inquiry) located() bool {
 	for k := range i.v.Suspects {
 		s := &i.v.Suspects[k]
 		sum += s.Share
-		if k >= standOut || s.Open > 0 {
+		if k >= standOut || over && s.Open > 0 {
 			return false
 		}
 		if sum >= keptShare*total {
@@ -370,10 +369,12 @@ func (i *inquiry) verify() bool {
 func (i *inquiry) verifyingNeeds() float64 {
 	need := 0.0
 	for _, e := range i.searched[0].edges {
-		if !(e.Affected > 0) {
-			return verifyRequests
+		if e.Affected > 0 { // it is known
+			need = max(need, math.Ceil(certain/e.Affected))
 		}
-		need = max(need, math.Ceil(certain/e.Affected))
+	}
+	if need == 0 {
+		return verifyRequests
 	}
 	return min(max(need, minRequests), verifyRequests)
 }
@@ -402,8 +403,37 @@ func (i *inquiry) again(c *class, need uint64) bool {
 
 const whyVerify = "to be sure that it is not below"
 
+// conclude ends the search: located if the best place stands out, unless that is a whole operation that no tracepoint divides,
+// of which nothing was found out. Else it is exhausted, for the given reason.
+func (i *inquiry) conclude(located bool, reason string) {
+	switch {
+	case located && !i.undivided():
+		i.settle(Located, i.describe())
+		return
+	case located:
+		reason = "no tracepoint divides the operation that carries most"
+	}
+	i.d.Missing = i.missing()
+	i.settle(Exhausted, reason)
+}
+
+// undivided reports whether the best place is an operation in which nothing was looked at: there are no tracepoints, or none
+// that may be switched on.
+func (i *inquiry) undivided() bool {
+	top := &i.v.Suspects[0]
+	for _, a := range i.searched {
+		if top.Tracepoint == 0 && a.op == top.Op {
+			return !slices.ContainsFunc(a.classes[1:], func(c class) bool { return c.known })
+		}
+	}
+	return top.Tracepoint == 0
+}
+
 func (i *inquiry) describe() string {
 	top := &i.v.Suspects[0]
+	if top.Open > 0 {
+		return fmt.Sprintf("one place carries %.0f %% of what is wrong, and nothing below it fits the budget", 100*top.Share)
+	}
 	return fmt.Sprintf("one place carries %.0f %% of what is wrong, and nothing below it is left to try", 100*top.Share)
 }
 
@@ -420,12 +450,9 @@ func (i *inquiry) exhaust() {
 	over := v.Idle > idleEpochs || top.Requests >= enough || top.Tracepoint == 0 || len(i.rejectedFor(WhyBudget)) > 0
 	switch {
 	case top.Low > next && top.Share >= i.searched[0].score/2 && top.Open == 0:
-		i.settle(Located, i.describe())
-	case over && top.Share > 1.5*next && top.Open == 0:
-		i.settle(Located, i.describe())
+		i.conclude(true, "")
 	case over:
-		i.d.Missing = i.missing()
-		i.settle(Exhausted, "no candidates are left, and no place stands out")
+		i.conclude(top.Share > 1.5*next && top.Open == 0, "no candidates are left, and no place stands out")
 	default:
 		i.set(Investigating, "no candidates are left; watching the best")
 		i.watch()
@@ -482,11 +509,9 @@ func (i *inquiry) settle(s Status, reason string) {
 // explain looks for what explains a located place: its layer, or a variable.
 func (i *inquiry) explain() {
 	v := i.v
-	for _, e := range i.p.Explanations {
-		if e.Effect >= explainedShare && e.PValue <= 0.05 {
-			i.settle(Explained, fmt.Sprintf("%s accounts for %.0f %%", e.Variable, 100*e.Effect))
-			return
-		}
+	if why := i.explanation(); why != "" {
+		i.settle(Explained, why)
+		return
 	}
 	if v.Idle++; v.Idle > explainEpochs {
 		if len(v.Wants) > 0 {
@@ -502,6 +527,27 @@ func (i *inquiry) explain() {
 		i.d.Picks = append(i.d.Picks, Pick{Tracepoint: tp, Context: v.Suspects[0].Context, Score: v.Suspects[0].Share, Arms: allArms, Whole: true, Reason: "its values may explain the place"})
 	}
 	i.adopt()
+}
+
+// explanation says what accounts for at least half of what the leading operation carries: the wait class that was located, or a
+// variable that explains the durations or an edge of the operation. Empty: nothing does.
+func (i *inquiry) explanation() string {
+	if len(i.searched) == 0 {
+		return ""
+	}
+	lead, top := i.searched[0], &i.v.Suspects[0]
+	if top.Share >= explainedShare*lead.score && slices.ContainsFunc(lead.classes, func(c class) bool {
+		return c.tp != 0 && c.tp == top.Tracepoint && c.layer == cct.Kernel
+	}) {
+		return fmt.Sprintf("a kind of waiting accounts for %.0f %%", 100*top.Share)
+	}
+	for _, e := range i.p.Explanations {
+		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *analysis.EdgeShare) bool { return x.Edge == e.Target })
+		if within && e.Effect >= explainedShare && e.PValue <= 0.05 {
+			return fmt.Sprintf("%s accounts for %.0f %%", e.Variable, 100*e.Effect)
+		}
+	}
+	return ""
 }
 
 // variables returns the captures at the located place and above it that are off, nearest first.

@@ -59,7 +59,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 // problem reads the edges and the evidence: "edge A/B score" and "seen A/B/c share±half n=20", the first path being that of a
 // baseline operation, dots the paths within it: "seen A/B.c.d 0.9 0.05 n=20".
 func (s *script) problem(t *testing.T, text string) {
-	s.p.Edges, s.p.Refined = nil, nil
+	s.p.Edges, s.p.Refined, s.p.Explanations = nil, nil, nil
 	for line := range strings.Lines(text) {
 		var cmd, path string
 		var x, half float64
@@ -67,9 +67,17 @@ func (s *script) problem(t *testing.T, text string) {
 		fields := strings.Fields(line)
 		cmd, path = fields[0], fields[1]
 		fmt.Sscan(fields[2], &x)
-		if cmd == "edge" {
-			ctx := s.context(strings.Split(path, "/"))
-			s.p.Edges = append(s.p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x})
+		switch ctx := s.context(strings.Split(path, "/")); cmd {
+		case "edge":
+			e := analysis.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x}
+			if len(fields) > 3 {
+				e.After = cct.TextOp(strings.TrimPrefix(fields[3], "after="), &s.table)
+			}
+			s.p.Edges = append(s.p.Edges, e)
+			continue
+		case "explains":
+			fmt.Sscan(fields[3], &x)
+			s.p.Explanations = append(s.p.Explanations, analysis.Explanation{Variable: fields[2], Target: trace.WholeEdge(ctx), Effect: x})
 			continue
 		}
 		fmt.Sscan(fields[3], &half)
@@ -125,8 +133,12 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("gone") {
 		s.in.Problems = nil
 	}
+	times := 1
+	d.MaybeScanArgs(t, "times", &times)
 	var decisions []Decision
-	s.in.State, decisions = Next(s.in)
+	for range times {
+		s.in.State, decisions = Next(s.in)
+	}
 	var b strings.Builder
 	for i := range decisions {
 		s.print(&b, &decisions[i])
@@ -156,6 +168,9 @@ func (s *script) print(b *strings.Builder, d *Decision) {
 	}
 	for _, o := range d.Off {
 		fmt.Fprintf(b, "- %s: %s\n", s.table.Text(o.Tracepoint), o.Reason)
+	}
+	for _, op := range d.Missing {
+		fmt.Fprintf(b, "tracepoints are missing in %s\n", s.table.OpName(op))
 	}
 	for _, r := range d.Rejected {
 		if r.Reason != WhyLater {

@@ -102,7 +102,7 @@ func (q *Question) pick(i int, score float64, reason string) Pick {
 // isSpan reports whether candidate i shows where time is spent.
 func (q *Question) isSpan(i int) bool { return q.Candidates[i].Kind != cct.VariablePoint }
 
-// first returns the candidates of region r that are spans.
+// spans returns the candidates of region r that are spans.
 func (q *Question) spans(r int) []int {
 	var list []int
 	for i := q.Regions[r].From; i < q.Regions[r].To; i++ {
@@ -113,6 +113,16 @@ func (q *Question) spans(r int) []int {
 	return list
 }
 
+// within returns the candidates of region r that are spans and can lie between the neighbours of its edges; all spans if none can.
+func (q *Question) within(r int) []int {
+	list := q.spans(r)
+	inside := slices.DeleteFunc(slices.Clone(list), func(i int) bool { return !q.Candidates[i].Inside })
+	if len(inside) == 0 {
+		return list
+	}
+	return inside
+}
+
 // hierarchical picks all direct children of the place that carries most, and of those that carry half as much.
 func hierarchical(q *Question) []Pick {
 	var picks []Pick
@@ -120,7 +130,7 @@ func hierarchical(q *Question) []Pick {
 		if r > 0 && q.Regions[r].Share < q.Regions[0].Share/2 {
 			break
 		}
-		for _, i := range q.spans(r) {
+		for _, i := range q.within(r) {
 			if c := &q.Candidates[i]; c.Depth == 1 {
 				picks = append(picks, q.pick(i, q.Regions[r].Share, "child of the place that carries most"))
 			}
@@ -135,7 +145,7 @@ func hierarchical(q *Question) []Pick {
 // binary picks the candidate that halves the leading region, and one that halves each half.
 func binary(q *Question) []Pick {
 	for r := range q.Regions {
-		list := q.spans(r)
+		list := q.within(r)
 		if len(list) == 0 {
 			continue
 		}
@@ -154,7 +164,7 @@ func binary(q *Question) []Pick {
 // flat picks candidates spread evenly over the leading region.
 func flat(q *Question) []Pick {
 	for r := range q.Regions {
-		list := q.spans(r)
+		list := q.within(r)
 		if len(list) == 0 {
 			continue
 		}
