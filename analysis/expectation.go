@@ -8,6 +8,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
+// The first numbers in the mix of a request type; those of its groups follow.
+const (
+	mixOthers = iota // requests of all groups without a number
+	mixFailed        // requests that failed, whatever their group
+)
+
 // mixGroups bounds the groups of a request type whose proportions are watched one by one; the rarer ones are watched together.
 const mixGroups = 64
 
@@ -87,15 +93,16 @@ func (g *Grouper) absorb(group *Group, o WatchOptions) {
 func (g *Grouper) learnMix(requestType *Group, groups []*Group, o WatchOptions) {
 	w := &requestType.watch
 	w.numbers = make(map[Hash]int)
-	requests := []uint64{0}
+	requests := []uint64{mixOthers: 0, mixFailed: requestType.Current.Failed}
 	for _, group := range slices.SortedFunc(slices.Values(groups), frequentFirst) {
-		if n := group.Current.Total.N; len(requests) < mixGroups && n >= o.MinSamples {
+		n := group.Current.Total.N - group.Current.Failed
+		if len(requests) < mixGroups && group.Current.Total.N >= o.MinSamples {
 			group.watch.number = len(requests)
 			w.numbers[group.ID] = len(requests)
 			requests = append(requests, n)
 		} else {
-			group.watch.number = 0
-			requests[0] += n
+			group.watch.number = mixOthers
+			requests[mixOthers] += n
 		}
 	}
 	w.mixReference = stats.NewMixReference(requests, len(w.blocks), o.Tests)

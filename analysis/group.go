@@ -155,12 +155,12 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 	g.add(requestType, o, g.times)
 	if group == nil {
 		g.Refused++
-		requestType.watch.mixes(0)
+		requestType.watch.mixes(mixOthers, o.Failed)
 		return requestType, nil
 	}
 	g.times = o.appendFine(g.times[:0])
 	g.add(group, o, g.times)
-	requestType.watch.mixes(group.watch.number)
+	requestType.watch.mixes(group.watch.number, o.Failed)
 	return requestType, group
 }
 

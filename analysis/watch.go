@@ -51,7 +51,7 @@ type watch struct {
 	blocks    []stats.Moments // the durations of what is to be the next reference, epoch by epoch
 	healthy   int             // epochs in the next reference
 
-	// Of request types only: the mix of their groups. Number 0 stands for all groups without a number.
+	// Of request types only: the mix of their groups, see mixOthers.
 	mixReference stats.MixReference
 	mix          stats.Mix
 	mixed        []uint64   // requests of the open epoch, by number
@@ -76,9 +76,13 @@ func (w *watch) count(duration int64) {
 	}
 }
 
-// mixes takes in, for a request type, the number of the group of a request.
-func (w *watch) mixes(number int) {
-	if w.mixed != nil {
+// mixes takes in, for a request type, the number of the group of a request, and whether it failed.
+func (w *watch) mixes(number int, failed bool) {
+	switch {
+	case w.mixed == nil:
+	case failed:
+		w.mixed[mixFailed]++
+	default:
 		w.mixed[number]++
 	}
 }

@@ -38,12 +38,13 @@ func newStage() *stage {
 	}
 }
 
-// traffic is the requests of one group: "group=cached n=40 a=10ms b=5ms".
+// traffic is the requests of one group: "group=cached n=40 failed=2 a=10ms b=5ms".
 type traffic struct {
-	group string
-	n     int
-	edges []string
-	means []time.Duration
+	group  string
+	n      int
+	failed int // of n
+	edges  []string
+	means  []time.Duration
 }
 
 func parseTraffic(t *testing.T, line string) (r traffic) {
@@ -54,6 +55,8 @@ func parseTraffic(t *testing.T, line string) (r traffic) {
 			r.group = value
 		case "n":
 			r.n, _ = strconv.Atoi(value)
+		case "failed":
+			r.failed, _ = strconv.Atoi(value)
 		default:
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -113,8 +116,10 @@ func (s *stage) play(all []traffic, epochs int, learning bool) string {
 	var out bytes.Buffer
 	for i := range epochs {
 		for _, r := range all {
-			for range r.n {
-				s.g.Observe(s.request(r))
+			for k := range r.n {
+				one := s.request(r)
+				one.Failed = k < r.failed
+				s.g.Observe(one)
 			}
 		}
 		s.now = s.now.Add(epoch)
