@@ -142,10 +142,10 @@ func (g *Grouper) exactShares(group *Group) []EdgeShare {
 		s := g.share(e, w.Total)
 		now, before := e.CoMoments.Moments(w.Total.N), ref.Tally.Edge(e.Edge).CoMoments.Moments(ref.Total.N)
 		s.Excess, s.ExcessLow, s.ExcessHigh = excess(now, before)
-		if e.Edge == 0 { // its own variance is not known
-			s.ExcessLow, s.ExcessHigh = math.NaN(), math.NaN()
-		}
 		s.Affected = affected(s.Excess, now.Variance()-before.Variance())
+		if e.Edge == 0 { // its own variance is not known
+			s.ExcessLow, s.ExcessHigh, s.Affected = math.NaN(), math.NaN(), math.NaN()
+		}
 		shares = append(shares, s)
 	}
 	return shares
