@@ -211,6 +211,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: c.options.Explore, Arms: c.armTimes(),
 	})
+	c.remember(decisions)
 	c.adopt(&c.state.Plan)
 	return decisions
 }

@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// What an investigation located is remembered once, where it appeared; others are not.
+func TestRemember(t *testing.T) {
+	const entry, tp = 1, 2
+	c := NewCore(&trace.Table{}, DefaultOptions())
+	problem, requestType := analysis.Hash{Hi: 1}, analysis.Hash{Hi: 2}
+	root := trace.Context(0).Child(entry)
+	place := root.Child(tp)
+	grown := &tree{}
+	grown.builder.Observe(cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.Sighting{
+		{Context: root, Op: entry, Count: 1}, {Context: place, Parent: root, Op: tp, Tracepoint: tp, Count: 1},
+	}})
+	c.trees[requestType] = grown
+	c.state.Investigations = []search.Investigation{{
+		Problem: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
+		Evidence: []search.Evidence{{Context: place, Tracepoint: tp, Batch: 1}, {Context: place, Tracepoint: tp, Batch: 2}},
+	}}
+	c.remember([]search.Decision{
+		{Investigation: problem, To: search.Investigating},
+		{Investigation: problem, From: search.Investigating, To: search.Located},
+		{Investigation: problem, From: search.Located, To: search.Located},
+	})
+	built := c.Tree(requestType)
+	h := built.Nodes[built.Find(place)].History
+	if h.N != 1 || h.Mean() != 0.8 {
+		t.Fatalf("%+v", h)
+	}
+}
