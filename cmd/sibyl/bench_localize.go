@@ -85,7 +85,7 @@ counts when what is labelled is ranked first by what is visible then. The strate
 	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case until there must be an answer")
 	flags.BoolVar(&f.sim, "sim", true, "simulated applications")
 	flags.Uint64Var(&f.seeds, "seeds", 20, "simulated applications for each fault")
-	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning")
+	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning; with --choose, of what is drawn")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
 	flags.StringSliceVar(&f.strategies, "strategies", []string{search.DefaultStrategy}, "of the search, or all: "+strings.Join(search.Strategies(), ", "))
@@ -209,7 +209,7 @@ const recordedSamples = 10
 func (f *localizeFlags) choice() (recorded.Choice, error) {
 	options := engine.DefaultOptions()
 	options.Path = f.path.options()
-	options.Explore, options.Watch.MinSamples = f.explore, recordedSamples
+	options.Explore, options.Watch.MinSamples, options.Seed = f.explore, recordedSamples, f.firstSeed
 	strategies, err := f.chosenStrategies()
 	return recorded.Choice{
 		Baseline: recorded.Baseline(f.baseline.value), Strategies: strategies, Engine: options, Slices: f.slices,

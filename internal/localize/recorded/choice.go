@@ -33,7 +33,7 @@ type Choice struct {
 //  4. Then the window's traces come, again from the first when there are none left, under new identities: as requests that happen
 //     to take the same time. A repetition adds requests for tracepoints to be seen in, not evidence, but the engine cannot know
 //     that. What was raised before any repetition is counted apart.
-//  5. The plan of an epoch decides what is visible in the next. A request's arm is drawn by its identity.
+//  5. The plan of an epoch decides what is visible in the next. A request's arm is drawn by its identity and the engine's seed.
 //  6. The game ends with an answer, as in simulations: a place was located, or nothing is left to try.
 //
 // Beside, for each case, a control that has no window: the last tenth of the history is played as if it were one, once, after
@@ -128,6 +128,9 @@ const began = trace.Nanos(1_700_000_000_000_000_000)
 func (g *games) learned(c *Case, strategy string, history []slice) *game {
 	options := g.Engine
 	options.Strategy, options.Learning = strategy, time.Duration(len(history))*options.Epoch
+	if strategy == NoStrategy {
+		options.Explore = 0
+	}
 	table := &trace.Table{} // what is seen in one game is not known in another
 	table.Merge(g.table)
 	p := &game{
@@ -196,7 +199,7 @@ func (g *game) epoch(s slice, again int) {
 		if again > 0 {
 			id = another(id, uint64(again))
 		}
-		t.play(g.catalogue, arms.of(id), id, g.now.Sub(s.start), &g.out)
+		t.play(g.catalogue, arms.of(id, g.Engine.Seed), id, g.now.Sub(s.start), &g.out)
 		g.core.Ingest(&g.out)
 		g.count()
 	}
@@ -257,8 +260,8 @@ func (g *game) arms() *plan {
 const armSalt = 0x61726d
 
 // of draws what is on for a request.
-func (p *plan) of(id trace.ID) switched {
-	u := float64(trace.Mix(id.Hash(), armSalt)>>11) * 0x1p-53
+func (p *plan) of(id trace.ID, seed uint64) switched {
+	u := float64(trace.Mix(id.Hash(), trace.Mix(seed, armSalt))>>11) * 0x1p-53
 	for i, share := range p.shares {
 		if u -= share; u < 0 {
 			return p.arms[i]
