@@ -43,6 +43,7 @@ type class struct {
 	loose  bool    // it, or what it is called from, may be executed anywhere in the area
 	hits   float64 // expected per request of the type
 	mass   float64 // prior weight of the cause being here
+	past   float64 // of this, what history adds or takes
 	inside bool    // can lie between the neighbours of the area's edges
 
 	shown       bool // requests executed it while it was on
@@ -150,6 +151,7 @@ func (a *area) grow(t *cct.Tree) {
 		nodes[i] = nil
 	}
 	a.growLoose(t, first.Service)
+	a.smooth()
 	a.markOutside(t)
 }
 
@@ -164,7 +166,9 @@ func (a *area) growLoose(t *cct.Tree, service trace.Symbol) {
 			}
 		}
 		if !placed[p.ID] && len(a.classes) < maxClasses {
-			a.append(class{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, loose: true, hits: 1, mass: 1, inside: true})
+			a.append(class{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, loose: true, hits: 1, inside: true})
+			c := &a.classes[len(a.classes)-1]
+			c.mass, c.past = prior(t, t.At(p.ID)) // where it was seen elsewhere
 		}
 	}
 }
@@ -231,9 +235,10 @@ func (a *area) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
 			to++
 		}
 		n := &t.Nodes[kids[from]]
+		mass, past := prior(t, kids[from:to])
 		a.append(class{
 			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
-			hits: expectedHits(t, kids[from:to], a.classes[i].hits), mass: prior(t, kids[from:to]), inside: true,
+			hits: expectedHits(t, kids[from:to], a.classes[i].hits), mass: mass, past: past, inside: true,
 			loose: n.Floating || a.classes[i].loose,
 		})
 		nodes = append(nodes, kids[from:to])
@@ -263,8 +268,9 @@ func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 }
 
 // prior returns the weight of the cause being at nodes rather than at any other place: 1 without history, more where past
-// causes were, little where requests that could get there did not. It never is 0, so that a wrong prior hides nothing.
-func prior(t *cct.Tree, nodes []int32) float64 {
+// causes were, little where requests that could get there did not. It never is 0, so that a wrong prior hides nothing. The past
+// is the part of it that is due to past causes.
+func prior(t *cct.Tree, nodes []int32) (mass, past float64) {
 	var h cct.History
 	requests, hits := uint64(0), uint64(0)
 	for _, i := range nodes {
@@ -273,16 +279,45 @@ func prior(t *cct.Tree, nodes []int32) float64 {
 		requests += n.Requests
 		hits += n.Hits
 	}
-	mass := 1.0
+	mass = 1
 	if h.N > 0 {
 		weight := float64(h.N) / (float64(h.N) + 2)
-		mass = 1 - weight*0.7 + weight*10*max(0, h.Mean())
+		past = weight * (10*max(0, h.Mean()) - 0.7)
+		mass += past
 	}
 	if hits == 0 && requests > 50 {
-		mass *= 0.05
+		mass, past = 0.05*mass, 0
 	}
-	return mass
+	return mass, past
 }
+
+// Parts of the past of a place that its neighbours have too.
+const (
+	pastOfParent   = 0.25
+	pastOfSiblings = 0.25
+)
+
+// smooth spreads the past of places over their children and siblings: a place beside or below one that was a cause is more likely
+// to be one than others are. Nothing changes without history.
+func (a *area) smooth() {
+	if !slices.ContainsFunc(a.classes, func(c class) bool { return c.past != 0 }) {
+		return
+	}
+	for i := range a.classes {
+		var sum float64
+		for _, k := range a.classes[i].kids {
+			sum += a.classes[k].past
+		}
+		for _, k := range a.classes[i].kids {
+			c := &a.classes[k]
+			siblings := float64(max(1, len(a.classes[i].kids)-1))
+			c.mass = max(leastMass, c.mass+pastOfParent*a.classes[i].past+pastOfSiblings*(sum-c.past)/siblings)
+		}
+	}
+}
+
+// leastMass keeps a wrong prior from hiding the cause.
+const leastMass = 0.05
 
 // markOutside finds the classes that cannot lie inside the area's edges: they lead to baseline operations, but to none that
 // is a neighbour of an edge. Edges of unknown neighbours contain everything.

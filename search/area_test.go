@@ -1,0 +1,44 @@
+package search
+
+import (
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Where a cause was, beside it and below it, it is looked for first; without history all places are alike, and none is ruled out.
+func TestHistoryIsSmoothed(t *testing.T) {
+	const entry, was, beside, below, far = 1, 2, 3, 4, 5
+	root := trace.Context(0).Child(entry)
+	masses := func(h cct.History) map[trace.Symbol]float64 {
+		var b cct.Builder
+		b.Announce(1, []cct.Tracepoint{
+			{ID: entry, Op: entry, Baseline: true}, {ID: was, Op: was, Owner: entry}, {ID: beside, Op: beside, Owner: entry},
+			{ID: below, Op: below, Owner: entry, Parent: was}, {ID: far, Op: far, Owner: entry, Parent: beside},
+		})
+		b.Observe(cct.Observation{On: []trace.Symbol{was}, Contexts: []cct.Sighting{
+			{Context: root, Op: entry, Count: 1}, {Context: root.Child(was), Parent: root, Op: was, Tracepoint: was, Count: 1},
+		}})
+		if h.N > 0 {
+			b.Learn(root.Child(was), h)
+		}
+		p := analysis.Problem{Edges: []analysis.EdgeShare{{Edge: trace.WholeEdge(root), Context: root, Score: 1}}}
+		searched, _ := areasOf(&p, b.Build(nil), nil)
+		m := make(map[trace.Symbol]float64)
+		for _, c := range searched[0].classes[1:] {
+			m[c.tp] = c.mass
+		}
+		return m
+	}
+	if m := masses(cct.History{}); m[was] != 1 || m[beside] != 1 || m[below] != 1 || m[far] != 1 {
+		t.Errorf("without history %v", m)
+	}
+	if m := masses(cct.HistoryOf(0.9, 0)); m[was] <= m[beside] || m[beside] <= m[far] || m[below] <= m[far] {
+		t.Errorf("a cause: %v", m)
+	}
+	if m := masses(cct.HistoryOf(0, 0)); m[was] >= m[far] || m[beside] >= m[far] || m[was] <= 0 {
+		t.Errorf("none: %v", m)
+	}
+}
