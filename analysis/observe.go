@@ -302,11 +302,11 @@ func (o *Observer) refine() {
 		return
 	}
 	o.findRefined()
-	nodes, refined := o.path.Nodes, o.into.Refined
+	refined := o.into.Refined
 	for i := range o.root.Refined {
 		s := &o.root.Refined[i]
-		if nodes[s.Node].Anchor != s.Node {
-			o.into.Contexts[o.entry[s.Node]].Exclusive += int64(s.End - s.Start)
+		if c := &o.into.Contexts[o.entry[s.Node]]; c.Tracepoint != 0 { // else it is baseline in one span: all of its time is that of such
+			c.Exclusive += int64(s.End - s.Start)
 		}
 		within := o.edgeOf(&o.root.Sections[s.Within])
 		if _, ok := slices.BinarySearch(o.refined, within); ok {

@@ -594,9 +594,10 @@ func (w *oracle) observeContexts(r *oracleRoot, o *Observation) {
 		i := slices.IndexFunc(w.spans, func(s *oracleSpan) bool { return s.index == v.Node })
 		exclusive[w.spans[i].full] -= int64(v.By)
 	}
+	refined := map[trace.Context]int64{}
 	for _, s := range r.refined {
 		if !s.node.baseline() {
-			exclusive[s.node.full] += int64(s.end - s.start)
+			refined[s.node.full] += int64(s.end - s.start)
 			counted[s.node] = true
 		}
 	}
@@ -625,6 +626,9 @@ func (w *oracle) observeContexts(r *oracleRoot, o *Observation) {
 		c.Self += w.self(r, s)
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if all[id].Tracepoint != 0 {
+			all[id].Exclusive += refined[id]
+		}
 		o.Contexts = append(o.Contexts, *all[id])
 	}
 }
