@@ -174,6 +174,11 @@ func TestReport(t *testing.T) {
 		if p.Onset != analysis.Chronic || i > 0 && p.Kind < r.Problems[i-1].Kind {
 			t.Errorf("problem %d: %v %v", i, p.Onset, p.Kind)
 		}
+		slow, typical, fast := p.Exemplars.Slow, p.Exemplars.Typical, p.Exemplars.Fast
+		if len(slow) != 3 || len(typical) != 3 || len(fast) != 3 ||
+			slow[0].Duration < slow[2].Duration || slow[2].Duration < typical[2].Duration || typical[0].Duration < fast[2].Duration || slow[0].Duration < p.Mean {
+			t.Errorf("problem %d, exemplars %v", i, p.Exemplars)
+		}
 	}
 }
 

@@ -88,9 +88,10 @@ func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]P
 // explainer collects what explanations are drawn from.
 type explainer struct {
 	*offline
-	samples map[analysis.Hash]*stats.Sample[*analysis.Observation] // by group or request type
-	loads   map[analysis.Hash]*arrivals                            // by request type
-	series  *seriesSet
+	samples   map[analysis.Hash]*stats.Sample[*analysis.Observation] // by group or request type
+	exemplars map[analysis.Hash]*exemplars                           // likewise
+	loads     map[analysis.Hash]*arrivals                            // by request type
+	series    *seriesSet
 }
 
 // arrivals are the requests of one type.
@@ -113,11 +114,12 @@ func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
 func newExplainer(a *offline, problems []analysis.Problem) *explainer {
 	e := &explainer{
 		offline: a, samples: make(map[analysis.Hash]*stats.Sample[*analysis.Observation]),
-		loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
+		exemplars: make(map[analysis.Hash]*exemplars), loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
 	}
 	for i := range problems {
 		s := stats.NewSample[*analysis.Observation](offlineSample)
 		e.samples[problems[i].Group] = &s
+		e.exemplars[problems[i].Group] = newExemplars()
 		e.loads[problems[i].RequestType] = &arrivals{}
 	}
 	return e
@@ -131,7 +133,12 @@ func (e *explainer) observe(o *analysis.Observation) {
 		load.durations = append(load.durations, o.Duration)
 	}
 	for _, id := range [2]analysis.Hash{requestType, analysis.GroupID(requestType, o.Skeleton)} {
-		if s := e.samples[id]; s != nil && s.Wants(o.Key()) {
+		s := e.samples[id]
+		if s == nil {
+			continue
+		}
+		e.exemplars[id].observe(o)
+		if s.Wants(o.Key()) {
 			s.Add(o.Key(), o.Clone())
 		}
 	}
@@ -157,6 +164,7 @@ func (e *explainer) explain(r *ProblemReport) {
 		}
 	}
 	r.Recoveries = e.recoveries(p, requests)
+	r.Exemplars = e.exemplars[p.Group].all()
 }
 
 // recoveries replays sampled traces of the problem's requests with one edge after another at its reference level.

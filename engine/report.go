@@ -26,6 +26,7 @@ type ProblemReport struct {
 	Recoveries []analysis.Recovery // of the leading edges, the leading one first
 	Proposed   []search.Pick
 	Missing    []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
+	Exemplars  Exemplars
 }
 
 // NamedContrast is a value of an attribute whose requests are slower than those with other values.

@@ -61,3 +61,27 @@ func (n *names) common(c *engine.CommonEdges) sentence {
 		"): a lock or a dependency that they share?")
 	return s
 }
+
+// exemplars says which traces to look at; empty if none are known.
+func (n *names) exemplars(r *engine.ProblemReport) sentence {
+	var s sentence
+	for _, stratum := range []struct {
+		name string
+		all  []engine.Exemplar
+	}{{"slow", r.Exemplars.Slow}, {"typical", r.Exemplars.Typical}} {
+		if len(stratum.all) == 0 {
+			continue
+		}
+		if len(s) > 0 {
+			s.plain(", ")
+		}
+		x := stratum.all[0]
+		s.plain(stratum.name + " ")
+		s.strong(x.Trace.String())
+		s.plain(" (" + units.Duration(x.Duration) + ")")
+	}
+	if len(s) > 0 {
+		s.plain("; see sibyl trace --trace-id")
+	}
+	return s
+}

@@ -58,6 +58,7 @@ type pageProblem struct {
 	MoreEdges           string // how many there are besides, and what they carry
 	Because, Next       []sentence
 	OnlyOn, WhatIf      []sentence
+	Traces              sentence
 	Anchor, RequestType string // of the request type
 }
 
@@ -163,6 +164,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
 	}
 	v.WhatIf = n.recoveries(r)
+	v.Traces = n.exemplars(r)
 	v.Because = v.Because[:min(len(v.Because), pageBecause)]
 	v.Next = n.next(r)
 	return v

@@ -108,6 +108,7 @@ type jsonProblem struct {
 	WhatIf        []jsonRecovery    `json:"what_if"`
 	Proposed      []jsonPick        `json:"proposed"`
 	Missing       []string          `json:"missing"` // operations that carry what is wrong and have no tracepoint to switch on
+	Exemplars     jsonExemplars     `json:"exemplars"`
 }
 
 // jsonLeading is an edge as it counts in a problem.
@@ -227,6 +228,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	for _, op := range r.Missing {
 		j.Missing = append(j.Missing, n.op(op))
 	}
+	j.Exemplars = jsonExemplarsOf(&r.Exemplars)
 	return j
 }
 

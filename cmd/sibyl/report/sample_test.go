@@ -108,6 +108,11 @@ func (s *sample) checkoutGroups() {
 			{Tracepoint: s.Table.Symbol("net.tcp.connect"), Reason: "kernel waits of the process"},
 		},
 		Missing: []trace.Op{s.charge},
+		Exemplars: engine.Exemplars{
+			Slow:    []engine.Exemplar{{Trace: trace.ID{1, 0xab}, Duration: 1900 * ms}, {Trace: trace.ID{2}, Duration: 1422 * ms}},
+			Typical: []engine.Exemplar{{Trace: trace.ID{15: 3}, Duration: 101 * ms}},
+			Fast:    []engine.Exemplar{{Trace: trace.ID{4}, Duration: 61 * ms}},
+		},
 	})
 }
 

@@ -132,6 +132,9 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	for i, s := range what[:min(shownRecoveries, len(what))] {
 		t.labelled("what if", i, s)
 	}
+	if s := t.names.exemplars(r); len(s) > 0 {
+		t.labelled("traces", 0, s)
+	}
 	next := t.names.next(r)
 	for i, s := range next[:min(shownPicks, len(next))] {
 		t.labelled("next", i, s)
