@@ -298,7 +298,7 @@ func (i *inquiry) settled(tp trace.Symbol) bool {
 }
 
 // pending returns what is on and has not been seen by enough requests. Where those that were asked for turned out too few, it
-// asks for twice as many.
+// asks for four times as many.
 func (i *inquiry) pending() map[trace.Symbol]bool {
 	pending := make(map[trace.Symbol]bool)
 	requests := requestsOf(i.v.Evidence)
@@ -307,7 +307,7 @@ func (i *inquiry) pending() map[trace.Symbol]bool {
 		wide := slices.ContainsFunc(i.searched, func(a *area) bool { return slices.Contains(a.wide, w.Tracepoint) })
 		short := requests[w.Tracepoint] < max(minRequests, w.Need) && !i.settled(w.Tracepoint)
 		if wide || short && i.v.Epochs > w.Epoch+1 {
-			w.Arms = armsFor(2 * shareOf(w.Arms))
+			w.Arms = armsFor(4 * shareOf(w.Arms))
 		}
 		if wide || short {
 			pending[w.Tracepoint] = true
@@ -601,11 +601,12 @@ func (i *inquiry) opens(a *area) []int {
 	return counts
 }
 
-// best returns the known class that carries most itself.
+// best returns the known class that carries most itself, of those that may call anything: a thread that waits in the kernel
+// executes nothing meanwhile.
 func (a *area) best() int32 {
 	best := int32(0)
 	for k := range a.classes {
-		if c := &a.classes[k]; c.known && c.own > a.classes[best].own {
+		if c := &a.classes[k]; c.known && c.layer != cct.Kernel && c.own > a.classes[best].own {
 			best = int32(k)
 		}
 	}
