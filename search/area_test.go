@@ -15,8 +15,11 @@ func TestHistoryIsSmoothed(t *testing.T) {
 	masses := func(h cct.History) map[trace.Symbol]float64 {
 		var b cct.Builder
 		b.Announce(1, []cct.Tracepoint{
-			{ID: entry, Op: entry, Baseline: true}, {ID: was, Op: was, Owner: entry}, {ID: beside, Op: beside, Owner: entry},
-			{ID: below, Op: below, Owner: entry, Parent: was}, {ID: far, Op: far, Owner: entry, Parent: beside},
+			{ID: entry, Op: entry, Baseline: true},
+			{ID: was, Op: was, Owner: entry},
+			{ID: beside, Op: beside, Owner: entry},
+			{ID: below, Op: below, Owner: entry, Parent: was},
+			{ID: far, Op: far, Owner: entry, Parent: beside},
 		})
 		b.Observe(cct.Observation{On: []trace.Symbol{was}, Contexts: []cct.Sighting{
 			{Context: root, Op: entry, Count: 1}, {Context: root.Child(was), Parent: root, Op: was, Tracepoint: was, Count: 1},

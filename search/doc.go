@@ -17,5 +17,14 @@
 //     nothing stays silent for a while.
 //  5. The place is located when it, or up to three together, keep most of what the operations carry, are told apart from the
 //     next, and nothing below them is left to try. Shares judged by few requests are verified first: what is slow rarely
-//     may have been missing from them.
+//     may have been missing from them. Nothing is looked for below a wait in the kernel. An operation in which nothing was
+//     looked at is not located: the search is exhausted, and names it as missing tracepoints.
+//  6. A wait that was located, or a variable that accounts for half of what is left, explains it.
+//
+// # What a plan may cost
+//
+// Costs are estimated from how often places were executed and what agents say of a hit, for the plan as a whole, each request
+// type and each service. What people force comes first, then what they pin and wish, then changed problems, then chronic
+// ones, each by the share that it is expected to reveal per cost; the worst is left out. Where agents measured more than was
+// estimated, all estimates grow by that factor. Exploration takes what is left.
 package search

@@ -20,8 +20,7 @@ import (
 // game is a search in a drawn world, with a drawn budget and drawn wishes, watched step by step.
 type game struct {
 	*world
-	in        Input
-	decisions []Decision
+	in Input
 }
 
 func drawGame(t *rapid.T) *game {

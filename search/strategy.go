@@ -302,7 +302,7 @@ func newSplitter(q *Question, list []int, mass func(i int) float64) *splitter {
 		s.below[k], s.cost[k] = mass(i), math.Sqrt(0.5+q.Candidates[i].Hits)
 		s.root += s.below[k]
 	}
-	for k := len(list) - 1; k >= 0; k-- {
+	for k := range slices.Backward(list) {
 		if p := s.parent[k]; p >= 0 {
 			s.below[p] += s.below[k]
 		}
