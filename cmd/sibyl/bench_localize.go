@@ -84,11 +84,11 @@ counts when what is labelled is ranked first by what is visible then. The strate
 	f.baseline.flag(c, "baseline", "", "with --choose: spans that are always visible")
 	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case until there must be an answer")
 	flags.BoolVar(&f.sim, "sim", true, "simulated applications")
-	flags.Uint64Var(&f.seeds, "seeds", 20, "simulated applications for each fault")
+	flags.Uint64Var(&f.seeds, "seeds", 3, "simulated applications for each fault")
 	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning; with --choose, of what is drawn")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
-	flags.StringSliceVar(&f.strategies, "strategies", []string{search.DefaultStrategy}, "of the search, or all: "+strings.Join(search.Strategies(), ", "))
+	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "of the search, or "+allStrategies+": "+strings.Join(search.Strategies(), ", "))
 	flags.Float64Var(&f.explore, "explore", 0, "share of the requests that have everything switched on, at most 0.1")
 	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
 	f.input = addInputFlags(c)
@@ -189,9 +189,12 @@ func (f *localizeFlags) simulation() (localize.Simulation, error) {
 	return s, err
 }
 
+// allStrategies stands for every strategy in --strategies.
+const allStrategies = "all"
+
 // chosenStrategies returns the strategies that are asked for.
 func (f *localizeFlags) chosenStrategies() ([]string, error) {
-	if slices.Equal(f.strategies, []string{"all"}) {
+	if slices.Equal(f.strategies, []string{allStrategies}) {
 		return search.Strategies(), nil
 	}
 	for _, name := range f.strategies {
