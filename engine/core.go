@@ -261,9 +261,18 @@ func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
 	return t.built
 }
 
-// builtTrees returns the trees of the request types that have a problem.
+// builtTrees returns the trees of the request types that have a problem. Where there is a budget they are those of all types, because
+// what is switched on is paid for by the others too: theirs may be old.
 func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
+	if c.options.Budget != (search.Budget{}) {
+		for id, t := range c.trees {
+			if t.built == nil {
+				c.Tree(id)
+			}
+			trees[id] = t.built
+		}
+	}
 	for i := range c.problems {
 		id := c.problems[i].RequestType
 		if t := c.Tree(id); t != nil {
@@ -273,16 +282,19 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	return trees
 }
 
-// rates returns the requests per second of every type, over the windows judged.
+// rates returns the requests per second of the types whose trees are built, over the windows judged.
 func (c *Core) rates() map[analysis.Hash]float64 {
 	rates := make(map[analysis.Hash]float64)
-	for i := range c.problems {
-		g := c.grouper.Group(c.problems[i].RequestType)
+	for id := range c.builtTrees() {
+		g := c.grouper.Group(id)
+		if g == nil {
+			continue
+		}
 		w := &g.Current
 		if w.Total.N == 0 {
 			w = &g.Reference
 		}
-		rates[g.ID] = w.Rate()
+		rates[id] = w.Rate()
 	}
 	return rates
 }

@@ -1,0 +1,32 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// The budget counts what all request types pay, and exploring too, also while nothing is wrong.
+func TestBudgetCountsAllTypes(t *testing.T) {
+	for _, bytes := range []float64{1, 1e12} {
+		app := simapp.New(simapp.Config{Seed: 3, Tracepoints: 60})
+		options := DefaultOptions()
+		options.Learning, options.Explore, options.Budget = 30*time.Second, 0.01, search.Budget{Bytes: bytes}
+		c := NewCore(app.Table(), options)
+		now := trace.Nanos(1_700_000_000_000_000_000)
+		c.Announce(now, app.Catalogue())
+		for range 6 {
+			for x := range app.Requests(now, now.Add(options.Epoch), nil) {
+				c.Ingest(x)
+			}
+			now = now.Add(options.Epoch)
+			c.Epoch(now)
+		}
+		if explores := len(c.Plan().Arms) > 0; explores != (bytes > 1) {
+			t.Errorf("a budget of %g bytes/s: %v", bytes, c.Plan().Arms)
+		}
+	}
+}
