@@ -99,7 +99,7 @@ func (s *study) collect() {
 	})
 	first := make(map[Hash]int)
 	for _, r := range raw {
-		if s.isDuration(r) {
+		if s.isDuration(r) || s.isConstant(r) {
 			continue
 		}
 		for _, c := range s.columnsOf(r) {
@@ -239,6 +239,34 @@ func (s *study) markUnknown(r *rawColumn, t *contextTally) {
 			r.cells[i] = cell{unknown: true}
 		}
 	}
+}
+
+// isConstant reports whether an attribute has the same value on every span that its place has on a critical path, like the name of the
+// service: it says no more than that the place was reached. Baseline only.
+func (s *study) isConstant(r *rawColumn) bool {
+	if r.id.kind != attribute || r.tracepoint != 0 { // what was switched on was put there to be named
+		return false
+	}
+	var only cell
+	for i, c := range r.cells {
+		if !c.some {
+			if hasVariables(s.requests[i], r.id.context) {
+				return false
+			}
+			continue
+		}
+		if only.some && c != only {
+			return false
+		}
+		only = c
+	}
+	return true
+}
+
+// hasVariables reports whether a span of context is on the critical path of o, so that its attributes are known.
+func hasVariables(o *Observation, context trace.Context) bool {
+	_, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
+	return found
 }
 
 // units are those in which durations are recorded as attributes, in ns.

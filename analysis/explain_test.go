@@ -507,3 +507,20 @@ func BenchmarkExplainContexts(b *testing.B) {
 		w.explain()
 	}
 }
+
+// An attribute that always has the same value where it is, like the name of the service, is not named in place of what varies: whether
+// the place was reached.
+func TestExplainConstantAttribute(t *testing.T) {
+	w := newWorld(1)
+	for range 128 {
+		reached := w.IntN(3) == 0
+		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)+40*float64(b2i(reached)), 0.001*float64(b2i(reached)))
+		if reached {
+			w.text(o, w.cache, "service.name", "cache")
+		}
+	}
+	a := Associate(w.problem(), w.requests, w.table, ExplainOptions{})
+	if len(a.Explanations) == 0 || a.Explanations[0].Variable != "present" {
+		t.Errorf("got %s; want the presence of the place", w.written(a.Explanations))
+	}
+}
