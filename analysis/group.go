@@ -25,6 +25,7 @@ type Group struct {
 	ID          Hash
 	RequestType Hash
 	Skeleton    Hash // zero at the level of the request type
+	Whole       Hash // the identity that the group would have if it were not split
 	Level       Level
 	Entry       trace.Op
 	Edges       []trace.Edge // the edges of the group, numbered in the order of their first request
@@ -110,6 +111,7 @@ const (
 type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges that were seen
+	Splits  *Splits      // by which groups are split; nil: none is. Whoever changes a split tells g by [Grouper.Resplit]
 	Refused uint64       // requests beyond the bound on groups
 	Evicted uint64       // groups that made room
 	options GroupOptions
@@ -147,9 +149,9 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 		return nil, nil
 	}
 	g.enter(o)
-	key := GroupID(id, o.Skeleton)
+	key, whole := g.GroupOf(id, o)
 	if group = g.groups[key]; group == nil {
-		group = g.open(Group{ID: key, RequestType: id, Skeleton: o.Skeleton, Level: GroupLevel, Entry: o.Entry}, requestType)
+		group = g.open(Group{ID: key, RequestType: id, Skeleton: o.Skeleton, Whole: whole, Level: GroupLevel, Entry: o.Entry}, requestType)
 	}
 	g.times = o.appendCoarse(g.times[:0])
 	g.add(requestType, o, g.times)
@@ -164,7 +166,7 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 	return requestType, group
 }
 
-// GroupID returns the identity of the group of a request type and skeleton.
+// GroupID returns the identity of the group, as a whole, of a request type and skeleton.
 func GroupID(requestType, skeleton Hash) Hash {
 	return hashOf(requestType.Hi, requestType.Lo, skeleton.Hi, skeleton.Lo)
 }
@@ -382,6 +384,7 @@ func (g *Grouper) evict() {
 		g.Evicted++
 	}
 	g.ordered = nil
+	g.forgetSplits()
 }
 
 // Group returns the group, or request type, with the given identity; nil if there is none.

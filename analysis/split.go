@@ -81,7 +81,11 @@ func (s *Splits) Bin(o *Observation, group Hash) uint64 {
 	if r == nil {
 		return 0
 	}
-	bin := r.bin(o)
+	return r.mixed(r.bin(o))
+}
+
+// mixed returns what a bin adds to the identity of a group; 0: nothing.
+func (r *Split) mixed(bin uint64) uint64 {
 	if bin == 0 {
 		return 0
 	}

@@ -30,8 +30,9 @@ type Summary struct {
 	// Between is the part, 0–1, of the variance of a request type that lies between the means of its groups: the structure explains it.
 	// The rest lies within groups. NaN for groups, and where there is no variance.
 	Between float64
-	Edges   []EdgeShare // by falling share of the mean; the remainder beyond the bound last, with Edge 0
-	Latency []Bin       // histogram over the durations, ascending, only bins that are not empty
+	Edges   []EdgeShare   // by falling share of the mean; the remainder beyond the bound last, with Edge 0
+	Bins    []VariableBin // by which the requests of a group were told apart from those with the same path; nil: by nothing
+	Latency []Bin         // histogram over the durations, ascending, only bins that are not empty
 }
 
 // Bin is one bin of a histogram: Count durations in (Low, High].
@@ -56,6 +57,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 		CoV: cov, CoVLow: low, CoVHigh: high,
 		Between: g.between(group),
 		Edges:   g.Shares(group),
+		Bins:    g.variableBins(group),
 		Latency: bins(&w.Latency),
 	}
 	slices.SortStableFunc(s.Edges, func(a, b EdgeShare) int {

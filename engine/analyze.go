@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -24,6 +25,7 @@ type AnalyzeOptions struct {
 	Objectives map[string]time.Duration // by "service operation" of the entry
 	Budget     search.Budget
 	Strategy   string // one of search.Strategies; empty: the default
+	Split      bool   // groups are split by variables that explain their variance
 	Explained  int    // how many of the first problems are explained; 0: none
 }
 
@@ -128,12 +130,16 @@ func (a *offline) group(ctx context.Context) error {
 	a.grouper = analysis.NewGrouper(a.types, a.report.Table, analysis.GroupOptions{
 		Edges: offlineEdges, Sample: offlineSample, Groups: offlineGroups,
 	})
-	for o, err := range a.log.all() {
-		if err != nil {
+	if a.options.Split {
+		s := newSplitter()
+		if err := s.learnFrom(a.requests(ctx), a.types, a.report.Table, a.options.Thresholds.CoV); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		a.grouper.Splits = s.splits
+	}
+	for o, err := range a.requests(ctx) {
+		if err != nil {
+			return err
 		}
 		requestType, _ := a.grouper.Observe(o)
 		if requestType == nil {
@@ -147,10 +153,25 @@ func (a *offline) group(ctx context.Context) error {
 		t.Observe(cct.Observation{Seen: o.Start, Contexts: sightings(o)})
 	}
 	a.grouper.Close(0)
+	a.report.Refused = a.grouper.Refused
 	for _, group := range a.grouper.Groups() {
 		a.report.Groups = append(a.report.Groups, a.grouper.Summarize(group))
 	}
 	return nil
+}
+
+// requests yields what was observed, each until the next one comes, and an error at last if ctx is done or the log is broken.
+func (a *offline) requests(ctx context.Context) iter.Seq2[*analysis.Observation, error] {
+	return func(yield func(*analysis.Observation, error) bool) {
+		for o, err := range a.log.all() {
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // judge ranks the problems, explains the first ones, and asks the search what to switch on for them.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -179,6 +180,34 @@ func TestReport(t *testing.T) {
 			slow[0].Duration < slow[2].Duration || slow[2].Duration < typical[2].Duration || typical[0].Duration < fast[2].Duration || slow[0].Duration < p.Mean {
 			t.Errorf("problem %d, exemplars %v", i, p.Exemplars)
 		}
+	}
+}
+
+// With splits, the requests of the faulty host are a group of their own, and nothing is lost.
+func TestAnalyzeSplits(t *testing.T) {
+	options := engine.DefaultAnalyzeOptions()
+	options.Split, options.Input.Keys = true, ingest.AllKeys()
+	counts := make(map[analysis.Hash]uint64)
+	byHost := 0
+	for _, g := range analyze(t, []string{corpus}, options).Groups {
+		if g.Level == analysis.GroupLevel {
+			counts[g.RequestType] -= g.Count
+		} else {
+			counts[g.ID] += g.Count
+		}
+		for _, b := range g.Bins {
+			if b.Variable == "host.name" && b.Value == "search-d" {
+				byHost++
+			}
+		}
+	}
+	for id, n := range counts {
+		if n != 0 {
+			t.Errorf("%d requests of type %v are in no group", int64(n), id)
+		}
+	}
+	if byHost == 0 {
+		t.Error("no group is split by the faulty host")
 	}
 }
 

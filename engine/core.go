@@ -27,6 +27,7 @@ type Options struct {
 	Budget   search.Budget
 	Strategy string // one of search.Strategies; empty: the default
 	Seed     uint64
+	Split    bool    // groups are split by variables that explain their variance
 	Explore  float64 // share of the requests that have everything on, see search.Input; 0: none
 }
 
@@ -49,6 +50,7 @@ type Core struct {
 
 	types       *analysis.RequestTypes
 	grouper     *analysis.Grouper
+	splitter    *splitter               // nil: groups are not split
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
 	announced   trace.Nanos
@@ -84,7 +86,7 @@ type tree struct {
 // NewCore returns a Core that names things by table, which it adds contexts and edges to.
 func NewCore(table *trace.Table, options Options) *Core {
 	types := &analysis.RequestTypes{}
-	return &Core{
+	c := &Core{
 		options: options, table: table, extractor: analysis.NewExtractor(options.Path), types: types,
 		grouper:     analysis.NewGrouper(types, table, options.Groups),
 		trees:       make(map[analysis.Hash]*tree),
@@ -92,6 +94,11 @@ func NewCore(table *trace.Table, options Options) *Core {
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
 	}
+	if options.Split {
+		c.splitter = newSplitter()
+		c.grouper.Splits = c.splitter.splits
+	}
+	return c
 }
 
 // Announce takes the tracepoints that agents say they could switch on.
@@ -138,6 +145,9 @@ func (c *Core) Observe(o *analysis.Observation) {
 	c.refine(requestType.ID, o, true)
 	if group != nil {
 		c.refine(group.ID, o, false)
+		if c.splitter != nil {
+			c.splitter.observe(group.Whole, o)
+		}
 	}
 }
 
@@ -203,6 +213,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	}
 	c.problems = c.grouper.Watch(now, c.options.Watch)
 	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
+	c.resplit(now)
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })
 	c.attachRefined()
 	var decisions []search.Decision
@@ -220,6 +231,11 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
+	if c.splitter != nil {
+		if err := c.splitter.learnFrom(c.early.all(), c.types, c.table, splitCoV); err != nil {
+			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+		}
+	}
 	var n uint64
 	epochs := c.epochs
 	for o, err := range c.early.all() {

@@ -62,10 +62,7 @@ func (a *offline) keep(t *trace.Trace, root int, o *analysis.Observation) {
 // explain reports the problems, the first ones with what accounts for them.
 func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]ProblemReport, error) {
 	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
-	for o, err := range a.log.all() {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
+	for o, err := range a.requests(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +129,8 @@ func (e *explainer) observe(o *analysis.Observation) {
 		load.starts = append(load.starts, o.Start)
 		load.durations = append(load.durations, o.Duration)
 	}
-	for _, id := range [2]analysis.Hash{requestType, analysis.GroupID(requestType, o.Skeleton)} {
+	group, _ := e.grouper.GroupOf(requestType, o)
+	for _, id := range [2]analysis.Hash{requestType, group} {
 		s := e.samples[id]
 		if s == nil {
 			continue
@@ -176,7 +174,7 @@ func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observa
 	}
 	sample := stats.NewSample[replayable](offlineSample)
 	for key, s := range e.traces {
-		if key.entry == p.Entry && (p.Level == analysis.RequestTypeLevel || analysis.GroupID(p.RequestType, key.skeleton) == p.Group) {
+		if key.entry == p.Entry && (p.Level == analysis.RequestTypeLevel || e.grouper.Group(p.Group).Skeleton == key.skeleton) {
 			sample.Merge(*s)
 		}
 	}
@@ -187,7 +185,8 @@ func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observa
 	for _, x := range sample.All() {
 		path := extractor.Extract(x.trace)
 		observer.Observe(path, x.root, &o)
-		if e.types.Of(&o) == p.RequestType { // requests of another type may have the same skeleton
+		requestType := e.types.Of(&o) // requests of another type, or of other bins, may have the same skeleton
+		if group, _ := e.grouper.GroupOf(requestType, &o); requestType == p.RequestType && (p.Level == analysis.RequestTypeLevel || group == p.Group) {
 			all.Add(path, x.root)
 		}
 	}

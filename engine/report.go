@@ -13,6 +13,7 @@ type Report struct {
 	Spans    int
 	Complete int                  // traces that entered the statistics
 	Rejected map[trace.Reason]int // spans, and traces, that did not
+	Refused  uint64               // requests that were not told apart by group, as there were too many groups
 	Groups   []analysis.Summary   // request types first, each followed by its groups; most requests first
 	Problems []ProblemReport      // ranked
 	Common   []CommonEdges        // what different request types seem to share, the strongest first

@@ -25,6 +25,7 @@ type analyzeFlags struct {
 	minSamples uint64
 	cov        float64
 	top        int
+	split      bool
 	fail       bool
 	path       *pathFlags
 	input      *inputFlags
@@ -59,6 +60,7 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "requests under which nothing is said about a group")
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
 	c.Flags().IntVar(&f.top, "top", 10, "problems and request types shown in the table; 0: all")
+	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, so that each value is judged by itself")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
 	f.path = addPathFlags(c)
 	f.input = addInputFlags(c)
@@ -110,6 +112,7 @@ func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, e
 	o := engine.DefaultAnalyzeOptions()
 	o.Input = f.input.options(p, n)
 	o.Path = f.path.options()
+	o.Split = f.split
 	o.Thresholds.CoV, o.Thresholds.MinSamples = f.cov, f.minSamples
 	var err error
 	if o.Input.Keys, err = f.keys(); err != nil {

@@ -74,6 +74,7 @@ type pageType struct {
 	Anchor, Name        string
 	Count               string
 	P50, P99, Mean, CoV string
+	Between             string // part of the variance between groups; "" if it is little
 	Open                bool
 	Histogram           histogram
 	Frames              []pageFrame
@@ -87,7 +88,7 @@ type pageType struct {
 
 type pageGroup struct {
 	ID, Count, P50, P99, Mean, CoV string
-	Where                          string
+	Bins, Where                    string
 }
 
 // pageFrame is one box of the icicle.
@@ -204,6 +205,9 @@ func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageTyp
 		P50: units.Duration(s.P50), P99: units.Duration(s.P99), Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
 		Histogram: newHistogram(s), MoreEdges: max(0, len(s.Edges)-pageEdges), MoreGroups: max(0, len(groups)-pageGroups),
 	}
+	if s.Between >= leastBetween {
+		t.Between = units.Percent(s.Between)
+	}
 	profile := newProfile(n, s)
 	t.Frames, t.Rows = pageFrames(&profile)
 	for _, i := range byVariance(s.Edges)[:min(pageEdges, len(s.Edges))] {
@@ -218,7 +222,7 @@ func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageTyp
 func (n *names) pageGroup(s *analysis.Summary) pageGroup {
 	g := pageGroup{
 		ID: s.ID.String()[:8], Count: units.Count(int(s.Count)), P50: units.Duration(s.P50), P99: units.Duration(s.P99),
-		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
+		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s), Bins: n.bins(s),
 	}
 	if order := byVariance(s.Edges); len(order) > 0 {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {

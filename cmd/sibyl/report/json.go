@@ -16,7 +16,7 @@ import (
 func JSON(w io.Writer, r *engine.Report) error {
 	n := newNames(r, verbatim)
 	doc := jsonReport{
-		Traces: r.Traces, Spans: r.Spans, Complete: r.Complete, Rejected: r.Rejected,
+		Traces: r.Traces, Spans: r.Spans, Complete: r.Complete, Rejected: r.Rejected, Refused: r.Refused,
 		Groups: []jsonGroup{}, Problems: []jsonProblem{}, Common: []jsonCommon{},
 	}
 	if doc.Rejected == nil {
@@ -42,6 +42,7 @@ type jsonReport struct {
 	Spans    int                  `json:"spans"`
 	Complete int                  `json:"complete"`
 	Rejected map[trace.Reason]int `json:"rejected"`
+	Refused  uint64               `json:"refused"` // requests that were not told apart by group
 	Groups   []jsonGroup          `json:"groups"`
 	Problems []jsonProblem        `json:"problems"`
 	Common   []jsonCommon         `json:"common"`
@@ -59,7 +60,17 @@ type jsonGroup struct {
 	CoV           number     `json:"cov"`
 	CoVLow        number     `json:"cov_low"`
 	CoVHigh       number     `json:"cov_high"`
+	Failed        uint64     `json:"failed"`
+	Between       number     `json:"between"` // part of the variance of a request type between its groups
+	Bins          []jsonBin  `json:"bins"`
 	Edges         []jsonEdge `json:"edges"`
+}
+
+// jsonBin is what the requests of a group have in common besides their path.
+type jsonBin struct {
+	Variable string   `json:"variable"`
+	Value    string   `json:"value"`
+	Where    []string `json:"where"`
 }
 
 // jsonPlace is an edge of a critical path without its statistics.
@@ -157,7 +168,11 @@ func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
 		RequestType: n.requestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
 		Count: s.Count, MeanNS: int64(s.Mean), P50NS: int64(s.P50), P99NS: int64(s.P99),
 		CoV: number(s.CoV), CoVLow: number(s.CoVLow), CoVHigh: number(s.CoVHigh),
-		Edges: []jsonEdge{},
+		Failed: s.Failed, Between: number(s.Between), Bins: []jsonBin{}, Edges: []jsonEdge{},
+	}
+	for i := range s.Bins {
+		b := &s.Bins[i]
+		g.Bins = append(g.Bins, jsonBin{Variable: b.Variable, Value: b.Value, Where: n.context(b.Where)})
 	}
 	for i := range s.Edges {
 		g.Edges = append(g.Edges, n.jsonEdge(&s.Edges[i]))

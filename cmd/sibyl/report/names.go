@@ -175,6 +175,17 @@ const (
 	variableSkeleton = "skeleton"
 )
 
+// bins says what the requests of a group have in common besides their path; "" if nothing.
+func (n *names) bins(s *analysis.Summary) string {
+	var parts []string
+	for i := range s.Bins {
+		b := &s.Bins[i]
+		what, _ := n.variable(&analysis.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
+		parts = append(parts, what)
+	}
+	return strings.Join(parts, ", ")
+}
+
 // variable puts the variable of an explanation into words, with its value if one stands out, and its place.
 func (n *names) variable(x *analysis.Explanation) (what, where string) {
 	at := n.op(n.last(x.Where))

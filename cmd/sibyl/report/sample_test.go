@@ -22,7 +22,8 @@ type sample struct {
 
 func newSample() *engine.Report {
 	s := sample{Report: &engine.Report{
-		Table: &trace.Table{}, Traces: 4777, Spans: 98211, Complete: 4700,
+		Refused: 76,
+		Table:   &trace.Table{}, Traces: 4777, Spans: 98211, Complete: 4700,
 		Rejected: map[trace.Reason]int{trace.Incomplete: 74, trace.Malformed: 3},
 	}}
 	s.checkout = s.op("shop", "POST /checkout", trace.Server)
@@ -73,7 +74,7 @@ func (s *sample) checkoutGroups() {
 	}
 	sum := analysis.Summary{
 		ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: s.checkout, Count: 1204, Mean: 212 * ms,
-		P50: 101 * ms, P99: 1420 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Edges: edges,
+		P50: 101 * ms, P99: 1420 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Between: 0.12, Edges: edges,
 		Latency: []analysis.Bin{
 			{Low: 60 * ms, High: 80 * ms, Count: 120},
 			{Low: 80 * ms, High: 107 * ms, Count: 600},
@@ -85,7 +86,8 @@ func (s *sample) checkoutGroups() {
 		},
 	}
 	fine := sum
-	fine.ID, fine.Level, fine.Count = group, analysis.GroupLevel, 1130
+	fine.ID, fine.Level, fine.Count, fine.Failed, fine.Between = group, analysis.GroupLevel, 1130, 7, math.NaN()
+	fine.Bins = []analysis.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.context(s.checkout, s.stock)}}
 	fine.Edges = append([]analysis.EdgeShare(nil), edges...)
 	for i := range fine.Edges[:5] {
 		e := &fine.Edges[i]
@@ -140,7 +142,7 @@ func (s *sample) hostile() {
 	op := s.op("a\x1b[31m;b", "</script><img src=x onerror=alert(1)> \n{{.}} \u202egnp", trace.Server)
 	s.Groups = append(s.Groups, analysis.Summary{
 		ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: op, Count: 1, Mean: 5 * ms, P50: 5 * ms, P99: 5 * ms,
-		CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(), Between: math.NaN(),
 		Edges: []analysis.EdgeShare{{
 			Edge: trace.WholeEdge(s.context(op)), Context: s.context(op), Mean: float64(5 * ms), ShareMean: 1,
 			ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
@@ -71,6 +72,9 @@ func (t *table) heading(r *engine.Report) {
 		s.plain("; left out: " + left)
 	}
 	t.printf("%s", wrap(t.style, s, 0))
+	if r.Refused > 0 {
+		t.printf("too many groups: %s judged by request type only\n", units.Plural(int(r.Refused), "request"))
+	}
 	types, groups := levels(r.Groups)
 	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Problems), "problem")))
@@ -324,7 +328,7 @@ func (t *table) summary(s *analysis.Summary) {
 	if t.style.Roomy() {
 		t.printf("%s%s", terminal.PadRight(covInterval(s), 13), terminal.PadLeft(units.Duration(s.Mean), 9))
 	}
-	name := terminal.Shorten(t.summaryName(s), t.style.Line()-t.groupColumn())
+	name := t.summaryName(s, t.style.Line()-t.groupColumn())
 	if s.Level == analysis.RequestTypeLevel {
 		name = t.style.Paint(terminal.Bold, name)
 	}
@@ -339,16 +343,42 @@ func covInterval(s *analysis.Summary) string {
 	return " (" + units.Ratio(s.CoVLow) + "–" + units.Ratio(s.CoVHigh) + ")"
 }
 
-// summaryName returns the name of a request type, or which group it is and where it varies most.
-func (t *table) summaryName(s *analysis.Summary) string {
-	if s.Level == analysis.RequestTypeLevel {
-		return t.names.requestType(s.ID, s.Entry)
+// leastBetween is the part of a request type's variance that must lie between its groups to be told.
+const leastBetween = 0.1
+
+// betweenGroups says how much of the variance of a request type lies between its groups; "" if it is little.
+func betweenGroups(s *analysis.Summary) string {
+	if !(s.Between >= leastBetween) {
+		return ""
 	}
-	name := "  " + s.ID.String()[:8]
+	return ", " + units.Percent(s.Between) + " of the variance between groups"
+}
+
+// summaryName returns the name of a request type and how much of its variance lies between its groups, or which group it is and where
+// it varies most: each as far as there is room.
+func (t *table) summaryName(s *analysis.Summary, room int) string {
+	if s.Level == analysis.RequestTypeLevel {
+		return fitting(room, t.names.requestType(s.ID, s.Entry), betweenGroups(s))
+	}
+	name, where := "  "+s.ID.String()[:8], ""
+	if bins := t.names.bins(s); bins != "" {
+		name += "  " + bins
+	}
 	if order := byVariance(s.Edges); len(order) > 0 {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
-			name += "  " + units.Percent(e.ShareVariance) + " " + t.names.edge(e)
+			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.edge(e)
 		}
 	}
-	return name
+	if len(s.Bins) == 0 {
+		return terminal.Shorten(name+where, room)
+	}
+	return fitting(room, name, where)
+}
+
+// fitting returns name with what is said besides, or, where that does not fit, by itself.
+func fitting(room int, name, besides string) string {
+	if utf8.RuneCountInString(name+besides) <= room {
+		return name + besides
+	}
+	return terminal.Shorten(name, room)
 }
