@@ -24,6 +24,7 @@ const (
 	refutedShare      = 0.1  // of the leading operation's: what cannot carry more is switched off
 	liveShare         = 0.15 // of the best region's: what carries less is not searched
 	keptShare         = 0.8  // of the operations' share that located places must keep
+	leastShare        = 0.1  // of all that is wrong, that the first of located places must carry
 	standOut          = 3    // places at most that are located together
 	explainedShare    = 0.5
 	maxExplaining     = 4 // variables switched on for a located place
@@ -404,9 +405,12 @@ func (i *inquiry) again(c *class, need uint64) bool {
 const whyVerify = "to be sure that it is not below"
 
 // conclude ends the search: located if the best place stands out, unless that is a whole operation that no tracepoint divides,
-// of which nothing was found out. Else it is exhausted, for the given reason.
+// of which nothing was found out, or carries next to nothing. Else it is exhausted, for the given reason.
 func (i *inquiry) conclude(located bool, reason string) {
+	top := &i.v.Suspects[0]
 	switch {
+	case located && top.Share < leastShare:
+		reason = fmt.Sprintf("what is wrong is spread over many places; the first carries %.1f %%", 100*top.Share)
 	case located && !i.undivided():
 		i.settle(Located, i.describe())
 		return
