@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +64,7 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	out := bufio.NewWriter(p.out)
-	shown, err := p.showTraces(out, in, f, wanted)
+	shown, err := p.showTraces(c.Context(), out, in, f, wanted)
 	if err != nil {
 		return err
 	}
@@ -74,10 +75,13 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 }
 
 // showTraces writes the wanted trace, or all if wanted is zero, and returns how many that were.
-func (p *process) showTraces(out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
+func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
 	extractor := analysis.NewExtractor(f.path.options())
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
 	for t, err := range in.All() {
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return shown, err
 		}
