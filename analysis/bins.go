@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -16,11 +17,42 @@ type VariableBin struct {
 
 // GroupOf returns the identity of the group of a request of the given type, and that of the group as a whole if it is split.
 func (g *Grouper) GroupOf(requestType Hash, o *Observation) (id, whole Hash) {
-	whole = GroupID(requestType, o.Skeleton)
+	whole = g.whole(requestType, o)
 	if g.Splits == nil {
 		return whole, whole
 	}
 	return binned(whole, g.Splits.Bin(o, whole)), whole
+}
+
+// whole returns the identity of the group of a request, split or not.
+func (g *Grouper) whole(requestType Hash, o *Observation) Hash {
+	id := GroupID(requestType, g.skeleton(requestType, o))
+	_, keys := g.Types.Rules.key(requestType, o.Entry)
+	eachKeyed(o, keys, func(v *Variable) {
+		id = hashOf(id.Hi, id.Lo, uint64(v.Context), uint64(v.Key), uint64(v.Text), math.Float64bits(v.Number))
+	})
+	return id
+}
+
+// skeleton returns the skeleton of o, zero where it does not tell groups apart.
+func (g *Grouper) skeleton(requestType Hash, o *Observation) Hash {
+	if bySkeleton, _ := g.Types.Rules.key(requestType, o.Entry); bySkeleton {
+		return o.Skeleton
+	}
+	return Hash{}
+}
+
+// keyed returns the values of attributes that rules make part of the key of o's group.
+func (g *Grouper) keyed(requestType Hash, o *Observation) (bins []VariableBin) {
+	_, keys := g.Types.Rules.key(requestType, o.Entry)
+	eachKeyed(o, keys, func(v *Variable) {
+		value := g.Table.Text(v.Text)
+		if v.Numeric {
+			value = numberText(v.Number)
+		}
+		bins = append(bins, VariableBin{Variable: g.Table.Text(v.Key), Value: value, Where: v.Context})
+	})
+	return bins
 }
 
 // binned returns the identity of a group in a bin of its split.
@@ -31,21 +63,21 @@ func binned(whole Hash, bin uint64) Hash {
 	return hashOf(whole.Hi, whole.Lo, bin)
 }
 
-// variableBins returns the bins of the variables by which a group is split; nil where it is not, or not any more.
+// variableBins returns the values of attributes in the key of a group, and the bin of the variable by which it is split, if it is, still.
 func (g *Grouper) variableBins(group *Group) []VariableBin {
 	if g.Splits == nil || group.Level != GroupLevel {
-		return nil
+		return group.keyed
 	}
 	r := g.Splits.Of(group.Whole)
 	if r == nil {
-		return nil
+		return group.keyed
 	}
 	for i := range r.Bins {
 		if binned(group.Whole, r.mixed(uint64(i))) == group.ID {
-			return []VariableBin{{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where}}
+			return append(slices.Clone(group.keyed), VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where})
 		}
 	}
-	return nil
+	return group.keyed
 }
 
 // Unsteady returns the groups that are well but whose CoV was above a level when they were, and those that are split: wholes whose

@@ -106,7 +106,8 @@ func structuralVariance(requestType *Group, groups []*Group) bool {
 
 // variable returns the problem of a group whose CoV is certainly above the threshold.
 func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
-	threshold := max(t.CoV, t.Accepted[group.Entry].CoV)
+	_, accepted := g.Types.Rules.expects(group, &t)
+	threshold := max(t.CoV, accepted.CoV)
 	if !(group.Current.Total.CoV() > threshold) {
 		return Problem{}, false // the interval is the dearer test
 	}
@@ -122,8 +123,9 @@ func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
 
 // slowOf returns the request type if it misses its objective, else those groups that are much slower than the type's others.
 func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Problem {
-	if objective, ok := t.Objectives[requestType.Entry]; ok {
-		if n := requestType.Current.Total.N; n >= t.MinSamples && requestType.Current.Total.Mean() > float64(max(objective, t.Accepted[requestType.Entry].Mean)) {
+	objective, accepted := g.Types.Rules.expects(requestType, &t)
+	if objective > 0 {
+		if n := requestType.Current.Total.N; n >= t.MinSamples && requestType.Current.Total.Mean() > float64(max(objective, accepted.Mean)) {
 			return []Problem{g.slow(requestType, objective)}
 		}
 		return nil
@@ -139,7 +141,7 @@ func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Pr
 	scale := stats.MAD(logs, center, nil)
 	var problems []Problem
 	for i, group := range groups {
-		if logs[i]-center > outlying*scale && scale > 0 && group.Current.Total.Mean() > float64(t.Accepted[group.Entry].Mean) {
+		if logs[i]-center > outlying*scale && scale > 0 && group.Current.Total.Mean() > float64(accepted.Mean) {
 			problems = append(problems, g.slow(group, time.Duration(math.Exp(center))))
 		}
 	}

@@ -24,13 +24,14 @@ type Window struct {
 type Group struct {
 	ID          Hash
 	RequestType Hash
-	Skeleton    Hash // zero at the level of the request type
+	Skeleton    Hash // zero at the level of the request type, and where the skeleton does not tell groups apart
 	Whole       Hash // the identity that the group would have if it were not split
 	Level       Level
 	Entry       trace.Op
-	Edges       []trace.Edge // the edges of the group, numbered in the order of their first request
-	ascending   []int32      // the numbers of the edges, ascending by edge
-	parent      *Group       // the request type; of a request type the Group itself
+	Edges       []trace.Edge  // the edges of the group, numbered in the order of their first request
+	ascending   []int32       // the numbers of the edges, ascending by edge
+	parent      *Group        // the request type; of a request type the Group itself
+	keyed       []VariableBin // what rules made part of its key
 
 	Open      Window      // requests since the last epoch ended
 	Current   Window      // requests that are judged: since the last time that all was well
@@ -148,10 +149,11 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 		g.Refused++
 		return nil, nil
 	}
+	requestType.Entry = min(requestType.Entry, o.Entry) // several may enter a type that rules name
 	g.enter(o)
 	key, whole := g.GroupOf(id, o)
 	if group = g.groups[key]; group == nil {
-		group = g.open(Group{ID: key, RequestType: id, Skeleton: o.Skeleton, Whole: whole, Level: GroupLevel, Entry: o.Entry}, requestType)
+		group = g.open(Group{ID: key, RequestType: id, Skeleton: g.skeleton(id, o), Whole: whole, Level: GroupLevel, Entry: o.Entry, keyed: g.keyed(id, o)}, requestType)
 	}
 	g.times = o.appendCoarse(g.times[:0])
 	g.add(requestType, o, g.times)

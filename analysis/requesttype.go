@@ -17,6 +17,7 @@ import (
 //
 // The zero value is ready to learn. It is not safe for concurrent use.
 type RequestTypes struct {
+	Rules   *RuleSet // go before what is learned; nil: there are none
 	entries map[trace.Op]*entryTypes
 	frozen  bool
 }
@@ -176,8 +177,11 @@ func (e *entryTypes) nearest(ops []trace.Op) int {
 }
 
 // Of returns the type of the request. Before [RequestTypes.Freeze], and for an entry operation that was never learned, that is
-// the type of the entry operation as a whole.
+// the type of the entry operation as a whole. Rules that name a type go first.
 func (r *RequestTypes) Of(o *Observation) Hash {
+	if id, ok := r.Rules.typeOf(o); ok {
+		return id
+	}
 	e := r.entries[o.Entry]
 	if e == nil || e.known == nil {
 		return hashOf(uint64(o.Entry), 0)
@@ -203,6 +207,9 @@ func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 	}
 	return nil
 }
+
+// Name returns the name that rules give to a request type; "" if they give none.
+func (r *RequestTypes) Name(id Hash) string { return r.Rules.name(id) }
 
 // Distinct returns the operations that tell the type id of entry apart from its siblings, those that fewest siblings have
 // first, at most n. It is empty where the entry has one type only.

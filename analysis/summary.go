@@ -16,6 +16,7 @@ type Summary struct {
 	Level       Level
 	RequestType Hash
 	Entry       trace.Op
+	Name        string // that rules give to the request type; "" if they give none
 	// Distinct holds, for a request type that is one of several with the same entry operation, the operations of the
 	// entry's children that tell it apart, most telling first. Empty where the entry operation is enough of a name.
 	Distinct []trace.Op
@@ -49,7 +50,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 	w := &group.Current
 	cov, low, high := w.cov()
 	s := Summary{
-		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry,
+		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry, Name: g.Types.Name(group.RequestType),
 		Distinct: g.Types.Distinct(group.Entry, group.RequestType, distinctOps),
 		Count:    w.Total.N, Failed: w.Failed,
 		Mean: time.Duration(w.Total.Mean()),

@@ -25,8 +25,9 @@ type AnalyzeOptions struct {
 	Objectives map[string]time.Duration // by "service operation" of the entry
 	Budget     search.Budget
 	Strategy   string // one of search.Strategies; empty: the default
-	Split      bool   // groups are split by variables that explain their variance
-	Explained  int    // how many of the first problems are explained; 0: none
+	Rules      analysis.Rules
+	Split      bool // groups are split by variables that explain their variance
+	Explained  int  // how many of the first problems are explained; 0: none
 }
 
 // DefaultAnalyzeOptions returns what `sibyl analyze` does without flags.
@@ -59,6 +60,9 @@ type offline struct {
 // Analyze reads traces from files and directories and reports what is wrong with the requests in them. The report depends on the
 // set of spans only: not on their order, nor on how they are spread over files.
 func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (report *Report, err error) {
+	if err := options.Rules.Check(); err != nil {
+		return nil, err
+	}
 	in, err := file.Read(ctx, paths, options.Input)
 	if err != nil {
 		return nil, err
@@ -67,7 +71,7 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 		options: options, input: in,
 		report: &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
 		log:    newLog(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/logShare)),
-		types:  &analysis.RequestTypes{},
+		types:  &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, in.Table)},
 		trees:  make(map[analysis.Hash]*cct.Builder),
 		traces: make(map[skeletonKey]*stats.Sample[replayable]),
 	}
@@ -132,7 +136,7 @@ func (a *offline) group(ctx context.Context) error {
 	})
 	if a.options.Split {
 		s := newSplitter()
-		if err := s.learnFrom(a.requests(ctx), a.types, a.report.Table, a.options.Thresholds.CoV); err != nil {
+		if err := s.learnFrom(a.requests(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
 			return err
 		}
 		a.grouper.Splits = s.splits

@@ -27,6 +27,7 @@ type Options struct {
 	Budget   search.Budget
 	Strategy string // one of search.Strategies; empty: the default
 	Seed     uint64
+	Rules    analysis.Rules
 	Split    bool    // groups are split by variables that explain their variance
 	Explore  float64 // share of the requests that have everything on, see search.Input; 0: none
 }
@@ -85,7 +86,7 @@ type tree struct {
 
 // NewCore returns a Core that names things by table, which it adds contexts and edges to.
 func NewCore(table *trace.Table, options Options) *Core {
-	types := &analysis.RequestTypes{}
+	types := &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, table)}
 	c := &Core{
 		options: options, table: table, extractor: analysis.NewExtractor(options.Path), types: types,
 		grouper:     analysis.NewGrouper(types, table, options.Groups),
@@ -232,7 +233,7 @@ func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
 	if c.splitter != nil {
-		if err := c.splitter.learnFrom(c.early.all(), c.types, c.table, splitCoV); err != nil {
+		if err := c.splitter.learnFrom(c.early.all(), c.grouper, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 	}

@@ -173,8 +173,9 @@ func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observa
 		return nil
 	}
 	sample := stats.NewSample[replayable](offlineSample)
+	skeleton := e.grouper.Group(p.Group).Skeleton
 	for key, s := range e.traces {
-		if key.entry == p.Entry && (p.Level == analysis.RequestTypeLevel || e.grouper.Group(p.Group).Skeleton == key.skeleton) {
+		if key.entry == p.Entry && (skeleton.IsZero() || skeleton == key.skeleton) {
 			sample.Merge(*s)
 		}
 	}

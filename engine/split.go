@@ -64,14 +64,15 @@ func (s *splitter) learn(table *trace.Table) []analysis.Hash {
 
 // learnFrom learns splits from requests, which it goes through twice: of groups with a CoV above a level, those with most requests
 // first. An error is one of the requests'.
-func (s *splitter) learnFrom(requests iter.Seq2[*analysis.Observation, error], types *analysis.RequestTypes, table *trace.Table, cov float64) error {
+func (s *splitter) learnFrom(requests iter.Seq2[*analysis.Observation, error], grouper *analysis.Grouper, cov float64) error {
 	durations := make(map[analysis.Hash]*stats.Moments)
 	each := func(observe func(whole analysis.Hash, o *analysis.Observation)) error {
 		for o, err := range requests {
 			if err != nil {
 				return err
 			}
-			observe(analysis.GroupID(types.Of(o), o.Skeleton), o)
+			_, whole := grouper.GroupOf(grouper.Types.Of(o), o)
+			observe(whole, o)
 		}
 		return nil
 	}
@@ -94,7 +95,7 @@ func (s *splitter) learnFrom(requests iter.Seq2[*analysis.Observation, error], t
 	if err := each(s.observe); err != nil {
 		return err
 	}
-	s.learn(table)
+	s.learn(grouper.Table)
 	return nil
 }
 

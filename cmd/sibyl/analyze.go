@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type analyzeFlags struct {
 	cov        float64
 	top        int
 	split      bool
+	groupBy    []string
 	fail       bool
 	path       *pathFlags
 	input      *inputFlags
@@ -60,6 +62,7 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "requests under which nothing is said about a group")
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
 	c.Flags().IntVar(&f.top, "top", 10, "problems and request types shown in the table; 0: all")
+	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes, of few values each, whose values are expected to perform differently")
 	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, so that each value is judged by itself")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
 	f.path = addPathFlags(c)
@@ -112,7 +115,7 @@ func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, e
 	o := engine.DefaultAnalyzeOptions()
 	o.Input = f.input.options(p, n)
 	o.Path = f.path.options()
-	o.Split = f.split
+	o.Split, o.Rules.GroupBy = f.split, f.groupBy
 	o.Thresholds.CoV, o.Thresholds.MinSamples = f.cov, f.minSamples
 	var err error
 	if o.Input.Keys, err = f.keys(); err != nil {
@@ -126,7 +129,7 @@ func (f *analyzeFlags) keys() (*ingest.Keys, error) {
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
 		return ingest.AllKeys(), nil
 	}
-	return ingest.NewKeys(f.attributes...)
+	return ingest.NewKeys(slices.Concat(f.attributes, f.groupBy)...)
 }
 
 // parseObjectives reads arguments like "shop GET /cart=250ms".

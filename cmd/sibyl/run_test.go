@@ -252,6 +252,7 @@ func TestAnalyzeOptions(t *testing.T) {
 		{[]string{"--objective=payment Nonsense=50ms"}, 1, "no request enters there"},
 		{[]string{"--objective=payment UpdateToken"}, 2, "--objective"},
 		{[]string{"--objective=payment UpdateToken=-5ms"}, 2, "--objective"},
+		{[]string{"--group-by=host.name,tenant", "--attributes=http.route", "--split"}, 0, ""},
 		{[]string{"--attributes=host.name,tenant", "--workers=1", "--top=0"}, 0, ""},
 	} {
 		r := sibyl(t, "", append([]string{"analyze", shop}, c.args...)...)

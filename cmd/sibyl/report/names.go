@@ -51,6 +51,9 @@ func newNames(r *engine.Report, clean func(string) string) *names {
 
 // typeName returns the entry operation, with what tells it apart where several request types enter there.
 func (n *names) typeName(s *analysis.Summary) string {
+	if s.Name != "" {
+		return n.clean(s.Name)
+	}
 	name := n.op(s.Entry)
 	if len(s.Distinct) == 0 {
 		return name
