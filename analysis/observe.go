@@ -159,8 +159,16 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	if s.Flags&trace.Error != 0 {
 		c.Errors++
 	}
-	c.Total += int64(n.End - n.Start)
-	c.Self += int64(n.End-n.Start) - o.covered(i, n)
+	c.Total = saturated(c.Total, int64(n.End-n.Start))
+	c.Self = saturated(c.Self, int64(n.End-n.Start)-o.covered(i, n))
+}
+
+// saturated returns a+b, both at least 0, or the largest int64: spans without end, many of them in one place, must not wrap around.
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // cover measures the union of intervals that come by descending end.

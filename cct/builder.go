@@ -144,6 +144,9 @@ func (b *Builder) set(h uint64, o Observation) *set {
 		if b.sets == nil {
 			b.sets = make(map[uint64]*set)
 		}
+		if len(b.sets) >= 2*maxSets { // seldom: Age keeps them below
+			b.ageSets(o.Seen)
+		}
 		s = &set{all: o.Explore}
 		if !s.all {
 			s.on = slices.Clone(o.On)
@@ -278,6 +281,11 @@ func (b *Builder) Age(now trace.Nanos) {
 			b.pruned++
 		}
 	}
+	b.ageSets(now)
+}
+
+// ageSets forgets the sets that were not on for MaxAge before now, and the oldest of too many.
+func (b *Builder) ageSets(now trace.Nanos) {
 	hashes := sortedKeys(b.sets)
 	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })
 	for i, h := range hashes {

@@ -62,10 +62,11 @@ type Core struct {
 
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
-	early   *log   // observations until learning ends
-	epochs  []mark // of these, one for each epoch that ended
-	seen    uint64 // observations in early
-	dropped uint64 // observations beyond the bound on early ones
+	aged    trace.Nanos // when trees last forgot
+	early   *log        // observations until learning ends
+	epochs  []mark      // of these, one for each epoch that ended
+	seen    uint64      // observations in early
+	dropped uint64      // observations beyond the bound on early ones
 }
 
 // mark says how many early observations there were when an epoch ended.
@@ -216,6 +217,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
 	c.resplit(now)
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })
+	c.ageTrees(now)
 	c.attachRefined()
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
@@ -226,6 +228,21 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.remember(decisions)
 	c.adopt(&c.state.Plan)
 	return decisions
+}
+
+// treeAging is how often trees forget what was not seen for long.
+const treeAging = time.Hour
+
+// ageTrees has the trees forget what was not seen for long.
+func (c *Core) ageTrees(now trace.Nanos) {
+	if now.Sub(c.aged) < treeAging {
+		return
+	}
+	c.aged = now
+	for _, t := range c.trees {
+		t.builder.Age(now)
+		t.grown = true
+	}
 }
 
 // learn ends the learning period: request types are frozen, and what was seen becomes the expectation.
