@@ -16,7 +16,7 @@ type Window struct {
 	Latency stats.Sketch            // of the durations
 	Sample  stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does
 	Failed  uint64                  // requests whose root ended in an error
-	First   trace.Nanos             // start of the earliest request, 0 for an empty window
+	First   trace.Nanos             // start of the earliest request; means nothing in an empty window
 	Last    trace.Nanos             // start of the latest request
 }
 
@@ -57,10 +57,11 @@ func (w *Window) absorb(u *Window, limit int) {
 	if u.Total.N == 0 {
 		return
 	}
+	before := w.Total.N
 	w.Tally.Merge(&u.Tally, limit)
 	w.Latency.Merge(u.Latency)
 	w.Failed += u.Failed
-	if w.First == 0 || u.First < w.First {
+	if before == 0 || u.First < w.First {
 		w.First = u.First
 	}
 	w.Last = max(w.Last, u.Last)
@@ -245,7 +246,7 @@ func (g *Grouper) add(group *Group, o *Observation, times []EdgeNanos) {
 	if o.Failed {
 		w.Failed++
 	}
-	if w.First == 0 || o.Start < w.First {
+	if w.Total.N == 1 || o.Start < w.First { // the first one of the window
 		w.First = o.Start
 	}
 	w.Last = max(w.Last, o.Start)

@@ -15,6 +15,7 @@ import (
 
 // oracleSpan is a span that was kept.
 type oracleSpan struct {
+	depth int
 	*trace.Span
 	id      trace.SpanID
 	index   int32
@@ -323,7 +324,10 @@ func (w *oracle) clamp() {
 func (w *oracle) clampBelow(p *oracleSpan) {
 	for _, s := range p.kids {
 		s.root = p.root
-		s.ctx, s.full = p.ctx, p.full.Child(s.Op)
+		s.ctx, s.full, s.depth = p.ctx, p.full, p.depth
+		if s.depth+1 < MaxDepth {
+			s.full, s.depth = p.full.Child(s.Op), s.depth+1
+		}
 		if s.baseline() {
 			s.ctx = s.full
 		}

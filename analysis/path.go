@@ -27,6 +27,10 @@ type Options struct {
 // DefaultOptions returns the options of design: skew up to one second corrected, everything else off.
 func DefaultOptions() Options { return Options{MaxSkew: time.Second} }
 
+// MaxDepth bounds calling contexts: what lies deeper counts for the place at this depth. Real call trees are far shallower; without a bound
+// the contexts of one long chain of spans would take quadratic room wherever they are written out.
+const MaxDepth = 512
+
 // Node is one prepared span: duplicates removed, parents resolved, skew corrected, clamped.
 type Node struct {
 	ID     trace.SpanID // as sent, except the server half of a shared ID, which gets one derived from it
@@ -48,6 +52,7 @@ type Node struct {
 	// Callee is, for a baseline CLIENT span, the node of its SERVER child (the earliest, then smallest ID, of several, in
 	// baseline); -1 where none is known.
 	Callee int32
+	depth  int32 // calling contexts above Full
 	up     int32 // whose child the node is in the walks: for baseline the nearest baseline ancestor, else Parent
 }
 

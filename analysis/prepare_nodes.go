@@ -63,7 +63,7 @@ func (x *Extractor) addHead(h *head, baseline bool) trace.Nanos {
 	i, n := x.add()
 	n.ID, n.Span, n.Parent, n.up = h.id, h.span, -1, -1
 	n.Start, n.End = h.start, h.end
-	n.Full = trace.Context(0).Child(s.Op)
+	n.Full, n.depth = trace.Context(0).Child(s.Op), 0
 	if baseline {
 		n.Anchor, n.Root, n.Context = i, int32(len(x.path.Roots)), n.Full
 	} else {
@@ -227,7 +227,10 @@ func (x *Extractor) addChild(up int32, c *child) {
 	if c.class == outside {
 		n.Root = -1
 	}
-	n.Full = parent.Full.Child(s.Op)
+	n.Full, n.depth = parent.Full, parent.depth
+	if n.depth+1 < MaxDepth {
+		n.Full, n.depth = parent.Full.Child(s.Op), n.depth+1
+	}
 	if s.Tracepoint != 0 {
 		n.Anchor, n.Context = parent.Anchor, parent.Context
 	} else {

@@ -60,6 +60,9 @@ type offline struct {
 // Analyze reads traces from files and directories and reports what is wrong with the requests in them. The report depends on the
 // set of spans only: not on their order, nor on how they are spread over files.
 func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (report *Report, err error) {
+	if options.Path.OverlapTolerance > 0 {
+		return nil, errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
+	}
 	if err := options.Rules.Check(); err != nil {
 		return nil, err
 	}

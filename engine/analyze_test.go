@@ -243,3 +243,21 @@ func TestAnalyzeErrors(t *testing.T) {
 		t.Errorf("a context that is over: %v", err)
 	}
 }
+
+// TestTimesFromZero: a trace of 1970 is as good as any other.
+func TestTimesFromZero(t *testing.T) {
+	var lines strings.Builder
+	for i := range 200 {
+		start := uint64(i) * uint64(time.Minute)
+		fmt.Fprintf(&lines, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"z"}}]},"scopeSpans":[{"spans":[`+
+			`{"traceId":"%032x","spanId":"%016x","name":"e%d","kind":2,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}]}]}]}`+"\n",
+			i+1, i+1, i%2, start, start+1e6)
+	}
+	path := filepath.Join(t.TempDir(), "zero.jsonl")
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := analyze(t, []string{path}, engine.DefaultAnalyzeOptions()); r.Complete != 200 {
+		t.Errorf("%d complete traces, want 200", r.Complete)
+	}
+}

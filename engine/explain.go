@@ -228,9 +228,10 @@ func newSeriesSet(a *offline) *seriesSet {
 
 // span returns when the first and the last request began.
 func (a *offline) span() (first, last trace.Nanos) {
+	some := false
 	for _, g := range a.grouper.Groups() {
-		if w := &g.Current; w.Total.N > 0 && (first == 0 || w.First < first) {
-			first = w.First
+		if w := &g.Current; w.Total.N > 0 && (!some || w.First < first) {
+			first, some = w.First, true
 		}
 		last = max(last, g.Current.Last)
 	}

@@ -91,9 +91,22 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	if r.Traces == 0 {
+		return p.nothing(f)
+	}
 	if f.fail && len(r.Problems) > 0 {
 		return errProblems
 	}
+	return nil
+}
+
+// nothing says that there was nothing to analyse. Whoever asks to fail on problems must not take that for health.
+func (p *process) nothing(f *analyzeFlags) error {
+	err := errors.New("the input holds no trace that could be read; nothing is known about any request")
+	if f.fail {
+		return err
+	}
+	fmt.Fprintf(p.err, "sibyl: %v\n", err)
 	return nil
 }
 
@@ -113,6 +126,9 @@ func (f *analyzeFlags) write(w io.Writer, r *engine.Report, style terminal.Style
 
 func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, error) {
 	o := engine.DefaultAnalyzeOptions()
+	if !(f.cov >= 0) || f.top < 0 {
+		return o, errors.New("--cov-threshold and --top must not be negative")
+	}
 	o.Input = f.input.options(p, n)
 	o.Path = f.path.options()
 	o.Split, o.Rules.GroupBy = f.split, f.groupBy

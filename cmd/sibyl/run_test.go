@@ -240,6 +240,16 @@ func TestAnalyzeFormats(t *testing.T) {
 	}
 }
 
+// TestAnalyzeNothing: where nothing could be read that is said, and is no success for whoever asked to fail on problems.
+func TestAnalyzeNothing(t *testing.T) {
+	if r := sibyl(t, "no trace", "analyze", "-"); r.code != 0 || !strings.Contains(r.err, "no trace that could be read") {
+		t.Errorf("exit code %d, %q", r.code, r.err)
+	}
+	if r := sibyl(t, "no trace", "analyze", "--fail-on-problem", "-"); r.code != 1 || !strings.Contains(r.err, "no trace that could be read") {
+		t.Errorf("--fail-on-problem: exit code %d, %q; want 1", r.code, r.err)
+	}
+}
+
 func TestAnalyzeOptions(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -248,6 +258,9 @@ func TestAnalyzeOptions(t *testing.T) {
 	}{
 		{[]string{"--min-samples=10000", "--fail-on-problem"}, 0, ""},
 		{[]string{"--cov-threshold=9", "--fail-on-problem"}, 0, ""},
+		{[]string{"--cov-threshold=NaN"}, 2, "--cov-threshold"},
+		{[]string{"--top=-1"}, 2, "--top"},
+		{[]string{"--overlap-tolerance=0.5"}, 1, "overlap tolerance"},
 		{[]string{"--objective=payment UpdateToken=50ms"}, 0, ""},
 		{[]string{"--objective=payment Nonsense=50ms"}, 1, "no request enters there"},
 		{[]string{"--objective=payment UpdateToken"}, 2, "--objective"},
