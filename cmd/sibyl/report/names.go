@@ -203,8 +203,10 @@ func (n *names) variable(x *analysis.Explanation) (what, where string) {
 		return n.clean(x.Variable) + value, ""
 	case x.Variable == variableCount:
 		return "calls of " + at + value, ""
+	case x.Variable == variablePresent && x.Value == "false":
+		return at + " is not called", ""
 	case x.Variable == variablePresent:
-		return "whether " + at + " is called" + value, ""
+		return at + " is called", ""
 	case x.Variable == variableErrors:
 		return "errors of " + at + value, ""
 	}
