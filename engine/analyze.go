@@ -35,7 +35,8 @@ func DefaultAnalyzeOptions() AnalyzeOptions {
 	return AnalyzeOptions{Path: analysis.DefaultOptions(), Thresholds: analysis.DefaultThresholds(), Explained: 20}
 }
 
-// Offline nothing is bounded but memory, so that a report does not depend on the order of its input.
+// Offline these bounds are out of reach, so that the statistics do not depend on the order of the input. What is replayed,
+// compared and explained beside them is bounded, see replayedGroups and its neighbours.
 const (
 	offlineEdges  = 1 << 20
 	offlineGroups = 1 << 20
