@@ -182,7 +182,7 @@ func lead(edges []EdgeShare, score func(*EdgeShare) float64) {
 	})
 }
 
-// Rank orders problems: changed before chronic; then variable by CoV, slow by excess, shifted by evidence. What ties, or is not known,
+// Rank orders problems: changed before chronic; then variable by CoV, slow by excess, shifted by the size of the shift. What ties, or is not known,
 // comes by identity.
 func Rank(problems []Problem) {
 	slices.SortFunc(problems, func(a, b Problem) int {
@@ -202,7 +202,7 @@ func severity(p *Problem) float64 {
 	case KindSlow:
 		return float64(p.Mean - p.Expected)
 	case KindShifted:
-		return p.EValue
+		return p.Shift
 	}
 	return 0
 }

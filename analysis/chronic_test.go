@@ -101,7 +101,8 @@ func TestRank(t *testing.T) {
 		{ID: id(1), Onset: analysis.Changed, Kind: analysis.KindVariable, CoV: math.NaN()},
 		{ID: id(8), Onset: analysis.Changed, Kind: analysis.KindSlow, Mean: 9, Expected: 2},
 		{ID: id(2), Onset: analysis.Changed, Kind: analysis.KindSlow, Mean: 10, Expected: 5},
-		{ID: id(7), Onset: analysis.Changed, Kind: analysis.KindShifted, EValue: 7},
+		{ID: id(7), Onset: analysis.Changed, Kind: analysis.KindShifted, Shift: 0.5, EValue: 7},
+		{ID: id(10), Onset: analysis.Changed, Kind: analysis.KindShifted, Shift: 0.2, EValue: 9},
 		{ID: id(6), Onset: analysis.Chronic, Kind: analysis.KindVariable, CoV: 5},
 		{ID: id(5), Onset: analysis.Chronic, Kind: analysis.KindSlow, Mean: 1e9},
 	}

@@ -106,7 +106,7 @@ func (g *Grouper) learnMix(requestType *Group, groups []*Group, o WatchOptions) 
 		}
 	}
 	w.mixReference = stats.NewMixReference(requests, len(w.blocks), o.Tests)
-	w.mixed = make([]uint64, len(requests))
+	w.expectedMix, w.mixed = requests, make([]uint64, len(requests))
 }
 
 func frequentFirst(a, b *Group) int {

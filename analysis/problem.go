@@ -69,6 +69,9 @@ type Problem struct {
 	CoVHigh  float64
 	Impact   float64 // rate × excess time: ns lost per second
 	EValue   float64 // evidence for the change; 0 where none was tested
+	// Shift is, of a shifted problem, the part of the requests, in [0, 1], that would have to be in another group, or to fail or
+	// not to, for the mix to be the expected one (total variation distance). 0 for other kinds.
+	Shift float64
 
 	Edges        []EdgeShare    // all edges, the leading one first
 	Refined      []RefinedShare // what switched-on tracepoints showed; ascending by (Within, Context)

@@ -55,7 +55,8 @@ type watch struct {
 	mixReference stats.MixReference
 	mix          stats.Mix
 	mixed        []uint64   // requests of the open epoch, by number
-	recentMixes  [][]uint64 // of the last epochs with requests while there is an open problem, at most Calm of them
+	expectedMix  []uint64   // of the learning period
+	recentMixes  [][]uint64 // of the last epochs with requests since the evidence began to rise, at most Calm of them
 	numbers      map[Hash]int
 	number       int  // of groups: their number in the mix of their type
 	troubled     bool // the type, or one of its groups, has an open problem
@@ -136,13 +137,15 @@ func (g *Grouper) step(o WatchOptions) []suspicion {
 			suspicion{group, KindSlow, w.change.Slower()}, suspicion{group, KindVariable, w.change.Variable()})
 		if len(w.mixed) > 1 {
 			w.mix.Step(&w.mixReference, w.mixed)
-			if w.open && w.silent == 0 {
+			if w.silent == 0 {
 				w.recentMixes = last(append(w.recentMixes, slices.Clone(w.mixed)), o.Calm)
 			}
 			clear(w.mixed)
 			suspicions = append(suspicions, suspicion{group, KindShifted, w.mix.Shifted()})
 		}
-		w.rise(group.evidence())
+		if w.rise(group.evidence()); w.rising == 0 && !w.open {
+			w.recentMixes = nil
+		}
 	}
 	return suspicions
 }
@@ -181,7 +184,7 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 		if w.open {
 			g.relent(group, o)
 		} else if s.kind = group.kind(s.kind, o); suspect && level == group.Level && !reported && g.convinces(group, s.kind, o) {
-			w.open, w.kind, w.since, w.judged, w.recentMixes = true, s.kind, now, 0, nil
+			w.open, w.kind, w.since, w.judged = true, s.kind, now, 0
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
 		g.attend(group, o)
@@ -310,19 +313,41 @@ func (g *Grouper) relent(group *Group, o WatchOptions) {
 // holds reports whether what the problem is about is, over the last epochs together, within the expectation again.
 func (w *watch) holds() bool {
 	if w.kind == KindShifted {
-		sum := make([]uint64, len(w.mixed))
-		for _, mix := range w.recentMixes {
-			for i, n := range mix {
-				sum[i] += n
-			}
-		}
-		return w.mixReference.Holds(sum)
+		return w.mixReference.Holds(w.recentMix())
 	}
 	var sum stats.Counts
 	for _, c := range w.recent {
 		sum.Merge(c)
 	}
 	return w.reference.Holds(sum)
+}
+
+// recentMix returns the mix of the recent epochs together.
+func (w *watch) recentMix() []uint64 {
+	sum := make([]uint64, len(w.mixed))
+	for _, mix := range w.recentMixes {
+		for i, n := range mix {
+			sum[i] += n
+		}
+	}
+	return sum
+}
+
+// shift returns how far the recent mix is from the expected one, in [0, 1].
+func (w *watch) shift() float64 {
+	recent := w.recentMix()
+	var was, is uint64
+	for i := range recent {
+		was, is = was+w.expectedMix[i], is+recent[i]
+	}
+	if was == 0 || is == 0 {
+		return 0
+	}
+	var distance float64
+	for i := range recent {
+		distance += math.Abs(float64(recent[i])/float64(is) - float64(w.expectedMix[i])/float64(was))
+	}
+	return distance / 2
 }
 
 // problems returns the open problems, ranked.
@@ -346,6 +371,9 @@ func (g *Grouper) changed(group *Group) Problem {
 	p.Expected = time.Duration(group.Reference.Total.Mean())
 	p.Impact = g.impact(group)
 	p.EValue = group.evidence()
+	if p.Kind == KindShifted {
+		p.Shift = w.shift()
+	}
 	g.leadChanged(group, &p)
 	return p
 }

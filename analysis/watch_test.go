@@ -148,6 +148,9 @@ func (s *stage) report(out *bytes.Buffer, number int) {
 		}
 		still[p.ID] = what
 		if s.open[p.ID] == "" {
+			if p.Kind == analysis.KindShifted {
+				what += fmt.Sprintf(" by %.0f %%", 100*p.Shift)
+			}
 			fmt.Fprintf(out, "epoch %d: opened %s%s\n", number, what, leading(s.g, &p))
 		}
 		check(out, &p)

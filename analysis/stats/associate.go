@@ -12,35 +12,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// EtaSquared returns the part of the variance of y, in [0, 1], that lies between groups: how well a categorical variable
-// explains it. groups[i] is the category of y[i], numbered as the caller likes. NaN while y has no variance. Many small
-// groups explain much by chance: judge it by [PermutationTest].
-func EtaSquared(groups []int, y []float64) float64 {
-	mean := stat.Mean(y, nil)
-	type sums struct{ n, sum float64 }
-	byGroup := map[int]sums{}
-	var total float64
-	for i, v := range y {
-		s := byGroup[groups[i]]
-		byGroup[groups[i]] = sums{s.n + 1, s.sum + v - mean}
-		total += (v - mean) * (v - mean)
-	}
-	if !(total > 0) {
-		return math.NaN()
-	}
-	// The sum is taken in order of the numbers, not of the map, so that it is the same to the last bit.
-	keys := make([]int, 0, len(byGroup))
-	for g := range byGroup {
-		keys = append(keys, g)
-	}
-	slices.Sort(keys)
-	var between float64
-	for _, g := range keys {
-		between += byGroup[g].sum * byGroup[g].sum / byGroup[g].n
-	}
-	return min(1, between/total)
-}
-
 // collinear is the part of a column's variance that must be left after the columns before it are accounted for.
 const collinear = 1e-8
 
@@ -167,31 +138,6 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// PartialCorrelation returns the correlation of x and y, in [−1, 1], after the linear effect of the controls is removed
-// from both. Without controls it is Pearson's. NaN where nothing of x or y is left.
-func PartialCorrelation(x, y []float64, controls [][]float64) float64 {
-	vectors, _ := basis(controls, max(0, len(x)-3))
-	rx, ry := residual(x, vectors), residual(y, vectors)
-	if rx == nil || ry == nil {
-		return math.NaN()
-	}
-	return max(-1, min(1, floats.Dot(rx, ry)))
-}
-
-// residual returns what is left of x, with norm 1, or nil where nothing is.
-func residual(x []float64, vectors [][]float64) []float64 {
-	v := centred(x)
-	before := floats.Norm(v, 2)
-	project(v, vectors)
-	project(v, vectors)
-	after := floats.Norm(v, 2)
-	if !(after*after > collinear*before*before) || !(before > 1e-9*floats.Norm(x, 2)) {
-		return nil
-	}
-	floats.Scale(1/after, v)
-	return v
-}
-
 // enoughExceedances is after how many permutations at least as extreme as the data a test gives up.
 const enoughExceedances = 20
 
@@ -222,25 +168,6 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 		}
 	}
 	return float64(extreme+1) / float64(limit+1)
-}
-
-// Holm returns the p-values adjusted for how many there are, in the same order: to reject those at most alpha keeps the
-// probability of any false rejection at alpha, whatever their dependence. A NaN stays NaN and is not counted.
-func Holm(ps []float64) []float64 {
-	out := slices.Clone(ps)
-	order := make([]int, 0, len(ps))
-	for i, p := range ps {
-		if !math.IsNaN(p) {
-			order = append(order, i)
-		}
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(ps[a], ps[b]), cmp.Compare(a, b)) })
-	var highest float64
-	for rank, i := range order {
-		highest = max(highest, min(1, ps[i]*float64(len(order)-rank)))
-		out[i] = highest
-	}
-	return out
 }
 
 // HeldOut reports whether the request with this key is set aside to confirm what was found on the others: one in two, the

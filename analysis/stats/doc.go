@@ -1,15 +1,14 @@
-// Package stats is the mathematics under groups, problems, explanations and search. Numbers in, numbers out: it knows
+// Package stats is the mathematics under groups, problems and explanations. Numbers in, numbers out: it knows
 // nothing of traces, has no clock, does no I/O, starts no goroutine and keeps no global state; randomness comes from seeds.
 //
 //	exact sums       Moments, CoMoments, PairMoments   integers, so that merging is associative to the byte
 //	distributions    Sketch                            quantiles with 1 % relative accuracy
 //	samples          Sample, Stratified, Row           bottom-k by hash: mergeable and safe under replay
 //	time             Series                            at most ten buckets per series, finer towards the present
-//	intervals        Table.Intervals                   for shares, means, CoV and tail lift
+//	intervals        Table.Estimates                   for shares, means, CoV and tail lift
 //	change           Reference, Change, Mix, EBH       e-values: valid whenever one looks
-//	association      EtaSquared, CanonicalCorrelation, PartialCorrelation, PermutationTest, Holm
+//	association      CanonicalCorrelation, PermutationTest, HeldOut
 //	size models      FitSize, FitFolded                latency as a function of a transfer's size
-//	beliefs          Posterior, Pool                   for Thompson sampling
 //
 // Everything aggregated has Add, Merge and, where it must survive a restart, AppendBinary and a Decode function. Decoders
 // take untrusted bytes, accept nothing but what the encoders write, and return the zero value with every error, which

@@ -191,16 +191,6 @@ func (b band) scaled(low, high float64) band {
 // Samples returns the number of durations that the reference was learned from.
 func (r *Reference) Samples() uint64 { return r.n }
 
-// Rescaled returns the reference with the limits of the variable events multiplied by scale > 0: the present median
-// relative to the reference's, as known before the epoch that is tested. A group that is uniformly slower then does not
-// count as more variable for long.
-func (r Reference) Rescaled(scale float64) Reference {
-	for i := slowerEvents; i < events; i++ {
-		r.bands[i] = r.bands[i].scaled(scale, scale)
-	}
-	return r
-}
-
 // Counts are how often which event happened among the requests of one epoch. Counts of shards add up. The zero value is
 // no requests.
 type Counts struct {
@@ -241,7 +231,7 @@ func (c *Change) Step(r *Reference, n Counts) {
 func (c Change) Slower() float64 { return average(c.evidence[:slowerEvents]) }
 
 // Variable returns the e-value against "no more requests than usual are far from the median, on either side". A group that is
-// uniformly slower raises it as well; compare it with Slower and see [Reference.Rescaled].
+// uniformly slower raises it as well; compare it with Slower.
 func (c Change) Variable() float64 { return average(c.evidence[slowerEvents:]) }
 
 // average returns the mean of e-values, which is an e-value however they depend on each other.

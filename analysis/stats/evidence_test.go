@@ -192,22 +192,6 @@ func TestVariableIsNotSlower(t *testing.T) {
 	}
 }
 
-// A group that is uniformly slower is, once its new median is known, not more variable.
-func TestRescaledSeesShapeOnly(t *testing.T) {
-	g := newGroup(1)
-	g.rate, g.latency = 50, func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.4) }
-	ref, begin := g.learn(1000)
-	rescaled := ref.Rescaled(2)
-	g.slowness = 2
-	var c stats.Change
-	for i := range 30 {
-		c.Step(&rescaled, count(&rescaled, g.epoch(begin+i)))
-	}
-	if c.Slower() < alarm || c.Variable() > 20 {
-		t.Errorf("slower %v, variable %v", c.Slower(), c.Variable())
-	}
-}
-
 func mixEpoch(r *rand.Rand, proportions []float64, n int) []uint64 {
 	counts := make([]uint64, len(proportions))
 	for range n {
