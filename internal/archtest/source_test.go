@@ -74,7 +74,7 @@ func walk(t *testing.T, visit func(name string)) {
 			return err
 		case d.IsDir() && slices.Contains([]string{".git", "bin", "node_modules"}, name):
 			return fs.SkipDir
-		case !d.IsDir():
+		case !d.IsDir() && name != ".git": // a file in a worktree
 			visit(name)
 		}
 		return nil
