@@ -212,7 +212,13 @@ func (w *oracle) skew() {
 			s.up.kids = append(s.up.kids, s)
 		}
 	}
-	type hosts struct{ client, server trace.Symbol }
+	type hosts [2]trace.Symbol
+	between := func(s *oracleSpan) (h hosts, sign int64) { // the same for both directions but for the sign
+		if s.up.Host < s.Host {
+			return hosts{s.up.Host, s.Host}, 1
+		}
+		return hosts{s.Host, s.up.Host}, -1
+	}
 	shifts := map[hosts][]int64{}
 	related := func(s *oracleSpan) bool {
 		return w.options.MaxSkew > 0 && s.up != nil && s.baseline() && s.up.baseline() && s.Kind == trace.Server &&
@@ -220,8 +226,8 @@ func (w *oracle) skew() {
 	}
 	for _, s := range w.spans {
 		if related(s) {
-			h := hosts{s.up.Host, s.Host}
-			shifts[h] = append(shifts[h], oracleShift(s.up.Span, s.Span))
+			h, sign := between(s)
+			shifts[h] = append(shifts[h], sign*oracleShift(s.up.Span, s.Span))
 		}
 	}
 	median := map[hosts]int64{}
@@ -229,7 +235,11 @@ func (w *oracle) skew() {
 		slices.Sort(all)
 		m := all[len(all)/2]
 		if n := len(all); n%2 == 0 {
-			m = slices.MinFunc(all[n/2-1:n/2+1], func(a, b int64) int { return cmp.Compare(max(a, -a), max(b, -b)) })
+			two := all[n/2-1 : n/2+1]
+			m = slices.MinFunc(two, func(a, b int64) int { return cmp.Compare(max(a, -a), max(b, -b)) })
+			if two[0]+two[1] == 0 {
+				m = 0
+			}
 		}
 		switch {
 		case m > int64(w.options.MaxSkew) || m < -int64(w.options.MaxSkew):
@@ -242,7 +252,8 @@ func (w *oracle) skew() {
 	var move func(s *oracleSpan, offset int64)
 	move = func(s *oracleSpan, offset int64) {
 		if related(s) {
-			offset += median[hosts{s.up.Host, s.Host}]
+			h, sign := between(s)
+			offset += sign * median[h]
 		}
 		s.offset = offset
 		for _, k := range s.kids {

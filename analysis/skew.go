@@ -10,9 +10,10 @@ import (
 
 // pair is a CLIENT span and its SERVER child on another host, both baseline.
 type pair struct {
-	client, server trace.Symbol // hosts
-	shift          int64        // ns by which this pair alone would shift the server
-	span           int32        // the server
+	low, high trace.Symbol // hosts, in the order of symbols: calls in both directions tell about the same two clocks
+	shift     int64        // ns by which this pair alone would shift high against low
+	span      int32        // the server
+	back      bool         // the server is on low
 }
 
 // maxOffset bounds the sum of shifts from a root down to a span, so that shifted times do not overflow.
@@ -25,7 +26,11 @@ func (x *Extractor) pair(client, server int32) {
 		c.Tracepoint != 0 || s.Tracepoint != 0 {
 		return
 	}
-	x.pairs = append(x.pairs, pair{c.Host, s.Host, shiftOf(c, s), server})
+	p := pair{low: c.Host, high: s.Host, shift: shiftOf(c, s), span: server}
+	if p.low > p.high {
+		p.low, p.high, p.shift, p.back = p.high, p.low, -p.shift, true
+	}
+	x.pairs = append(x.pairs, p)
 }
 
 // shiftOf returns by how much s has to be shifted to lie as it must in c: a server that is longer than its client is pulled to
@@ -42,9 +47,8 @@ func shiftOf(c, s *trace.Span) int64 {
 	return int64(c.Start-s.Start) + slack/2
 }
 
-// findShifts decides how far each server is shifted against its client: all pairs between the same two hosts by the median
-// of what each of them asks for (of an even number, the smaller one of the two in the middle). It fills x.shifts if any is
-// shifted at all.
+// findShifts decides how far each server is shifted against its client: all pairs between the same two hosts, whichever calls
+// the other, by the median of what each of them asks for. It fills x.shifts if any is shifted at all.
 func (x *Extractor) findShifts() {
 	x.shifting = false
 	x.path.Flags &^= FlagSkewCorrected | FlagSkewExcessive
@@ -52,27 +56,31 @@ func (x *Extractor) findShifts() {
 		return
 	}
 	slices.SortFunc(x.pairs, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.server, b.server), cmp.Compare(a.shift, b.shift))
+		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high), cmp.Compare(a.shift, b.shift))
 	})
 	for pairs := x.pairs; len(pairs) > 0; {
 		n := 1
-		for n < len(pairs) && pairs[n].client == pairs[0].client && pairs[n].server == pairs[0].server {
+		for n < len(pairs) && pairs[n].low == pairs[0].low && pairs[n].high == pairs[0].high {
 			n++
 		}
-		x.shiftAll(pairs[:n], smaller(pairs[(n-1)/2].shift, pairs[n/2].shift))
+		x.shiftAll(pairs[:n], middle(pairs[(n-1)/2].shift, pairs[n/2].shift))
 		pairs = pairs[n:]
 	}
 }
 
-// smaller returns the shift that changes less; a if they are opposite.
-func smaller(a, b int64) int64 {
-	if max(b, -b) < max(a, -a) {
-		return b
+// middle returns the median of shifts of which a and b are in the middle: the one that changes less; 0 if they are opposite,
+// so that neither direction is preferred.
+func middle(a, b int64) int64 {
+	switch {
+	case a == -b:
+		return 0
+	case max(a, -a) <= max(b, -b):
+		return a
 	}
-	return a
+	return b
 }
 
-// shiftAll shifts the servers of pairs by shift, unless it is excessive.
+// shiftAll shifts the servers of pairs by shift, back where they are on the lower host, unless it is excessive.
 func (x *Extractor) shiftAll(pairs []pair, shift int64) {
 	if shift == 0 {
 		return
@@ -88,5 +96,8 @@ func (x *Extractor) shiftAll(pairs []pair, shift int64) {
 	}
 	for _, p := range pairs {
 		x.shifts[p.span] = shift
+		if p.back {
+			x.shifts[p.span] = -shift
+		}
 	}
 }
