@@ -46,6 +46,7 @@ type Extractor struct {
 	nodeOf   []int32 // of each span its node; filled only if switched or if there are joins
 	chains   []chain // of each node; filled only if switched
 
+	found    []join // in the order of the trace
 	joins    []join
 	joinAt   []int32 // joins of node i: joins[joinAt[i]:joinAt[i+1]]; filled only if there are joins
 	visited  []visit // filled only if there are joins

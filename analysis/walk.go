@@ -134,6 +134,7 @@ type join struct {
 // resolveJoins fills x.joins and x.joinAt. Only a baseline span joins, and only another that is not its child anyway.
 func (x *Extractor) resolveJoins() {
 	nodes := x.path.Nodes
+	found := x.found[:0]
 	for _, j := range x.trace.Joins {
 		from := x.nodeOf[j.Span]
 		linked := x.index.find(j.Linked)
@@ -145,25 +146,41 @@ func (x *Extractor) resolveJoins() {
 		if f.Anchor != from || t.Anchor != to || f.Root < 0 || t.Root < 0 || to == from || t.up == from {
 			continue
 		}
-		x.joins = append(x.joins, join{from, to, t.Start, t.End, t.ID})
+		found = append(found, join{from, to, t.Start, t.End, t.ID})
 	}
-	if len(x.joins) == 0 {
-		return
+	x.found = found
+	if len(found) > 0 {
+		x.visited = filled(x.visited, len(nodes), visit{})
+		x.sortJoins()
+	}
+}
+
+// sortJoins puts what was found into x.joins, by the node that joins, then in the order in which a walk wants it.
+func (x *Extractor) sortJoins() {
+	at := filled(x.joinAt, len(x.path.Nodes)+1, 0)
+	for i := range x.found {
+		at[x.found[i].from]++
+	}
+	sum := int32(0)
+	for i := range at {
+		sum += at[i]
+		at[i] = sum
+	}
+	x.joins = sized(x.joins, len(x.found))
+	for i := range x.found { // at[i] goes from the end of its part to the start
+		j := &x.found[i]
+		at[j.from]--
+		x.joins[at[j.from]] = *j
 	}
 	latest := x.options.LatestStart
-	slices.SortFunc(x.joins, func(a, b join) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.end, a.end), compareStarts(a.start, b.start, latest), cmp.Compare(a.id, b.id))
-	})
-	x.visited = filled(x.visited, len(nodes), visit{})
-	x.joinAt = filled(x.joinAt, len(nodes)+1, int32(len(x.joins)))
-	for i := range slices.Backward(x.joins) {
-		x.joinAt[x.joins[i].from] = int32(i)
-	}
-	for i := len(nodes) - 1; i >= 0; i-- {
-		if at := x.joinAt[i]; at == int32(len(x.joins)) || x.joins[at].from != int32(i) {
-			x.joinAt[i] = x.joinAt[i+1]
+	for i := range len(at) - 1 {
+		if part := x.joins[at[i]:at[i+1]]; len(part) > 1 {
+			slices.SortFunc(part, func(a, b join) int {
+				return cmp.Or(cmp.Compare(b.end, a.end), compareStarts(a.start, b.start, latest), cmp.Compare(a.id, b.id))
+			})
 		}
 	}
+	x.joinAt = at
 }
 
 func compareStarts(a, b trace.Nanos, latest bool) int {
@@ -178,34 +195,29 @@ func compareStarts(a, b trace.Nanos, latest bool) int {
 func (x *Extractor) pickJoining(root int32, f *frame, latest, cursor trace.Nanos) int32 {
 	nodes := x.path.Nodes
 	for {
-		c := int32(-1)
-		if f.next < f.end {
-			c = f.next
-		}
-		if f.join < x.joinAt[f.node+1] {
-			if j := x.joins[f.join].to; c < 0 || x.prefers(j, c) {
-				c = j
-			}
-		}
-		if c < 0 {
+		var c int32
+		var start, end trace.Nanos
+		children := f.next < f.end
+		switch {
+		case f.join < x.joinAt[f.node+1] && (!children || x.prefers(&x.joins[f.join], &nodes[f.next])):
+			j := &x.joins[f.join]
+			c, start, end = j.to, j.start, j.end
+			f.join++
+		case children:
+			c, start, end = f.next, nodes[f.next].Start, nodes[f.next].End
+			f.next++
+		default:
 			return -1
 		}
-		if c == f.next && f.next < f.end {
-			f.next++
-		} else {
-			f.join++
-		}
-		n := &nodes[c]
-		if n.End <= latest && n.Start < cursor && n.Start < n.End && n.End > f.low && x.free(root, c) {
+		if end <= latest && start < cursor && start < end && end > f.low && x.free(root, c) {
 			return c
 		}
 	}
 }
 
-// prefers reports whether a walk takes node a before node b.
-func (x *Extractor) prefers(a, b int32) bool {
-	m, n := &x.path.Nodes[a], &x.path.Nodes[b]
-	return cmp.Or(cmp.Compare(n.End, m.End), compareStarts(m.Start, n.Start, x.options.LatestStart), cmp.Compare(m.ID, n.ID)) < 0
+// prefers reports whether a walk takes what was joined before child c.
+func (x *Extractor) prefers(j *join, c *Node) bool {
+	return cmp.Or(cmp.Compare(c.End, j.end), compareStarts(j.start, c.Start, x.options.LatestStart), cmp.Compare(j.id, c.ID)) < 0
 }
 
 // visit says whether a node was taken by the walk of its own root, and by that of another root. Each happens at most once:
@@ -225,8 +237,9 @@ func (x *Extractor) free(root, i int32) bool {
 	if len(x.joins) == 0 {
 		return true
 	}
-	if x.path.Nodes[i].Root == root {
-		return !x.visited[i].own
+	v := x.visited[i]
+	if v.own == v.other {
+		return !v.own
 	}
-	return !x.visited[i].other
+	return v.own != (x.path.Nodes[i].Root == root)
 }
