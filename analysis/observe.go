@@ -51,7 +51,7 @@ func (o *Observer) Observe(p *Path, root int, into *Observation) {
 	into.Trace, into.Root = p.Trace.ID, n.ID
 	into.Start, into.Duration = n.Start, n.End.Sub(n.Start)
 	into.Entry, into.Failed = s.Op, s.Flags&trace.Error != 0
-	o.plan(n)
+	o.plan()
 	o.children()
 	o.contexts()
 	o.skeleton()
@@ -62,18 +62,10 @@ func (o *Observer) Observe(p *Path, root int, into *Observation) {
 	o.path, o.root, o.into = nil, nil, nil
 }
 
-// attrsOf returns the indices of the attributes of a node's span.
-func (p *Path) attrsOf(n *Node) []int32 {
-	if len(p.attrAt) == 0 {
-		return nil
-	}
-	return p.attrs[p.attrAt[n.Span]:p.attrAt[n.Span+1]]
-}
-
 // plan reads from the root's attributes which plan and arm applied to the request. If there are several, the largest holds.
-func (o *Observer) plan(n *Node) {
+func (o *Observer) plan() {
 	o.into.Plan, o.into.Arm = -1, 0
-	for _, i := range o.path.attrsOf(n) {
+	for _, i := range o.path.Attrs(o.root.Node) {
 		a := &o.path.Trace.Attrs[i]
 		switch {
 		case a.Key == keyPlan && a.Numeric && a.Number >= 0 && a.Number < 1<<53:
@@ -91,7 +83,7 @@ func (o *Observer) children() {
 	ops := o.into.Children[:0]
 	for i := fam.first; i < fam.outside; i++ {
 		if p.Nodes[i].Anchor == i {
-			ops = append(ops, p.span(i).Op)
+			ops = append(ops, p.Span(i).Op)
 		}
 	}
 	slices.Sort(ops)
@@ -286,7 +278,7 @@ func (o *Observer) op(i int32) trace.Op {
 	if i < 0 {
 		return 0
 	}
-	return o.path.span(i).Op
+	return o.path.Span(i).Op
 }
 
 func (o *Observer) callee(s *Section) trace.Op { return o.op(o.path.Nodes[s.Node].Callee) }
@@ -365,10 +357,10 @@ func (o *Observer) variables() {
 	}
 	o.found = o.found[:0]
 	for _, i := range o.root.Critical {
-		o.find(&p.Nodes[i])
+		o.find(i)
 	}
 	for i := range o.root.Refined {
-		if n := &p.Nodes[o.root.Refined[i].Node]; n.Anchor != o.root.Refined[i].Node {
+		if n := o.root.Refined[i].Node; p.Nodes[n].Anchor != n {
 			o.find(n)
 		}
 	}
@@ -393,8 +385,9 @@ func (v located) compare(w located) int {
 		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
 }
 
-func (o *Observer) find(n *Node) {
-	for _, i := range o.path.attrsOf(n) {
+func (o *Observer) find(node int32) {
+	n := &o.path.Nodes[node]
+	for _, i := range o.path.Attrs(node) {
 		a := &o.path.Trace.Attrs[i]
 		switch a.Key {
 		case keyTracepoint, keyPlan, keyArm, keyJoin:

@@ -150,5 +150,23 @@ func (p *Path) Unusable(root int) trace.Reason {
 	return ""
 }
 
-// span returns the span of node i.
-func (p *Path) span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
+// Span returns the span of node i.
+func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
+
+// Caller returns the node whose child node i is in the walks: for a baseline node its nearest baseline ancestor, else its parent; -1 if
+// there is none.
+func (p *Path) Caller(i int32) int32 { return p.Nodes[i].up }
+
+// Children returns where the nodes are whose Caller is node i, but for those that were dropped: p.Nodes[first:last].
+func (p *Path) Children(i int32) (first, last int32) {
+	return p.families[i].first, p.families[i].outside
+}
+
+// Attrs returns the indices, in the trace's Attrs, of the attributes of node i's span. The slice belongs to p.
+func (p *Path) Attrs(i int32) []int32 {
+	if len(p.attrAt) == 0 {
+		return nil
+	}
+	span := p.Nodes[i].Span
+	return p.attrs[p.attrAt[span]:p.attrAt[span+1]]
+}

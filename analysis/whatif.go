@@ -96,7 +96,7 @@ func (r *replay) op(i int32) trace.Op {
 	if i < 0 {
 		return 0
 	}
-	return r.path.span(i).Op
+	return r.path.Span(i).Op
 }
 
 // run returns the root's new duration. Children lie behind their parents in Nodes, so that backwards they come first.

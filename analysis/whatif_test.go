@@ -41,7 +41,7 @@ func TestWhatIf(t *testing.T) {
 			p := NewExtractor(DefaultOptions()).Extract(tr)
 			edges := make(map[trace.Edge]string)
 			for i := range p.Nodes {
-				edges[trace.WholeEdge(p.Nodes[i].Full)] = table.OpName(p.span(int32(i)).Op)
+				edges[trace.WholeEdge(p.Nodes[i].Full)] = table.OpName(p.Span(int32(i)).Op)
 			}
 			at := GroupLevel
 			if level == "request_type" {
@@ -156,7 +156,7 @@ func TestWhatIfOracle(t *testing.T) {
 			if i < 0 {
 				return 0
 			}
-			return p.span(i).Op
+			return p.Span(i).Op
 		}
 		oracle := replayed{path: p, scale: func(node, before, after int32, nanos int64) int64 {
 			e := trace.EdgeOf(p.Nodes[node].Full, op(before), op(after))

@@ -11,7 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/scores"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -109,7 +109,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
-	keys, err := ingest.NewKeys(analysis.PeerKeys()...)
+	keys, err := ingest.NewKeys(compare.PeerKeys()...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/localize"
@@ -86,7 +87,7 @@ func (s *Set) normal() []*tape {
 	windows := s.Windows()
 	var tapes []*tape
 	for _, t := range s.tapes {
-		if !slices.ContainsFunc(windows, func(w analysis.Interval) bool { return w.Contains(t.start) }) {
+		if !slices.ContainsFunc(windows, func(w compare.Interval) bool { return w.Contains(t.start) }) {
 			tapes = append(tapes, t)
 		}
 	}
@@ -94,7 +95,7 @@ func (s *Set) normal() []*tape {
 }
 
 // within returns the traces that begin in w, in order.
-func (s *Set) within(w analysis.Interval) []*tape {
+func (s *Set) within(w compare.Interval) []*tape {
 	var tapes []*tape
 	for _, t := range s.tapes {
 		if w.Contains(t.start) {
@@ -180,7 +181,7 @@ func (g *games) control(c *Case, normal []*tape) (played, alarms int) {
 }
 
 // history returns the slices that are played before the window: those after it, then those before it.
-func (g *games) history(normal []*tape, window analysis.Interval) []slice {
+func (g *games) history(normal []*tape, window compare.Interval) []slice {
 	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *tape, at trace.Nanos) int { return cmp.Compare(t.start, at) })
 	var history []slice
 	for _, part := range [][]*tape{normal[split:], normal[:split]} {

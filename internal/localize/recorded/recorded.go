@@ -2,7 +2,7 @@
 //
 // A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each case is a
 // window of time in which a fault was at work. The history of all cases is every trace that begins outside of all windows,
-// before and after. Labels are used for scoring only: what is asked, [analysis.Normal.Compare], is told the window and
+// before and after. Labels are used for scoring only: what is asked, [compare.Normal.Compare], is told the window and
 // nothing else.
 //
 // [Set.Localize] asks with all spans visible at all times. [Set.Choose] makes instrumentation a choice: it plays the traces against
@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -38,7 +39,7 @@ var compressions = []string{"", ".gz", ".zst"}
 type Case struct {
 	Name   string
 	Fault  string // what sort of fault; only for summing up
-	Window analysis.Interval
+	Window compare.Interval
 	Target Target
 }
 
@@ -52,7 +53,7 @@ type Target struct {
 // Set is a case set that was read.
 type Set struct {
 	Cases   []Case
-	Traces  *analysis.Recording
+	Traces  *compare.Recording
 	Table   *trace.Table // the names in Traces
 	Summary file.Summary // what was read
 
@@ -81,7 +82,7 @@ func Read(ctx context.Context, dir string, options Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{Cases: cases, Traces: analysis.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
+	set := &Set{Cases: cases, Traces: compare.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
 	return set, errors.Join(set.extract(ctx, in, &options), in.Close())
 }
 
@@ -174,7 +175,7 @@ func parseCase(line []byte) (Case, error) {
 	}
 	c := Case{
 		Name: label.Name, Fault: label.Fault, Target: label.Target,
-		Window: analysis.Interval{From: trace.Nanos(label.Start), To: trace.Nanos(label.End)},
+		Window: compare.Interval{From: trace.Nanos(label.Start), To: trace.Nanos(label.End)},
 	}
 	switch {
 	case c.Name == "":
@@ -204,8 +205,8 @@ func (n *nanos) UnmarshalJSON(b []byte) error {
 }
 
 // Windows returns the windows of all cases.
-func (s *Set) Windows() []analysis.Interval {
-	windows := make([]analysis.Interval, 0, len(s.Cases))
+func (s *Set) Windows() []compare.Interval {
+	windows := make([]compare.Interval, 0, len(s.Cases))
 	for i := range s.Cases {
 		windows = append(windows, s.Cases[i].Window)
 	}
@@ -218,7 +219,7 @@ func (s *Set) Localize() Report {
 	report := Report{Cases: make([]Result, 0, len(s.Cases))}
 	for i := range s.Cases {
 		c := &s.Cases[i]
-		var suspects []analysis.Suspect
+		var suspects []compare.Suspect
 		reason := ""
 		switch {
 		case normal.Traces() == 0:

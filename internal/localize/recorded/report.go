@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/compare"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -42,16 +42,16 @@ type Result struct {
 }
 
 // Entry is a suspected operation. Every service has one at least, which stands for the service as a whole and carries its score;
-// further ones carry what speaks against them alone. Score is as in [analysis.Suspect].
+// further ones carry what speaks against them alone. Score is as in [compare.Suspect].
 type Entry struct {
 	Service   string  `json:"service"`
 	Operation string  `json:"operation"` // "" where nothing speaks against any
 	Score     float64 `json:"score"`
 
-	Whole *analysis.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
+	Whole *compare.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
 }
 
-func result(c *Case, suspects []analysis.Suspect, reason string, table *trace.Table) Result {
+func result(c *Case, suspects []compare.Suspect, reason string, table *trace.Table) Result {
 	r := Result{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: make([]Entry, 0, len(suspects)), Reason: reason}
 	for i := range suspects {
 		r.add(&suspects[i], table)
@@ -62,7 +62,7 @@ func result(c *Case, suspects []analysis.Suspect, reason string, table *trace.Ta
 }
 
 // add adds a service.
-func (r *Result) add(s *analysis.Suspect, table *trace.Table) {
+func (r *Result) add(s *compare.Suspect, table *trace.Table) {
 	whole := Entry{Service: table.Text(s.Service), Score: s.Score, Whole: s}
 	for i, op := range s.Operations {
 		if i == 0 {

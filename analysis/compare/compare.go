@@ -1,4 +1,7 @@
-package analysis
+// Package compare ranks the services of an application by what they cost more in a window of time than they used to: recorded traces →
+// [Recording] → [Normal], its history → [Suspect]s. It is told nothing but when. It is pure, like package analysis, and draws on critical
+// paths alone.
+package compare
 
 import (
 	"cmp"

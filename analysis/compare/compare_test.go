@@ -1,4 +1,4 @@
-package analysis
+package compare
 
 import (
 	"fmt"
@@ -11,11 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestCompare runs the scripts of testdata/compare. Their commands are
+// TestCompare runs the scripts of testdata. Their commands are
 //
 //	history [times=n]   adds a trace to the history, again and again
 //	window [times=n]    adds a trace to the window, which is later than all of the history
@@ -23,7 +24,7 @@ import (
 //
 // A line of the ranking is: service score, parts, soft evidence, operations. Parts that are 0 are left out.
 func TestCompare(t *testing.T) {
-	datadriven.Walk(t, "testdata/compare", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := newScript()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			times := 1
@@ -48,13 +49,13 @@ func TestCompare(t *testing.T) {
 type script struct {
 	table *trace.Table
 	rec   *Recording
-	x     *Extractor
+	x     *analysis.Extractor
 	n     int
 }
 
 func newScript() *script {
 	table := &trace.Table{}
-	return &script{table: table, rec: NewRecording(table), x: NewExtractor(DefaultOptions())}
+	return &script{table: table, rec: NewRecording(table), x: analysis.NewExtractor(analysis.DefaultOptions())}
 }
 
 // windowStart is when the window begins.
@@ -178,7 +179,7 @@ func TestCompareOrder(t *testing.T) {
 
 func compareAll(table *trace.Table, traces []*trace.Trace, window Interval) []Suspect {
 	rec := NewRecording(table)
-	x := NewExtractor(DefaultOptions())
+	x := analysis.NewExtractor(analysis.DefaultOptions())
 	for _, t := range traces {
 		rec.Add(x.Extract(t))
 	}
@@ -190,7 +191,7 @@ func TestCompareUnusual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
 		rec := NewRecording(table)
-		x := NewExtractor(DefaultOptions())
+		x := analysis.NewExtractor(analysis.DefaultOptions())
 		for range rapid.IntRange(1, 40).Draw(t, "traces") {
 			rec.Add(x.Extract(tracetest.Traces(tracetest.Everything).Draw(t, "trace")))
 		}
@@ -279,7 +280,7 @@ func TestCompareSteady(t *testing.T) {
 			traces = append(traces, s.request(n+i, 1e9+trace.Nanos(i)*1e6, -1, 0), s.request(1000+i, 2e9+trace.Nanos(i)*1e6, slow, delay))
 		}
 		rec := NewRecording(s.table)
-		x := NewExtractor(DefaultOptions())
+		x := analysis.NewExtractor(analysis.DefaultOptions())
 		for _, tr := range traces {
 			rec.Add(x.Extract(tr))
 		}

@@ -1,4 +1,4 @@
-package analysis
+package compare
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -115,7 +116,7 @@ func (c callee) compare(d callee) int {
 
 // Add adds the trace of p, all of its roots. A trace without a root, and one of [trace.MaxDuration] or more, is left out. Incomplete
 // traces count with what is there.
-func (r *Recording) Add(p *Path) {
+func (r *Recording) Add(p *analysis.Path) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
 	}
@@ -141,7 +142,7 @@ func (r *Recording) Add(p *Path) {
 }
 
 // measure fills r.nanos.
-func (r *Recording) measure(p *Path) {
+func (r *Recording) measure(p *analysis.Path) {
 	r.nanos = filled(r.nanos, len(p.Nodes), 0)
 	r.borders = filled(r.borders, len(p.Nodes), 0)
 	r.at = filled(r.at, len(p.Nodes), -1)
@@ -157,7 +158,7 @@ func (r *Recording) measure(p *Path) {
 
 // share adds the time of a section to its span, or to its borders: what lies beside a call of another service that has no CLIENT
 // span of its own is, as far as can be seen, the time of that call; between two calls half of it.
-func (r *Recording) share(p *Path, s *Section) {
+func (r *Recording) share(p *analysis.Path, s *analysis.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && r.crosses(p, s.Before), s.After >= 0 && r.crosses(p, s.After)
 	switch {
@@ -174,18 +175,18 @@ func (r *Recording) share(p *Path, s *Section) {
 }
 
 // crosses reports whether node i is called by a span of another service that is no CLIENT.
-func (r *Recording) crosses(p *Path, i int32) bool {
-	up := p.Nodes[i].up
+func (r *Recording) crosses(p *analysis.Path, i int32) bool {
+	up := p.Caller(i)
 	if up < 0 {
 		return false
 	}
-	caller := p.span(up)
-	return caller.Kind != trace.Client && caller.Service != p.span(i).Service
+	caller := p.Span(up)
+	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
 // border returns what stands for the CLIENT span that node i should have.
-func (r *Recording) border(p *Path, i int32) call {
-	s, caller := p.span(i), p.span(p.Nodes[i].up)
+func (r *Recording) border(p *analysis.Path, i int32) call {
+	s, caller := p.Span(i), p.Span(p.Caller(i))
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
 		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
@@ -193,14 +194,13 @@ func (r *Recording) border(p *Path, i int32) call {
 	}
 }
 
-func (r *Recording) call(p *Path, i int32) call {
-	n := &p.Nodes[i]
-	s := p.span(i)
+func (r *Recording) call(p *analysis.Path, i int32) call {
+	s := p.Span(i)
 	key := siteKey{op: s.Op}
 	c := call{nanos: r.nanos[i], parent: -1}
-	if n.up >= 0 {
-		c.parent = r.at[n.up]
-		key.parent = p.span(n.up).Op
+	if up := p.Caller(i); up >= 0 {
+		c.parent = r.at[up]
+		key.parent = p.Span(up).Op
 	}
 	if s.Kind == trace.Client {
 		c.callee = r.calledBy(p, i)
@@ -223,21 +223,20 @@ func PeerKeys() []string {
 
 // calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, else any child of another service, else what an
 // attribute says; 0 if nothing does.
-func (r *Recording) calledBy(p *Path, i int32) int32 {
-	n := &p.Nodes[i]
-	child := n.Callee
-	fam := &p.families[i]
-	for k := fam.first; k < fam.outside && child < 0; k++ {
-		if p.Nodes[k].Anchor == k && p.span(k).Service != p.span(i).Service {
+func (r *Recording) calledBy(p *analysis.Path, i int32) int32 {
+	child := p.Nodes[i].Callee
+	first, last := p.Children(i)
+	for k := first; k < last && child < 0; k++ {
+		if p.Nodes[k].Anchor == k && p.Span(k).Service != p.Span(i).Service {
 			child = k
 		}
 	}
 	if child >= 0 {
-		s := p.span(child)
+		s := p.Span(child)
 		return r.calleeOf(s.Service, s.Op)
 	}
 	peer, best := trace.Symbol(0), len(peerKeys)
-	for _, k := range p.attrsOf(n) {
+	for _, k := range p.Attrs(i) {
 		a := &p.Trace.Attrs[k]
 		rank := slices.Index(peerKeys[:best], a.Key)
 		if rank >= 0 && !a.Numeric && a.Text != 0 {
@@ -295,12 +294,12 @@ func (r *Recording) numberOf(service trace.Symbol) int32 {
 }
 
 // shape returns the number of the set of operations that node i calls, with whether it failed.
-func (r *Recording) shape(p *Path, i int32, failed bool) int32 {
-	fam := &p.families[i]
+func (r *Recording) shape(p *analysis.Path, i int32, failed bool) int32 {
+	first, last := p.Children(i)
 	r.ops = r.ops[:0]
-	for k := fam.first; k < fam.outside; k++ {
+	for k := first; k < last; k++ {
 		if p.Nodes[k].Anchor == k {
-			r.ops = append(r.ops, p.span(k).Op)
+			r.ops = append(r.ops, p.Span(k).Op)
 		}
 	}
 	slices.Sort(r.ops)
@@ -378,4 +377,13 @@ func (r *Recording) all(traces []recorded) iter.Seq[*call] {
 			}
 		}
 	}
+}
+
+// filled returns a slice of n elements v, in s's memory if it suffices.
+func filled[T any](s []T, n int, v T) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	for i := range s {
+		s[i] = v
+	}
+	return s
 }
