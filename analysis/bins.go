@@ -15,6 +15,18 @@ type VariableBin struct {
 	Where    trace.Context
 }
 
+// Splitter tells requests of one group apart by a variable, so that they form several: the values of one are not expected to perform
+// alike. Groups are given by the identity that they have as a whole.
+type Splitter interface {
+	// Bin returns the number of the bin that o is in: 0 in a group that is not split, and in that bin of another that keeps the
+	// identity, and with it the history, of the whole. It is to be fast, for it is asked for every request.
+	Bin(o *Observation, whole Hash) uint64
+	// Bins returns what requests have in common, by the number of their bin; nil for a group that is not split.
+	Bins(whole Hash) map[uint64]VariableBin
+	// Keep forgets how groups are split that are not kept.
+	Keep(kept func(whole Hash) bool)
+}
+
 // GroupOf returns the identity of the group of a request of the given type, and that of the group as a whole if it is split.
 func (g *Grouper) GroupOf(requestType Hash, o *Observation) (id, whole Hash) {
 	whole = g.whole(requestType, o)
@@ -29,7 +41,7 @@ func (g *Grouper) whole(requestType Hash, o *Observation) Hash {
 	id := GroupID(requestType, g.skeleton(requestType, o))
 	_, keys := g.Types.Rules.key(requestType, o.Entry)
 	eachKeyed(o, keys, func(v *Variable) {
-		id = hashOf(id.Hi, id.Lo, uint64(v.Context), uint64(v.Key), uint64(v.Text), math.Float64bits(v.Number))
+		id = HashOf(id.Hi, id.Lo, uint64(v.Context), uint64(v.Key), uint64(v.Text), math.Float64bits(v.Number))
 	})
 	return id
 }
@@ -60,7 +72,7 @@ func binned(whole Hash, bin uint64) Hash {
 	if bin == 0 {
 		return whole
 	}
-	return hashOf(whole.Hi, whole.Lo, bin)
+	return HashOf(whole.Hi, whole.Lo, bin)
 }
 
 // variableBins returns the values of attributes in the key of a group, and the bin of the variable by which it is split, if it is, still.
@@ -68,13 +80,9 @@ func (g *Grouper) variableBins(group *Group) []VariableBin {
 	if g.Splits == nil || group.Level != GroupLevel {
 		return group.keyed
 	}
-	r := g.Splits.Of(group.Whole)
-	if r == nil {
-		return group.keyed
-	}
-	for i := range r.Bins {
-		if binned(group.Whole, r.mixed(uint64(i))) == group.ID {
-			return append(slices.Clone(group.keyed), VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where})
+	for bin, b := range g.Splits.Bins(group.Whole) {
+		if binned(group.Whole, bin) == group.ID {
+			return append(slices.Clone(group.keyed), b)
 		}
 	}
 	return group.keyed
@@ -89,7 +97,7 @@ func (g *Grouper) Unsteady(cov float64, n int) []Hash {
 		if group.Level != GroupLevel || !w.learned || group.parent.watch.troubled || group.evidence() >= quiet {
 			continue
 		}
-		if group.Reference.Total.CoV() > cov || g.Splits.Of(group.Whole) != nil {
+		if group.Reference.Total.CoV() > cov || g.Splits.Bins(group.Whole) != nil {
 			requests[group.Whole] += group.Reference.Total.N
 		}
 	}
@@ -121,9 +129,5 @@ func (g *Grouper) forgetSplits() {
 	for _, group := range g.groups {
 		kept[group.Whole] = true
 	}
-	for _, r := range g.Splits.All() {
-		if !kept[r.Group] {
-			g.Splits.Forget(r.Group)
-		}
-	}
+	g.Splits.Keep(func(whole Hash) bool { return kept[whole] })
 }

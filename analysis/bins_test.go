@@ -4,23 +4,60 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/trace"
 )
+
+// byHit splits one group by whether the cache was hit.
+type byHit struct {
+	whole Hash
+	miss  trace.Symbol
+	at    trace.Context
+}
+
+func (s *byHit) Bin(o *Observation, whole Hash) uint64 {
+	if whole == s.whole && o.Variables[0].Text == s.miss {
+		return 42
+	}
+	return 0
+}
+
+func (s *byHit) Bins(whole Hash) map[uint64]VariableBin {
+	if whole != s.whole {
+		return nil
+	}
+	return map[uint64]VariableBin{0: {"cache.hit", "true", s.at}, 42: {"cache.hit", "false", s.at}}
+}
+
+func (s *byHit) Keep(kept func(whole Hash) bool) {
+	if !kept(s.whole) {
+		s.whole = Hash{}
+	}
+}
+
+// hitsAndMisses returns requests with a hit or a miss, and a grouper that has seen the first and is about to split its group.
+func hitsAndMisses(options GroupOptions) (w *world, g *Grouper, requestType, whole *Group, splits *byHit) {
+	w = newWorld()
+	for i := range 256 {
+		db, hit := 20*w.heavy(0.1), "false"
+		if i%3 > 0 {
+			db, hit = db/5, "true"
+		}
+		w.text(w.request(5*w.heavy(0.1), db), "cache.hit", hit)
+	}
+	types := &RequestTypes{}
+	types.Freeze()
+	g = NewGrouper(types, w.table, options)
+	requestType, whole = g.Observe(w.requests[0])
+	splits = &byHit{whole.ID, w.table.Symbol("false"), w.get}
+	g.Splits = splits
+	return w, g, requestType, whole, splits
+}
 
 // A group that is split is several groups; bin 0 keeps the identity of the whole, and with it the history. When the split is undone
 // requests are in the whole again.
 func TestSplitGroups(t *testing.T) {
-	w := newWorld(1)
-	for range 256 {
-		splitWorlds["cache"](w)
-	}
-	types := &RequestTypes{}
-	types.Freeze()
-	g := NewGrouper(types, w.table, GroupOptions{})
-	g.Splits = NewSplits(SplitOptions{})
-	requestType, whole := g.Observe(w.requests[0])
-	if !g.Splits.Learn(whole.ID, w.requests, w.table) {
-		t.Fatal("not split")
-	}
+	w, g, requestType, whole, splits := hitsAndMisses(GroupOptions{})
 	for _, o := range w.requests {
 		g.Observe(o)
 	}
@@ -45,7 +82,7 @@ func TestSplitGroups(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || total != 257 || g.Group(whole.ID) == nil {
 		t.Errorf("%d requests in %s", total, diff)
 	}
-	g.Splits.Forget(whole.ID)
+	splits.whole = Hash{}
 	for _, o := range w.requests {
 		if _, group := g.Observe(o); group != whole {
 			t.Fatal("a request is not in the whole group after the split was undone")
@@ -58,16 +95,7 @@ func TestSplitGroups(t *testing.T) {
 
 // The split of a group is kept as long as any of its bins is.
 func TestSplitsOfEvictedGroups(t *testing.T) {
-	w := newWorld(1)
-	for range 256 {
-		splitWorlds["cache"](w)
-	}
-	types := &RequestTypes{}
-	types.Freeze()
-	g := NewGrouper(types, w.table, GroupOptions{Groups: 3})
-	g.Splits = NewSplits(SplitOptions{})
-	_, whole := g.Observe(w.requests[0])
-	g.Splits.Learn(whole.ID, w.requests, w.table)
+	w, g, _, _, splits := hitsAndMisses(GroupOptions{Groups: 3})
 	for _, o := range w.requests {
 		g.Observe(o)
 	}
@@ -75,8 +103,8 @@ func TestSplitsOfEvictedGroups(t *testing.T) {
 		g.Close(1e12 * 10)
 		g.closed++ // nothing was seen since
 		g.evict()
-		if kept := g.Len() > 1; kept != (g.Splits.Of(whole.ID) != nil) {
-			t.Fatalf("%d groups left, split %v", g.Len(), g.Splits.Of(whole.ID))
+		if kept := g.Len() > 1; kept != (splits.whole != Hash{}) {
+			t.Fatalf("%d groups left, split %v", g.Len(), splits.whole)
 		}
 		if epoch > 10 {
 			t.Fatal("nothing is evicted")

@@ -160,7 +160,7 @@ func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
 func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
 	w := &group.Current
 	return Problem{
-		ID:   hashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo),
+		ID:   HashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo),
 		Kind: kind, Onset: Chronic, Level: group.Level,
 		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
 		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),

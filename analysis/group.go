@@ -113,7 +113,7 @@ const (
 type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges that were seen
-	Splits  *Splits      // by which groups are split; nil: none is. Whoever changes a split tells g by [Grouper.Resplit]
+	Splits  Splitter     // by which groups are split; nil: none is. Whoever changes a split tells g by [Grouper.Resplit]
 	Refused uint64       // requests beyond the bound on groups
 	Evicted uint64       // groups that made room
 	options GroupOptions
@@ -171,7 +171,7 @@ func (g *Grouper) Observe(o *Observation) (requestType, group *Group) {
 
 // GroupID returns the identity of the group, as a whole, of a request type and skeleton.
 func GroupID(requestType, skeleton Hash) Hash {
-	return hashOf(requestType.Hi, requestType.Lo, skeleton.Hi, skeleton.Lo)
+	return HashOf(requestType.Hi, requestType.Lo, skeleton.Hi, skeleton.Lo)
 }
 
 // open adds a group below its request type, nil for request types; it returns nil if there is no room for it.

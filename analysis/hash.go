@@ -44,8 +44,8 @@ func ParseHash(s string) (Hash, error) {
 // secondHalf makes the two halves of a Hash independent.
 const secondHalf = 0xd6e8feb86659fd93
 
-// hashOf returns the hash of words, in order.
-func hashOf(words ...uint64) Hash {
+// HashOf returns the hash of words, in order.
+func HashOf(words ...uint64) Hash {
 	h := Hash{Hi: 1, Lo: secondHalf}
 	for _, w := range words {
 		h.Hi = trace.Mix(h.Hi, w)

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -72,4 +74,24 @@ type Variable struct {
 	Text    trace.Symbol
 	Number  float64
 	Numeric bool
+}
+
+// Context returns what o says of a calling context; nil if it did not execute it.
+func (o *Observation) Context(context trace.Context) *ContextCount {
+	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+	if !found {
+		return nil
+	}
+	return &o.Contexts[i]
+}
+
+// Variable returns the value of an attribute at a place; nil if it has none there.
+func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variable {
+	i, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int {
+		return cmp.Or(cmp.Compare(v.Context, x), cmp.Compare(v.Key, key))
+	})
+	if !found {
+		return nil
+	}
+	return &o.Variables[i]
 }

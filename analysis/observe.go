@@ -240,7 +240,7 @@ func (o *Observer) skeleton() {
 			n++
 		}
 	}
-	o.into.Skeleton = hashOf(h.Hi, h.Lo, n)
+	o.into.Skeleton = HashOf(h.Hi, h.Lo, n)
 }
 
 // edges appends the edges of sections, ascending, to into.

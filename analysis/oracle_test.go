@@ -91,10 +91,10 @@ func consult(o Options, t *trace.Trace) *oracle {
 func (w *oracle) copies() {
 	extra := make([]uint64, len(w.trace.Spans))
 	for _, a := range w.trace.Attrs {
-		extra[a.Span] += hashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), map[bool]uint64{true: 1}[a.Numeric]).Lo
+		extra[a.Span] += HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), map[bool]uint64{true: 1}[a.Numeric]).Lo
 	}
 	for _, j := range w.trace.Joins {
-		extra[j.Span] += hashOf(uint64(j.Linked)).Lo
+		extra[j.Span] += HashOf(uint64(j.Linked)).Lo
 	}
 	groups := map[trace.SpanID][]*oracleSpan{}
 	for i := range w.trace.Spans {
@@ -592,7 +592,7 @@ func (w *oracle) observe(r *oracleRoot) *Observation {
 		h.Hi += trace.Mix(uint64(c), 1)
 		h.Lo += trace.Mix(secondHalf, uint64(c))
 	}
-	o.Skeleton = hashOf(h.Hi, h.Lo, uint64(len(set)))
+	o.Skeleton = HashOf(h.Hi, h.Lo, uint64(len(set)))
 	return o
 }
 

@@ -61,7 +61,7 @@ func (x *Extractor) spanCopy(i int32) spanCopy {
 
 // contentHash returns a hash of all fields of s but its ID and times, and of extra.
 func contentHash(s *trace.Span, extra uint64) uint64 {
-	return hashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint),
+	return HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint),
 		uint64(s.Kind), uint64(s.Flags), extra).Lo
 }
 
@@ -73,10 +73,10 @@ func (x *Extractor) hashExtras() {
 		if a.Numeric {
 			numeric = 1
 		}
-		x.extra[a.Span] += hashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), numeric).Lo
+		x.extra[a.Span] += HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), numeric).Lo
 	}
 	for _, j := range x.trace.Joins {
-		x.extra[j.Span] += hashOf(uint64(j.Linked)).Lo
+		x.extra[j.Span] += HashOf(uint64(j.Linked)).Lo
 	}
 }
 

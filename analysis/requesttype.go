@@ -140,13 +140,13 @@ func (e *entryTypes) freeze(entry trace.Op) {
 		return cmp.Or(cmp.Compare(e.sets[b].count, e.sets[a].count), a.Compare(b))
 	})
 	e.known = make(map[Hash]Hash, len(ids))
-	e.rest = hashOf(uint64(entry), 1)
+	e.rest = HashOf(uint64(entry), 1)
 	for _, id := range ids {
 		s := e.sets[id]
 		i := e.nearest(s.ops)
 		if i < 0 && len(e.types) < maxTypesOfEntry {
 			i = len(e.types)
-			e.types = append(e.types, RequestType{ID: hashOf(uint64(entry), id.Hi^id.Lo), Entry: entry, Children: s.ops})
+			e.types = append(e.types, RequestType{ID: HashOf(uint64(entry), id.Hi^id.Lo), Entry: entry, Children: s.ops})
 		}
 		if i < 0 {
 			e.known[id] = e.rest
@@ -156,7 +156,7 @@ func (e *entryTypes) freeze(entry trace.Op) {
 		e.known[id] = e.types[i].ID
 	}
 	if len(e.types) == 1 { // the entry operation says it all
-		whole := hashOf(uint64(entry), 0)
+		whole := HashOf(uint64(entry), 0)
 		e.types[0].ID, e.rest = whole, whole
 		for id := range e.known {
 			e.known[id] = whole
@@ -184,7 +184,7 @@ func (r *RequestTypes) Of(o *Observation) Hash {
 	}
 	e := r.entries[o.Entry]
 	if e == nil || e.known == nil {
-		return hashOf(uint64(o.Entry), 0)
+		return HashOf(uint64(o.Entry), 0)
 	}
 	set := hashOps(o.Children)
 	if id, ok := e.known[set]; ok {

@@ -83,7 +83,7 @@ func symbolsOf(keys []string) []trace.Symbol {
 }
 
 // namedType returns the identity of the request type that rules give a name to.
-func namedType(name string) Hash { return hashOf(uint64(trace.SymbolOf([]byte(name))), 2) }
+func namedType(name string) Hash { return HashOf(uint64(trace.SymbolOf([]byte(name))), 2) }
 
 // typeOf returns the request type that a rule puts o in; false if none does.
 func (s *RuleSet) typeOf(o *Observation) (Hash, bool) {
@@ -120,16 +120,16 @@ func (t *TypeRule) matches(o *Observation) bool {
 	if t.Attribute == "" {
 		return true
 	}
-	x := cellOf(o, columnID{kind: attribute, context: trace.Context(0).Child(o.Entry), key: trace.SymbolOf([]byte(t.Attribute))})
+	v := o.Variable(trace.Context(0).Child(o.Entry), trace.SymbolOf([]byte(t.Attribute)))
 	switch {
-	case !x.some:
+	case v == nil:
 		return false
 	case t.Value == "":
 		return true
-	case x.numeric:
-		return numberText(x.number) == t.Value
+	case v.Numeric:
+		return numberText(v.Number) == t.Value
 	}
-	return x.text == trace.SymbolOf([]byte(t.Value))
+	return v.Text == trace.SymbolOf([]byte(t.Value))
 }
 
 func numberText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
@@ -193,7 +193,7 @@ func eachKeyed(o *Observation, keys []trace.Symbol, f func(v *Variable)) {
 		if _, ok := slices.BinarySearch(keys, v.Key); !ok {
 			continue
 		}
-		if c := contextAt(o, v.Context); c != nil && c.Tracepoint == 0 {
+		if c := o.Context(v.Context); c != nil && c.Tracepoint == 0 {
 			f(v)
 		}
 	}

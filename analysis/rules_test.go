@@ -10,7 +10,7 @@ import (
 
 // shopRequests are requests of one entry operation, a third with a read of the cache, of two tiers.
 func shopRequests() *world {
-	w := newWorld(1)
+	w := newWorld()
 	for i := range 240 {
 		cache := 0.0
 		if i%3 == 0 {
@@ -18,7 +18,7 @@ func shopRequests() *world {
 		}
 		o := w.request(5*w.heavy(0.1), 10*w.heavy(0.1), cache)
 		o.Skeleton = Hash{1, uint64(i % 3 / 2)}
-		w.text(o, w.get, "tier", []string{"free", "team"}[i%2])
+		w.text(o, "tier", []string{"free", "team"}[i%2])
 	}
 	return w
 }

@@ -2,9 +2,6 @@ package analysis
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -200,34 +197,6 @@ func TestWhatIfProperties(t *testing.T) {
 	})
 }
 
-func TestRecoveries(t *testing.T) {
-	table := &trace.Table{}
-	var r *Recoveries
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		db := 10 + rng.IntN(10)
-		if rng.IntN(10) == 0 {
-			db = 110 // slow: the other branch ends at 60
-		}
-		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..60\n", max(60, 5+db)+5, 5+db)
-		tr, err := trace.ParseText(text, table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := NewExtractor(DefaultOptions()).Extract(tr)
-		if r == nil {
-			context := trace.Context(0).Child(tr.Spans[0].Op).Child(tr.Spans[1].Op)
-			r = NewRecoveries(GroupLevel, []EdgeNanos{{trace.EdgeOf(context, 0, 0), 15}})
-		}
-		r.Add(p, 0)
-	}
-	got := r.All()[0]
-	// A slow request takes 120; with the db at 15 it takes 65, for the cache's sake: 55 come back, not 95.
-	if got.P99 != 55 || got.Mean.Value < 3 || got.Mean.Value > 8 {
-		t.Errorf("P99 %v, mean %v, want 55ns and about 5.5", got.P99, got.Mean)
-	}
-}
-
 func BenchmarkWhatIf(b *testing.B) {
 	traces := benchTraces(16, 50, false)
 	x := NewExtractor(DefaultOptions())
@@ -239,24 +208,4 @@ func BenchmarkWhatIf(b *testing.B) {
 		i++
 	}
 	perSpan(b, 50)
-}
-
-// The reference is what an edge took when all was well, else its median; edges that are there already are left out.
-func TestReferenceLevels(t *testing.T) {
-	w := newWorld(1)
-	for i := range 11 {
-		w.request(1, float64(10+i), []float64{0, 5}[i%2])
-	}
-	p := &Problem{Level: GroupLevel, Edges: []EdgeShare{
-		{Edge: 0, Mean: 9, Excess: 3},
-		{Edge: w.edgeGet, Mean: 8e6, Excess: 3e6},
-		{Edge: w.edgeDB, Mean: 16e6, Excess: math.NaN()},
-		{Edge: w.edgeC, Mean: 2.3e6, Excess: math.NaN()},
-		{Edge: 7, Mean: 4, Excess: -1},
-		{Edge: 8, Mean: 4, Excess: 5},
-	}}
-	want := []EdgeNanos{{w.edgeGet, 5e6}, {w.edgeDB, 15e6}, {w.edgeC, 0}, {8, 0}}
-	if got := ReferenceLevels(p, w.requests); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
 }

@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -95,7 +95,7 @@ type explainer struct {
 type arrivals struct {
 	starts    []trace.Nanos
 	durations []time.Duration
-	load      *analysis.Load // built at the first use
+	load      *explain.Load // built at the first use
 }
 
 func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
@@ -151,13 +151,13 @@ func (e *explainer) explain(r *ProblemReport) {
 	}
 	load := e.loads[p.RequestType]
 	if load.load == nil {
-		load.load = analysis.NewLoad(load.all())
+		load.load = explain.NewLoad(load.all())
 	}
-	options := analysis.ExplainOptions{Concurrency: load.load.Concurrency}
-	p.Explanations = analysis.Explain(p, requests, e.report.Table, options)
+	options := explain.Options{Concurrency: load.load.Concurrency}
+	p.Explanations = explain.Associate(p, requests, e.report.Table, options).Explanations
 	for _, key := range contrastKeys { // of whoever the leading edge belongs to
-		by := analysis.ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
-		for _, c := range analysis.Contrast(p, requests, by, e.report.Table, options) {
+		by := explain.ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
+		for _, c := range explain.Contrast(p, requests, by, e.report.Table, options) {
 			r.Contrasts = append(r.Contrasts, NamedContrast{Key: key, Contrasted: c})
 		}
 	}
@@ -166,8 +166,8 @@ func (e *explainer) explain(r *ProblemReport) {
 }
 
 // recoveries replays sampled traces of the problem's requests with one edge after another at its reference level.
-func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observation) []analysis.Recovery {
-	levels := analysis.ReferenceLevels(p, requests)
+func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observation) []explain.Recovery {
+	levels := explain.ReferenceLevels(p, requests)
 	levels = levels[:min(len(levels), mostRecoveries)]
 	if len(levels) == 0 {
 		return nil
@@ -182,7 +182,7 @@ func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observa
 	extractor := analysis.NewExtractor(e.options.Path)
 	var observer analysis.Observer
 	var o analysis.Observation
-	all := analysis.NewRecoveries(p.Level, levels)
+	all := explain.NewRecoveries(p.Level, levels)
 	for _, x := range sample.All() {
 		path := extractor.Extract(x.trace)
 		observer.Observe(path, x.root, &o)
@@ -199,7 +199,7 @@ type seriesSet struct {
 	first   trace.Nanos
 	width   time.Duration
 	windows int
-	series  []analysis.EdgeSeries
+	series  []explain.EdgeSeries
 	byType  map[analysis.Hash][]int // series of a type
 }
 
@@ -218,7 +218,7 @@ func newSeriesSet(a *offline) *seriesSet {
 		types++
 		for _, e := range g.Edges[:min(len(g.Edges), seriesOfType)] {
 			s.byType[g.ID] = append(s.byType[g.ID], len(s.series))
-			s.series = append(s.series, analysis.EdgeSeries{
+			s.series = append(s.series, explain.EdgeSeries{
 				RequestType: g.ID, Edge: e.Edge, Means: make([]float64, s.windows), Counts: make([]uint64, s.windows),
 			})
 		}
@@ -244,11 +244,8 @@ func (s *seriesSet) observe(requestType analysis.Hash, o *analysis.Observation) 
 	for _, i := range s.byType[requestType] {
 		x := &s.series[i]
 		x.Counts[at]++
-		k, found := slices.BinarySearchFunc(o.Contexts, trace.Context(x.Edge), func(c analysis.ContextCount, want trace.Context) int {
-			return cmp.Compare(c.Context, want)
-		})
-		if found { // a whole edge is its context
-			x.Means[at] += float64(o.Contexts[k].Exclusive)
+		if c := o.Context(trace.Context(x.Edge)); c != nil { // a whole edge is its context
+			x.Means[at] += float64(c.Exclusive)
 		}
 	}
 }
@@ -265,7 +262,7 @@ func (s *seriesSet) common() []CommonEdges {
 		}
 	}
 	var all []CommonEdges
-	for _, c := range analysis.Common(s.series, analysis.CommonOptions{}) {
+	for _, c := range explain.Common(s.series, explain.CommonOptions{}) {
 		common := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
 		for _, i := range c.Series {
 			common.Edges = append(common.Edges, TypedEdge{RequestType: s.series[i].RequestType, Context: trace.Context(s.series[i].Edge)})

@@ -1,6 +1,6 @@
 package engine
 
-import "github.com/sibyl-trace/sibyl/analysis"
+import "github.com/sibyl-trace/sibyl/analysis/explain"
 
 // Splits returns the variables by which groups are split.
-func (c *Core) Splits() []*analysis.Split { return c.splitter.splits.All() }
+func (c *Core) Splits() []*explain.Split { return c.splitter.splits.All() }

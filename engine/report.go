@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -23,8 +24,8 @@ type Report struct {
 // would switch on next. The later ones of many problems have nothing but the problem.
 type ProblemReport struct {
 	analysis.Problem
-	Contrasts  []NamedContrast     // hosts and versions that are slower than the others
-	Recoveries []analysis.Recovery // of the leading edges, the leading one first
+	Contrasts  []NamedContrast    // hosts and versions that are slower than the others
+	Recoveries []explain.Recovery // of the leading edges, the leading one first
 	Proposed   []search.Pick
 	Missing    []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
 	Exemplars  Exemplars
@@ -33,7 +34,7 @@ type ProblemReport struct {
 // NamedContrast is a value of an attribute whose requests are slower than those with other values.
 type NamedContrast struct {
 	Key string
-	analysis.Contrasted
+	explain.Contrasted
 }
 
 // CommonEdges are places in different request types that rise and fall together: they may share a lock or a dependency.

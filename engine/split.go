@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -21,13 +22,13 @@ const (
 
 // splitter samples requests of groups, whatever bins they are in.
 type splitter struct {
-	splits  *analysis.Splits
+	splits  *explain.Splits
 	samples map[analysis.Hash]*stats.Sample[*analysis.Observation]
 	epochs  int // since the samples were begun
 }
 
 func newSplitter() *splitter {
-	return &splitter{splits: analysis.NewSplits(analysis.SplitOptions{})}
+	return &splitter{splits: explain.NewSplits(explain.SplitOptions{})}
 }
 
 // begin begins to sample groups.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -74,14 +75,14 @@ func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonC
 	return j
 }
 
-func (n *names) jsonDifference(p *analysis.Problem, d *analysis.Difference) jsonDifference {
+func (n *names) jsonDifference(p *analysis.Problem, d *explain.Difference) jsonDifference {
 	return jsonDifference{
 		Edge: n.placeOf(p, d.Edge), MeanNS: number(d.Mean), RestNS: number(d.Rest), ExcessNS: number(d.Value),
 		LowNS: number(d.Low), HighNS: number(d.High), PValue: number(d.PValue),
 	}
 }
 
-func (n *names) jsonRecovery(p *analysis.Problem, x *analysis.Recovery) jsonRecovery {
+func (n *names) jsonRecovery(p *analysis.Problem, x *explain.Recovery) jsonRecovery {
 	return jsonRecovery{
 		Edge: n.placeOf(p, x.Edge), LevelNS: int64(x.Level), Requests: x.Requests,
 		MeanNS: number(x.Mean.Value), MeanLowNS: number(x.Mean.Low), MeanHighNS: number(x.Mean.High),

@@ -1,25 +1,30 @@
-package analysis
+// Package explain finds out what accounts for a problem that package analysis found: which variables go along with the durations of its
+// requests ([Associate]), what requests of one host or version have that others do not ([Contrast]), which edges of different request
+// types rise and fall together ([Common]), how much would come back ([Recoveries]), and by which variable a group is worth being split
+// ([Splits]). It is pure, like package analysis.
+package explain
 
 import (
 	"cmp"
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ExplainOptions choose how explanations are looked for. The zero value takes the defaults.
-type ExplainOptions struct {
+// Options choose how explanations are looked for. The zero value takes the defaults.
+type Options struct {
 	Alpha float64 // probability of naming any variable where none matters; 0: 0.02
 	Edges int     // leading edges that are explained beside the duration; 0: 3
 	Seed  uint64  // of the permutations
 	// Concurrency returns how many requests were being served when o arrived, NaN where it is not known. Nil: never known.
 	// [Load] is one way to know it.
-	Concurrency func(o *Observation) float64
+	Concurrency func(o *analysis.Observation) float64
 	// On reports whether a tracepoint was on for o. Where it was, a context of it that is missing was not executed; else it is not known
 	// whether it was. Nil: never on.
-	On func(o *Observation, tracepoint trace.Symbol) bool
+	On func(o *analysis.Observation, tracepoint trace.Symbol) bool
 }
 
 // Bounds of [Associate].
@@ -39,7 +44,7 @@ const (
 
 // Association is what the variables of requests have to do with their times.
 type Association struct {
-	Explanations []Explanation // the duration's before those of edges, by falling effect
+	Explanations []analysis.Explanation // the duration's before those of edges, by falling effect
 	// Joint is the first canonical correlation, 0–1, between the numeric variables that were looked at closely and the targets (the
 	// duration and the leading edges): what they explain together. NaN where there are none.
 	Joint float64
@@ -55,11 +60,6 @@ type UnrelatedVariable struct {
 	Key        trace.Symbol // of the attribute; 0: derived from the context
 	Name       string
 	Tracepoint trace.Symbol // of the context; 0: baseline
-}
-
-// Explain returns the variables that account for problem p, judged by a uniform sample of its requests. See [Associate].
-func Explain(p *Problem, requests []*Observation, table *trace.Table, o ExplainOptions) []Explanation {
-	return Associate(p, requests, table, o).Explanations
 }
 
 // Associate finds out which variables of the requests go with their durations, and with their times in the leading edges of
@@ -83,7 +83,7 @@ func Explain(p *Problem, requests []*Observation, table *trace.Table, o ExplainO
 // accounts for at most 6 % of the variance of ranks. Numeric variables are taken by rank: their units are anyone's guess, and
 // latency need only rise with them. Effects, on the other hand, are fractions of the variance of the times themselves, which the
 // problem is about.
-func Associate(p *Problem, requests []*Observation, table *trace.Table, o ExplainOptions) Association {
+func Associate(p *analysis.Problem, requests []*analysis.Observation, table *trace.Table, o Options) Association {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, 3)
 	s := &study{options: o, table: table, requests: sortedRequests(requests)}
@@ -108,17 +108,17 @@ func Associate(p *Problem, requests []*Observation, table *trace.Table, o Explai
 }
 
 // sortedRequests returns the requests by key, each once.
-func sortedRequests(requests []*Observation) []*Observation {
+func sortedRequests(requests []*analysis.Observation) []*analysis.Observation {
 	out := slices.Clone(requests)
-	slices.SortFunc(out, func(a, b *Observation) int {
+	slices.SortFunc(out, func(a, b *analysis.Observation) int {
 		return cmp.Or(cmp.Compare(a.Key(), b.Key()), a.Trace.Compare(b.Trace), cmp.Compare(a.Root, b.Root))
 	})
-	return slices.CompactFunc(out, func(a, b *Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
+	return slices.CompactFunc(out, func(a, b *analysis.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
 }
 
 // sortExplanations orders those of the duration before those of edges, then by the part of the problem that they explain.
-func sortExplanations(all []Explanation, p *Problem) {
-	weight := func(x *Explanation) float64 {
+func sortExplanations(all []analysis.Explanation, p *analysis.Problem) {
+	weight := func(x *analysis.Explanation) float64 {
 		for i := range p.Edges {
 			if p.Edges[i].Edge == x.Target && x.Target != 0 && p.Edges[i].Score > 0 {
 				return x.Effect * p.Edges[i].Score
@@ -126,7 +126,7 @@ func sortExplanations(all []Explanation, p *Problem) {
 		}
 		return x.Effect
 	}
-	slices.SortStableFunc(all, func(a, b Explanation) int {
+	slices.SortStableFunc(all, func(a, b analysis.Explanation) int {
 		if (a.Target == 0) != (b.Target == 0) {
 			return cmp.Compare(min(1, a.Target), min(1, b.Target))
 		}
@@ -136,10 +136,10 @@ func sortExplanations(all []Explanation, p *Problem) {
 
 // study is one run of [Associate].
 type study struct {
-	options  ExplainOptions
+	options  Options
 	table    *trace.Table
-	requests []*Observation // by key
-	held     []bool         // of each request whether it is in the second half
+	requests []*analysis.Observation // by key
+	held     []bool                  // of each request whether it is in the second half
 	columns  []column
 	targets  []target
 	tried    int
@@ -155,7 +155,7 @@ type target struct {
 }
 
 // aim fills in the targets: the duration and the leading edges, as far as they vary.
-func (s *study) aim(p *Problem) {
+func (s *study) aim(p *analysis.Problem) {
 	n := len(s.requests)
 	durations := make([]float64, n)
 	var sum float64
@@ -165,8 +165,8 @@ func (s *study) aim(p *Problem) {
 	}
 	floor := sum / float64(n) / 100
 	s.addTarget(0, durations, floor)
-	leading := slices.DeleteFunc(slices.Clone(p.Edges), func(e EdgeShare) bool { return e.Edge == 0 })
-	slices.SortStableFunc(leading, func(a, b EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
+	leading := slices.DeleteFunc(slices.Clone(p.Edges), func(e analysis.EdgeShare) bool { return e.Edge == 0 })
+	slices.SortStableFunc(leading, func(a, b analysis.EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
 	for _, e := range leading[:min(len(leading), s.options.Edges)] {
 		nanos := make([]float64, n)
 		for i, o := range s.requests {
@@ -187,11 +187,11 @@ func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 }
 
 // edgeNanos returns the time of o in an edge of the given level.
-func edgeNanos(o *Observation, edge trace.Edge, level Level) float64 {
+func edgeNanos(o *analysis.Observation, edge trace.Edge, level analysis.Level) float64 {
 	var sum int64
 	for i := range o.Edges {
 		e := &o.Edges[i]
-		if level == GroupLevel && e.Edge == edge || level == RequestTypeLevel && trace.WholeEdge(e.Context) == edge {
+		if level == analysis.GroupLevel && e.Edge == edge || level == analysis.RequestTypeLevel && trace.WholeEdge(e.Context) == edge {
 			sum += e.Nanos
 		}
 	}
@@ -218,11 +218,11 @@ func (s *study) testAll() {
 }
 
 // explain returns what the causes of t account for.
-func (s *study) explain(t *target) []Explanation {
-	var out []Explanation
+func (s *study) explain(t *target) []analysis.Explanation {
+	var out []analysis.Explanation
 	for _, c := range s.causes(t) {
 		x := s.explanation(t, &s.columns[c.column], c.level)
-		named := slices.ContainsFunc(out, func(y Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
+		named := slices.ContainsFunc(out, func(y analysis.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
 		if x.Effect >= leastEffect && !named {
 			out = append(out, x)
 		}

@@ -1,12 +1,14 @@
-package analysis
+package explain
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -31,13 +33,13 @@ const leastBin = 8
 // changes the group of a request. It is not safe for concurrent use.
 type Splits struct {
 	options SplitOptions
-	rules   map[Hash]*Split
+	rules   map[analysis.Hash]*Split
 }
 
 // Split is the variable by which a group is split, and how.
 type Split struct {
-	Group    Hash
-	Variable string // as in [Explanation]
+	Group    analysis.Hash
+	Variable string // as in [analysis.Explanation]
 	Where    trace.Context
 	Effect   float64 // η² of the bins, in the latest sample
 	Misses   int     // samples in a row that it did not explain
@@ -64,19 +66,34 @@ func NewSplits(o SplitOptions) *Splits {
 	o.Undo = cmp.Or(o.Undo, 0.25)
 	o.Patience = cmp.Or(o.Patience, 3)
 	o.Bins = cmp.Or(o.Bins, 4)
-	return &Splits{options: o, rules: make(map[Hash]*Split)}
+	return &Splits{options: o, rules: make(map[analysis.Hash]*Split)}
 }
 
 // Of returns the split of a group, nil if it is not split. It is valid until the group is learned again.
-func (s *Splits) Of(group Hash) *Split { return s.rules[group] }
+func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
 
-// Forget drops the split of a group that is no longer kept.
-func (s *Splits) Forget(group Hash) { delete(s.rules, group) }
+// Keep forgets the splits of groups that are not kept.
+func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
+	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })
+}
+
+// Bins returns what the requests of a group have in common, by what Bin returns for them; nil if it is not split.
+func (s *Splits) Bins(group analysis.Hash) map[uint64]analysis.VariableBin {
+	r := s.rules[group]
+	if r == nil {
+		return nil
+	}
+	bins := make(map[uint64]analysis.VariableBin, len(r.Bins))
+	for i := range r.Bins {
+		bins[r.mixed(uint64(i))] = analysis.VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where}
+	}
+	return bins
+}
 
 // Bin returns the bin of o within a group, given by the identity that it has without bins: 0 for bin 0 and in a group that is not
 // split, else a hash of the variable and the number of the bin, to be mixed into the group's identity. Bin 0 keeps the identity, and
 // with it the history, of the group. It takes time O(log n) in the number of o's contexts and variables.
-func (s *Splits) Bin(o *Observation, group Hash) uint64 {
+func (s *Splits) Bin(o *analysis.Observation, group analysis.Hash) uint64 {
 	r := s.rules[group]
 	if r == nil {
 		return 0
@@ -95,7 +112,7 @@ func (r *Split) mixed(bin uint64) uint64 {
 // Learn judges the split of a group by a uniform sample of its requests, whatever bins they are in, and reports whether it changed: a
 // group that is not split is split by the variable that explains its durations best, if that is certain and enough; a split that
 // explains too little in several samples in a row is undone. Samples that are too small change nothing.
-func (s *Splits) Learn(group Hash, requests []*Observation, table *trace.Table) bool {
+func (s *Splits) Learn(group analysis.Hash, requests []*analysis.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
 	}
@@ -112,7 +129,7 @@ func (s *Splits) Learn(group Hash, requests []*Observation, table *trace.Table) 
 }
 
 // judge updates a split and undoes it when it no longer explains.
-func (s *Splits) judge(r *Split, requests []*Observation) bool {
+func (s *Splits) judge(r *Split, requests []*analysis.Observation) bool {
 	requests = sortedRequests(requests)
 	codes, nanos := make([]int32, len(requests)), make([]float64, len(requests))
 	for i, o := range requests {
@@ -131,13 +148,13 @@ func (s *Splits) judge(r *Split, requests []*Observation) bool {
 }
 
 // find returns the split that the requests ask for, nil if they ask for none.
-func (s *Splits) find(requests []*Observation, table *trace.Table) *Split {
-	st := &study{options: ExplainOptions{Alpha: s.options.Alpha}, table: table, requests: sortedRequests(requests)}
+func (s *Splits) find(requests []*analysis.Observation, table *trace.Table) *Split {
+	st := &study{options: Options{Alpha: s.options.Alpha}, table: table, requests: sortedRequests(requests)}
 	st.collect()
 	st.columns = slices.DeleteFunc(st.columns, func(c column) bool {
 		return c.tracepoint != 0 || c.id.kind != attribute && c.id.kind != presence && c.id.kind != spanCount
 	})
-	st.aim(&Problem{})
+	st.aim(&analysis.Problem{})
 	if len(st.targets) == 0 {
 		return nil
 	}
@@ -304,7 +321,7 @@ func (r *Split) addCategories(st *study, c *column, units []unit) {
 }
 
 // bin returns the number of o's bin. What was not seen when the split was learned is in bin 0.
-func (r *Split) bin(o *Observation) uint64 {
+func (r *Split) bin(o *analysis.Observation) uint64 {
 	x := cellOf(o, r.id)
 	if r.values != nil {
 		return r.values[categoryOf(x, r.any)]
@@ -322,10 +339,10 @@ func (r *Split) bin(o *Observation) uint64 {
 }
 
 // cellOf returns the value of a variable in one request.
-func cellOf(o *Observation, id columnID) cell {
+func cellOf(o *analysis.Observation, id columnID) cell {
 	if id.kind != attribute {
 		x := cell{some: true, numeric: true}
-		if c := contextAt(o, id.context); c != nil {
+		if c := o.Context(id.context); c != nil {
 			x.number = float64(c.Count)
 			if id.kind == presence {
 				x.number = 1
@@ -333,13 +350,10 @@ func cellOf(o *Observation, id columnID) cell {
 		}
 		return x
 	}
-	i, found := slices.BinarySearchFunc(o.Variables, id, func(v Variable, id columnID) int {
-		return cmp.Or(cmp.Compare(v.Context, id.context), cmp.Compare(v.Key, id.key))
-	})
-	if !found {
+	v := o.Variable(id.context, id.key)
+	if v == nil {
 		return cell{}
 	}
-	v := &o.Variables[i]
 	return cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
 }
 

@@ -1,10 +1,11 @@
-package analysis
+package explain
 
 import (
 	"cmp"
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -41,12 +42,12 @@ type Difference struct {
 //
 // Requests are a uniform sample; their order does not matter. Tests are those of [Associate], on the logarithm of times. The whole sample
 // is used for the test: what is compared was chosen by the caller, not found.
-func Contrast(p *Problem, requests []*Observation, by ContrastBy, table *trace.Table, o ExplainOptions) []Contrasted {
+func Contrast(p *analysis.Problem, requests []*analysis.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := &study{options: o, table: table, requests: sortedRequests(requests)}
 	// A request that has no value did something else altogether: it is no reference.
-	s.requests = slices.DeleteFunc(s.requests, func(x *Observation) bool { return !by.cell(x).some })
+	s.requests = slices.DeleteFunc(s.requests, func(x *analysis.Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
 		return nil
 	}
@@ -75,7 +76,7 @@ func Contrast(p *Problem, requests []*Observation, by ContrastBy, table *trace.T
 const contrastEdges = 8
 
 // expensive returns p with its edges scored by the time that they take.
-func expensive(p *Problem) *Problem {
+func expensive(p *analysis.Problem) *analysis.Problem {
 	q := *p
 	q.Edges = slices.Clone(p.Edges)
 	for i := range q.Edges {
@@ -85,7 +86,7 @@ func expensive(p *Problem) *Problem {
 }
 
 // cell returns the value for one request.
-func (by ContrastBy) cell(o *Observation) cell {
+func (by ContrastBy) cell(o *analysis.Observation) cell {
 	if by.Context != 0 {
 		return cellOf(o, columnID{context: by.Context, key: by.Key, kind: attribute})
 	}
@@ -105,7 +106,7 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 }
 
 // outermost returns the value of an attribute at the place nearest to the root that has it; of several the smallest context.
-func outermost(o *Observation, key trace.Symbol) cell {
+func outermost(o *analysis.Observation, key trace.Symbol) cell {
 	best, found := math.MaxInt, cell{}
 	var c collector
 	for i := range o.Variables {
@@ -113,7 +114,7 @@ func outermost(o *Observation, key trace.Symbol) cell {
 		if v.Key != key {
 			continue
 		}
-		at := contextAt(o, v.Context)
+		at := o.Context(v.Context)
 		if at == nil {
 			continue
 		}

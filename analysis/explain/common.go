@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -16,7 +17,7 @@ import (
 // EdgeSeries is the mean time of one edge of one request type, window by window. Windows are aligned: number i is the same
 // stretch of time (10 s, say) in every series.
 type EdgeSeries struct {
-	RequestType Hash
+	RequestType analysis.Hash
 	Edge        trace.Edge
 	Means       []float64 // exclusive ns a request; ignored where Counts is 0
 	Counts      []uint64  // requests of the type in the window
@@ -90,7 +91,7 @@ func wavesOf(series []EdgeSeries) []wave {
 			continue
 		}
 		f := newFit(values)
-		f.control([][]float64{loads[series[i].RequestType], loads[Hash{}]})
+		f.control([][]float64{loads[series[i].RequestType], loads[analysis.Hash{}]})
 		if f.square <= negligible*f.total || f.total == 0 {
 			continue
 		}
@@ -101,8 +102,8 @@ func wavesOf(series []EdgeSeries) []wave {
 }
 
 // loadsOf returns the logarithm of the number of requests in every window: of each request type and, under the zero Hash, of all.
-func loadsOf(series []EdgeSeries, n int) map[Hash][]float64 {
-	loads := map[Hash][]float64{{}: make([]float64, n)}
+func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
+	loads := map[analysis.Hash][]float64{{}: make([]float64, n)}
 	for i := range series {
 		s := &series[i]
 		if loads[s.RequestType] != nil {
@@ -111,7 +112,7 @@ func loadsOf(series []EdgeSeries, n int) map[Hash][]float64 {
 		own := make([]float64, n)
 		for k, c := range s.Counts {
 			own[k] = float64(c)
-			loads[Hash{}][k] += float64(c)
+			loads[analysis.Hash{}][k] += float64(c)
 		}
 		loads[s.RequestType] = own
 	}

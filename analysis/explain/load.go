@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"iter"
@@ -6,6 +6,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -32,5 +33,5 @@ func (l *Load) At(t trace.Nanos) int {
 	return upTo(l.starts) - upTo(l.ends)
 }
 
-// Concurrency returns how many other requests were being served when o, which is one of them, arrived: for [ExplainOptions].
-func (l *Load) Concurrency(o *Observation) float64 { return float64(l.At(o.Start) - 1) }
+// Concurrency returns how many other requests were being served when o, which is one of them, arrived: for [Options].
+func (l *Load) Concurrency(o *analysis.Observation) float64 { return float64(l.At(o.Start) - 1) }

@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"math"
@@ -248,6 +248,9 @@ func (w *whitened) explained(values []float64) float64 {
 	}
 	return total
 }
+
+// normal95 is the two-sided 95 % quantile of the normal distribution.
+const normal95 = 1.96
 
 // upperBound returns the upper end of the 95 % interval of a squared correlation over n requests (Fisher's z); NaN for NaN.
 func upperBound(part float64, n int) float64 {

@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -97,7 +98,7 @@ func (s *study) collect() {
 		return cmp.Or(cmp.Compare(a.id.kind, b.id.kind), cmp.Compare(a.depth, b.depth), cmp.Compare(s.name(a.id), s.name(b.id)),
 			cmp.Compare(a.id.context, b.id.context), cmp.Compare(a.id.key, b.id.key))
 	})
-	first := make(map[Hash]int)
+	first := make(map[analysis.Hash]int)
 	for _, r := range raw {
 		if s.isDuration(r) || s.isConstant(r) {
 			continue
@@ -165,7 +166,7 @@ func (s *study) raw() []*rawColumn {
 }
 
 // count adds which contexts request i executed, how often, and how that went.
-func (c *collector) count(i int, o *Observation) {
+func (c *collector) count(i int, o *analysis.Observation) {
 	for k := range o.Contexts {
 		x := &o.Contexts[k]
 		t := c.contexts[x.Context]
@@ -185,26 +186,17 @@ func (c *collector) count(i int, o *Observation) {
 }
 
 // climb returns the depth of x, a context of o.
-func (c *collector) climb(o *Observation, x *ContextCount) int {
+func (c *collector) climb(o *analysis.Observation, x *analysis.ContextCount) int {
 	for depth := 0; ; depth++ {
 		if known := c.contexts[x.Context]; known != nil {
 			return depth + known.depth
 		}
-		up := contextAt(o, x.Parent)
+		up := o.Context(x.Parent)
 		if up == nil || depth > len(o.Contexts) {
 			return depth
 		}
 		x = up
 	}
-}
-
-// contextAt returns how often o executed a context; nil if it did not.
-func contextAt(o *Observation, context trace.Context) *ContextCount {
-	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
-	if !found {
-		return nil
-	}
-	return &o.Contexts[i]
 }
 
 // derive adds the variables that contexts give rise to, as far as they vary.
@@ -264,8 +256,8 @@ func (s *study) isConstant(r *rawColumn) bool {
 }
 
 // hasVariables reports whether a span of context is on the critical path of o, so that its attributes are known.
-func hasVariables(o *Observation, context trace.Context) bool {
-	_, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
+func hasVariables(o *analysis.Observation, context trace.Context) bool {
+	_, found := slices.BinarySearchFunc(o.Variables, context, func(v analysis.Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
 	return found
 }
 
@@ -280,15 +272,15 @@ func (s *study) isDuration(r *rawColumn) bool {
 		return false
 	}
 	for _, unit := range durationUnits {
-		if s.measures(r, unit, func(o *Observation) float64 { return float64(o.Duration) }) ||
-			s.measures(r, unit, func(o *Observation) float64 { return totalAt(o, r.id.context) }) {
+		if s.measures(r, unit, func(o *analysis.Observation) float64 { return float64(o.Duration) }) ||
+			s.measures(r, unit, func(o *analysis.Observation) float64 { return totalAt(o, r.id.context) }) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *study) measures(r *rawColumn, unit float64, nanos func(o *Observation) float64) bool {
+func (s *study) measures(r *rawColumn, unit float64, nanos func(o *analysis.Observation) float64) bool {
 	rounded := unit
 	for _, c := range r.cells {
 		if c.some && c.number != math.Trunc(c.number) {
@@ -310,8 +302,8 @@ func (s *study) measures(r *rawColumn, unit float64, nanos func(o *Observation) 
 }
 
 // totalAt returns the time from start to end of the spans of o in a context.
-func totalAt(o *Observation, context trace.Context) float64 {
-	if c := contextAt(o, context); c != nil {
+func totalAt(o *analysis.Observation, context trace.Context) float64 {
+	if c := o.Context(context); c != nil {
 		return float64(c.Total)
 	}
 	return 0
@@ -468,9 +460,9 @@ func (s *study) label(kind columnKind, c cell, anyValue bool) string {
 
 // signature is the same for columns that say the same: whose categories are the same sets of requests, or whose numbers are
 // in the same order, or in the opposite one.
-func (c *column) signature() Hash {
+func (c *column) signature() analysis.Hash {
 	words := make([]uint64, 0, 1+len(c.codes)+len(c.ranks))
-	words = append(words, uint64(flag(c.codes != nil)))
+	words = append(words, uint64(b2i(c.codes != nil)))
 	numbers := make(map[int32]uint64)
 	for _, code := range c.codes {
 		if _, ok := numbers[code]; !ok {
@@ -485,7 +477,7 @@ func (c *column) signature() Hash {
 		}
 		words = append(words, math.Float64bits(math.Copysign(1, sign)*rank+0)) // +0: no negative zero
 	}
-	return hashOf(words...)
+	return analysis.HashOf(words...)
 }
 
 // controls returns columns that together account for the effect of c, as far as it is smooth. Few requests have no degrees of freedom

@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -40,7 +41,7 @@ func (x tides) series() []EdgeSeries {
 			counts[i] = uint64(load[i] * (0.8 + 0.4*x.rng.Float64()))
 		}
 		for e := range x.edges {
-			s := EdgeSeries{RequestType: Hash{1, uint64(t)}, Edge: trace.Edge(t*100 + e), Counts: counts}
+			s := EdgeSeries{RequestType: analysis.Hash{Hi: 1, Lo: uint64(t)}, Edge: trace.Edge(t*100 + e), Counts: counts}
 			state := 0.0
 			for i := range x.windows {
 				state = x.memory*state + 0.3*x.rng.NormFloat64()

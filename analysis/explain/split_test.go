@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
@@ -67,7 +68,7 @@ func TestSplit(t *testing.T) {
 	datadriven.Walk(t, "testdata/split", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s := NewSplits(SplitOptions{})
-			group := Hash{1, 1}
+			group := analysis.Hash{Hi: 1, Lo: 1}
 			var b strings.Builder
 			for line := range strings.Lines(d.Input) {
 				name, n := "", 128
@@ -84,7 +85,7 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-func writtenSplit(s *Splits, group Hash, w *world, changed bool) string {
+func writtenSplit(s *Splits, group analysis.Hash, w *world, changed bool) string {
 	what := map[bool]string{true: "changed, "}[changed]
 	r := s.Of(group)
 	if r == nil {
@@ -112,7 +113,7 @@ func TestSplitDeterminism(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 4))
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		a, b := NewSplits(SplitOptions{}), NewSplits(SplitOptions{})
-		group := Hash{1, 2}
+		group := analysis.Hash{Hi: 1, Lo: 2}
 		a.Learn(group, w.requests, w.table)
 		b.Learn(group, shuffled, w.table)
 		for _, o := range w.requests {
@@ -130,7 +131,7 @@ func learnedSplits() *Splits {
 		for range 128 {
 			splitWorlds[name](w)
 		}
-		s.Learn(Hash{uint64(i), 7}, w.requests, w.table)
+		s.Learn(analysis.Hash{Hi: uint64(i), Lo: 7}, w.requests, w.table)
 	}
 	return s
 }
@@ -180,9 +181,9 @@ func BenchmarkSplitBin(b *testing.B) {
 		splitWorlds["tiers"](w)
 	}
 	s := NewSplits(SplitOptions{})
-	s.Learn(Hash{1, 1}, w.requests, w.table)
+	s.Learn(analysis.Hash{Hi: 1, Lo: 1}, w.requests, w.table)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Bin(w.requests[0], Hash{1, 1})
+		s.Bin(w.requests[0], analysis.Hash{Hi: 1, Lo: 1})
 	}
 }

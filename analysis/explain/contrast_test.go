@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (w *world) contrast(by ContrastBy) []Contrasted {
 	for i := range p.Edges {
 		p.Edges[i].Mean = p.Edges[i].Score
 	}
-	return Contrast(p, w.requests, by, w.table, ExplainOptions{})
+	return Contrast(p, w.requests, by, w.table, Options{})
 }
 
 // The slow host is found, with the edge that is slow there and by how much; no other host or edge is.

@@ -1,4 +1,4 @@
-package analysis
+package explain
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -33,7 +34,7 @@ func (r *Split) append(b []byte) []byte {
 	for _, w := range []uint64{r.Group.Hi, r.Group.Lo, uint64(r.id.context), uint64(r.id.key), math.Float64bits(r.Effect)} {
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
-	b = append(b, byte(r.id.kind), flag(r.any), flag(r.values != nil))
+	b = append(b, byte(r.id.kind), byte(b2i(r.any)), byte(b2i(r.values != nil)))
 	b = binary.AppendUvarint(b, uint64(r.Misses))
 	b = appendText(b, r.Variable)
 	b = binary.AppendUvarint(b, uint64(len(r.Bins)))
@@ -51,7 +52,7 @@ func (r *Split) append(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.values)))
 	for _, c := range slices.SortedFunc(maps.Keys(r.values), compareCells) {
-		b = append(b, flag(c.some), flag(c.numeric))
+		b = append(b, byte(b2i(c.some)), byte(b2i(c.numeric)))
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(c.number))
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.text))
 		b = binary.AppendUvarint(b, r.values[c])
@@ -76,7 +77,7 @@ func DecodeSplits(b []byte, o SplitOptions) (*Splits, []byte, error) {
 		d.bad = true
 	}
 	s := NewSplits(o)
-	var last Hash
+	var last analysis.Hash
 	for range d.count() {
 		r := d.split()
 		if d.bad || len(s.rules) > 0 && r.Group.Compare(last) <= 0 {
@@ -150,7 +151,7 @@ func (d *splitDecoder) text() string {
 }
 
 func (d *splitDecoder) split() *Split {
-	r := &Split{Group: Hash{d.fixed(), d.fixed()}}
+	r := &Split{Group: analysis.Hash{Hi: d.fixed(), Lo: d.fixed()}}
 	r.id.context, r.id.key = trace.Context(d.fixed()), trace.Symbol(d.fixed())
 	r.Effect = d.float()
 	r.id.kind = columnKind(d.byte())

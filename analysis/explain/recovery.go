@@ -1,0 +1,100 @@
+package explain
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Recovery is what would come back if an edge were at its reference level.
+type Recovery struct {
+	Edge     trace.Edge
+	Level    time.Duration  // per request
+	Requests int            // that were replayed
+	Mean     stats.Interval // ns of the mean duration
+	MeanPart float64        // of the mean duration, 0–1
+	P99      time.Duration  // of the 99th percentile
+	P99Part  float64        // 0–1
+}
+
+// Recoveries replays requests with one edge after another at its level, and adds up what would come back. An edge that is below
+// its level in a request stays as it is. It is not safe for concurrent use.
+type Recoveries struct {
+	at     analysis.Level
+	levels []analysis.EdgeNanos
+	before []float64
+	after  [][]float64 // by edge
+}
+
+// NewRecoveries returns empty Recoveries for edges of the given level.
+func NewRecoveries(at analysis.Level, levels []analysis.EdgeNanos) *Recoveries {
+	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
+}
+
+// Add replays root number root of p.
+func (r *Recoveries) Add(p *analysis.Path, root int) {
+	r.before = append(r.before, float64(p.Duration(&p.Roots[root])))
+	for i, l := range r.levels {
+		after := analysis.WhatIf(p, root, r.at, func(edge trace.Edge, nanos int64) int64 {
+			if edge == l.Edge {
+				return min(nanos, l.Nanos)
+			}
+			return nanos
+		})
+		r.after[i] = append(r.after[i], float64(after))
+	}
+}
+
+// All returns what would come back for each edge, in the order of the levels. Figures are NaN, and times 0, without requests.
+func (r *Recoveries) All() []Recovery {
+	out := make([]Recovery, len(r.levels))
+	for i, l := range r.levels {
+		out[i] = r.recovery(l, r.after[i])
+	}
+	return out
+}
+
+func (r *Recoveries) recovery(l analysis.EdgeNanos, after []float64) Recovery {
+	x := Recovery{Edge: l.Edge, Level: time.Duration(l.Nanos), Requests: len(r.before)}
+	saved := stats.Table{Edges: 1, Total: r.before, Cells: make([]float64, len(after))}
+	for i := range after {
+		saved.Cells[i] = r.before[i] - after[i]
+	}
+	estimates, _ := saved.Estimates()
+	x.Mean, x.MeanPart = estimates[0].Mean, estimates[0].MeanShare.Value
+	was, is := stats.Quantile(slices.Clone(r.before), 0.99), stats.Quantile(slices.Clone(after), 0.99)
+	x.P99Part = 1 - is/was
+	if len(after) > 0 {
+		x.P99 = time.Duration(was - is)
+	}
+	return x
+}
+
+// ReferenceLevels returns the level of every edge of p but the remainder: what it took when all was well, or, where that is not known, the median over
+// the requests, those without the edge counting 0. Edges that are at their level already are left out.
+func ReferenceLevels(p *analysis.Problem, requests []*analysis.Observation) []analysis.EdgeNanos {
+	var levels []analysis.EdgeNanos
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		if e.Edge == 0 {
+			continue
+		}
+		level := e.Mean - e.Excess
+		if e.Excess != e.Excess {
+			nanos := make([]float64, len(requests))
+			for k, o := range requests {
+				nanos[k] = edgeNanos(o, e.Edge, p.Level)
+			}
+			level = stats.Median(nanos)
+		}
+		if level >= 0 && level < e.Mean {
+			levels = append(levels, analysis.EdgeNanos{Edge: e.Edge, Nanos: int64(level)})
+		} else if level < 0 {
+			levels = append(levels, analysis.EdgeNanos{Edge: e.Edge})
+		}
+	}
+	return levels
+}
