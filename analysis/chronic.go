@@ -14,6 +14,9 @@ import (
 type Thresholds struct {
 	// CoV is the coefficient of variation above which, with its interval's lower end, requests count as variable.
 	CoV float64
+	// Delayed is the part of the requests that may be delayed or time out, for their size, where rules say that size matters: with more,
+	// by the interval's lower end, requests count as variable whatever their CoV.
+	Delayed float64
 	// MinSamples is the number of requests under which nothing is said about a group.
 	MinSamples uint64
 	// Accepted are levels by entry operation up to which nothing is reported about its requests.
@@ -24,13 +27,14 @@ type Thresholds struct {
 
 // AcceptedLevel is what somebody decided to live with. Zero fields accept nothing.
 type AcceptedLevel struct {
-	CoV  float64       // up to which requests do not count as variable
-	Mean time.Duration // up to which they do not count as slow
+	CoV     float64       // up to which requests do not count as variable
+	Delayed float64       // part of them that may be delayed or time out
+	Mean    time.Duration // up to which they do not count as slow
 }
 
 // DefaultThresholds returns the thresholds of design: requests queueing for a lock measured a CoV of 0.19 in a real application,
 // and 0.09 without it.
-func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, MinSamples: 50} }
+func DefaultThresholds() Thresholds { return Thresholds{CoV: 0.15, Delayed: 0.02, MinSamples: 50} }
 
 // outlying is how many robust standard deviations the logarithm of a group's mean must lie above those of the other groups of its
 // request type to count as slow (Iglewicz and Hoaglin's 3.5 for modified z-scores), and minSiblings the number of groups that such
@@ -65,7 +69,7 @@ func (g *Grouper) detail(ranked []Problem) {
 	for i := range ranked[:min(len(ranked), detailed)] {
 		p := &ranked[i]
 		group := g.groups[p.Group]
-		_, p.CoVLow, p.CoVHigh = group.Current.cov()
+		_, p.CoVLow, p.CoVHigh = group.Current.cov(p.Size)
 		group.estimate(p.Edges)
 	}
 }
@@ -78,7 +82,7 @@ func (g *Grouper) chronicOf(requestType *Group, groups []*Group, t Thresholds) [
 		return problems
 	}
 	var within []Problem
-	if !structuralVariance(requestType, groups) {
+	if requestType.sizing.key != 0 || !structuralVariance(requestType, groups) { // sizes, not paths, may tell groups apart
 		for _, group := range groups {
 			if p, ok := g.variable(group, t); ok {
 				within = append(within, p)
@@ -104,18 +108,25 @@ func structuralVariance(requestType *Group, groups []*Group) bool {
 	return len(groups) > 1 && stats.BetweenShare(totals) > structural
 }
 
-// variable returns the problem of a group whose CoV is certainly above the threshold.
+// variable returns the problem of a group whose CoV, or part of delayed requests, is certainly above the threshold.
 func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
+	w := &group.Current
 	_, accepted := g.Types.Rules.expects(group, &t)
 	threshold := max(t.CoV, accepted.CoV)
-	if !(group.Current.Total.CoV() > threshold) {
+	size := w.sizeModel(group.sizing.timeout)
+	if size == nil && !(w.Total.CoV() > threshold) {
 		return Problem{}, false // the interval is the dearer test
 	}
-	if _, low, _ := group.Current.cov(); !(low > threshold) {
+	_, low, _ := w.cov(size)
+	delayed := size != nil && size.BadLow > max(t.Delayed, accepted.Delayed)
+	if !(low > threshold) && !delayed {
 		return Problem{}, false
 	}
 	p := g.problem(group, KindVariable)
-	typical := group.Current.Latency.Quantile(0.5)
+	typical := w.Latency.Quantile(0.5)
+	if size != nil {
+		typical = size.Typical
+	}
 	p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
 	lead(p.Edges, func(e *EdgeShare) float64 { return e.ShareVariance })
 	return p, true
@@ -159,12 +170,17 @@ func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
 // problem returns what every kind of problem says about the window of group that is judged.
 func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
 	w := &group.Current
+	size := w.sizeModel(group.sizing.timeout)
+	cov := w.Total.CoV()
+	if size != nil {
+		cov = size.CoV
+	}
 	return Problem{
 		ID:   HashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo),
 		Kind: kind, Onset: Chronic, Level: group.Level,
 		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
 		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),
-		CoV: w.Total.CoV(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		Size: size, CoV: cov, CoVLow: math.NaN(), CoVHigh: math.NaN(),
 		Edges: g.exactShares(group),
 	}
 }

@@ -63,10 +63,21 @@ func (g *Grouper) ready(group *Group, by trace.Nanos, o WatchOptions) bool {
 func (g *Grouper) learn(group *Group, o WatchOptions) {
 	w := &group.watch
 	w.learned = true
-	w.reference = stats.NewReference(&group.Current.Latency, w.blocks, o.Tests)
+	group.expect(&group.Current, o)
 	w.blocks = nil
 	group.Reference.absorb(&group.Current, g.options.Edges)
 	group.Current.Reset(g.options.Sample)
+}
+
+// expect makes a window the reference of tests. Where requests have sizes that is of durations adjusted for these, of which there is a
+// sample only: the tests are the more cautious.
+func (group *Group) expect(window *Window, o WatchOptions) {
+	w := &group.watch
+	latency := window.Latency
+	if w.size = window.sizeModel(group.sizing.timeout); w.size != nil {
+		latency = w.size.distribution(&window.Transfers)
+	}
+	w.reference = stats.NewReference(&latency, w.blocks, o.Tests)
 }
 
 // absorb makes what is judged of a group that is well part of its reference, and of the next one.
@@ -82,7 +93,7 @@ func (g *Grouper) absorb(group *Group, o WatchOptions) {
 	if w.healthy++; w.healthy < o.Renew || group.next.Total.N < o.MinSamples {
 		return
 	}
-	w.reference = stats.NewReference(&group.next.Latency, w.blocks, o.Tests)
+	group.expect(&group.next, o)
 	group.Reference = group.next
 	group.next = Window{}
 	group.next.Reset(g.options.Sample)

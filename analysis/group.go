@@ -13,11 +13,13 @@ import (
 // Window is what is kept of the requests of a group over a stretch of time. Windows of the same group merge.
 type Window struct {
 	Tally
-	Latency stats.Sketch            // of the durations
-	Sample  stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does
-	Failed  uint64                  // requests whose root ended in an error
-	First   trace.Nanos             // start of the earliest request; means nothing in an empty window
-	Last    trace.Nanos             // start of the latest request
+	Latency   stats.Sketch            // of the durations
+	Sample    stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does
+	Transfers stats.Sample[Transfer]  // uniform, of the requests with a size where rules say that sizes matter; nothing elsewhere
+	fitted    *SizeModel              // of Transfers; nil: not yet
+	Failed    uint64                  // requests whose root ended in an error
+	First     trace.Nanos             // start of the earliest request; means nothing in an empty window
+	Last      trace.Nanos             // start of the latest request
 }
 
 // Group is a set of requests that are expected to perform alike, or all requests of one type.
@@ -32,6 +34,7 @@ type Group struct {
 	ascending   []int32       // the numbers of the edges, ascending by edge
 	parent      *Group        // the request type; of a request type the Group itself
 	keyed       []VariableBin // what rules made part of its key
+	sizing      sizing
 
 	Open      Window      // requests since the last epoch ended
 	Current   Window      // requests that are judged: since the last time that all was well
@@ -52,7 +55,7 @@ func (w *Window) Merge(u *Window, limit int) {
 	w.Sample.Merge(u.Sample)
 }
 
-// absorb is Merge without the sample.
+// absorb is Merge without the sample of rows.
 func (w *Window) absorb(u *Window, limit int) {
 	if u.Total.N == 0 {
 		return
@@ -60,6 +63,8 @@ func (w *Window) absorb(u *Window, limit int) {
 	before := w.Total.N
 	w.Tally.Merge(&u.Tally, limit)
 	w.Latency.Merge(u.Latency)
+	w.Transfers.Merge(u.Transfers)
+	w.fitted = nil
 	w.Failed += u.Failed
 	if before == 0 || u.First < w.First {
 		w.First = u.First
@@ -183,6 +188,7 @@ func (g *Grouper) open(with Group, parent *Group) *Group {
 	if group.parent = parent; parent == nil {
 		group.parent = group
 	}
+	group.sizing = g.Types.Rules.sizing(group.RequestType, group.Entry)
 	group.watch.number = group.parent.watch.numbers[group.ID] // it may have been here before
 	group.Open.Reset(g.options.Sample)
 	group.Current.Reset(g.options.Sample)
@@ -250,10 +256,26 @@ func (g *Grouper) add(group *Group, o *Observation, times []EdgeNanos) {
 		w.First = o.Start
 	}
 	w.Last = max(w.Last, o.Start)
-	if key := o.Key(); w.Sample.Wants(key) {
+	key := o.Key()
+	if w.Sample.Wants(key) {
 		w.Sample.Add(key, g.row(group, duration, times))
 	}
+	if size, ok := group.sizing.sizeOf(o); ok {
+		duration = group.addTransfer(key, Transfer{size, duration})
+	}
 	group.watch.count(duration)
+}
+
+// addTransfer adds a request with a size to the open window. It returns the duration that is held against the expectation.
+func (group *Group) addTransfer(key uint64, t Transfer) int64 {
+	if group.Open.Transfers.Cap() == 0 {
+		group.Open.Transfers = stats.NewSample[Transfer](transfersKept)
+	}
+	group.Open.Transfers.Add(key, t)
+	if m := group.watch.size; m != nil {
+		return m.Adjusted(t)
+	}
+	return t.Nanos
 }
 
 // Key identifies the request in samples: well-mixed bits of its trace and root.

@@ -13,8 +13,10 @@ import (
 
 // Rules are what somebody says about requests; it goes before what is learned of them. The zero value says nothing.
 type Rules struct {
-	Types   []TypeRule // the first that matches a request holds for it
-	GroupBy []string   // keys of attributes whose values tell groups of every request type apart; of few values each
+	Types   []TypeRule    // the first that matches a request holds for it
+	GroupBy []string      // keys of attributes whose values tell groups of every request type apart; of few values each
+	Size    string        // key of the attribute with the size of a request in bytes: what takes long for its size is judged, not what is large
+	Timeout time.Duration // after which a request with a size is given up; 0: not known
 }
 
 // TypeRule says what holds for some requests. Fields that are empty say nothing.
@@ -26,6 +28,8 @@ type TypeRule struct {
 	Name      string   // of the request type that they are; rules may share one, of which the first says the rest
 	Merge     bool     // one group for all of them, whatever their path
 	GroupBy   []string // keys as in Rules, for these requests
+	Size      string   // and Timeout: as in Rules, for these requests
+	Timeout   time.Duration
 	Objective time.Duration
 	Accepted  AcceptedLevel
 }
@@ -42,7 +46,12 @@ func (r *Rules) Check() error {
 			wrong = append(wrong, fmt.Errorf("rule %d: requests told apart by an attribute need the name of a request type", i+1))
 		case t.Value != "" && t.Attribute == "":
 			wrong = append(wrong, fmt.Errorf("rule %d: a value without an attribute", i+1))
+		case t.Timeout < 0 || t.Timeout > 0 && t.Size == "" && r.Size == "":
+			wrong = append(wrong, fmt.Errorf("rule %d: a time-out is above 0, and for requests with a size", i+1))
 		}
+	}
+	if r.Timeout < 0 || r.Timeout > 0 && r.Size == "" {
+		wrong = append(wrong, errors.New("a time-out is above 0, and for requests with a size"))
 	}
 	return errors.Join(wrong...)
 }
@@ -52,7 +61,9 @@ type RuleSet struct {
 	rules   []TypeRule
 	groupBy []trace.Symbol   // of every type, ascending
 	byRule  [][]trace.Symbol // of the types of a rule: those, and its own
-	named   map[Hash]int     // the first rule of a request type
+	size    sizing
+	sizes   []sizing     // of the types of a rule
+	named   map[Hash]int // the first rule of a request type
 	table   *trace.Table
 	entries map[trace.Op][]int // rules that an entry operation can match; a cache
 }
@@ -61,11 +72,14 @@ type RuleSet struct {
 func NewRuleSet(rules Rules, table *trace.Table) *RuleSet {
 	s := &RuleSet{
 		rules: rules.Types, groupBy: symbolsOf(rules.GroupBy), named: make(map[Hash]int), table: table,
-		entries: make(map[trace.Op][]int),
+		entries: make(map[trace.Op][]int), size: sizing{trace.SymbolOf([]byte(rules.Size)), rules.Timeout},
 	}
 	for i := range rules.Types {
 		t := &rules.Types[i]
 		s.byRule = append(s.byRule, symbolsOf(slices.Concat(rules.GroupBy, t.GroupBy)))
+		s.sizes = append(s.sizes, sizing{
+			cmp.Or(trace.SymbolOf([]byte(t.Size)), s.size.key), cmp.Or(t.Timeout, rules.Timeout),
+		})
 		if _, known := s.named[namedType(t.Name)]; t.Name != "" && !known {
 			s.named[namedType(t.Name)] = i
 		}
@@ -170,6 +184,17 @@ func (s *RuleSet) key(requestType Hash, entry trace.Op) (skeleton bool, attribut
 		return !s.rules[i].Merge, s.byRule[i]
 	}
 	return true, s.groupBy
+}
+
+// sizing returns what rules say about the sizes of the requests of a type.
+func (s *RuleSet) sizing(requestType Hash, entry trace.Op) sizing {
+	if s == nil {
+		return sizing{}
+	}
+	if i := s.rule(requestType, entry); i >= 0 {
+		return s.sizes[i]
+	}
+	return s.size
 }
 
 // expects returns the objective of a request type, 0 for none, and the level that is accepted: those of rules before those of t.

@@ -33,6 +33,7 @@ type Summary struct {
 	Between float64
 	Edges   []EdgeShare   // by falling share of the mean; the remainder beyond the bound last, with Edge 0
 	Bins    []VariableBin // by which the requests of a group were told apart from those with the same path; nil: by nothing
+	Size    *SizeModel    // whose CoV is that of the requests; nil: they are not judged by size
 	Latency []Bin         // histogram over the durations, ascending, only bins that are not empty
 }
 
@@ -48,7 +49,8 @@ const distinctOps = 3
 // Summarize returns what the requests judged say.
 func (g *Grouper) Summarize(group *Group) Summary {
 	w := &group.Current
-	cov, low, high := w.cov()
+	size := w.sizeModel(group.sizing.timeout)
+	cov, low, high := w.cov(size)
 	s := Summary{
 		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry, Name: g.Types.Name(group.RequestType),
 		Distinct: g.Types.Distinct(group.Entry, group.RequestType, distinctOps),
@@ -59,6 +61,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 		Between: g.between(group),
 		Edges:   g.Shares(group),
 		Bins:    g.variableBins(group),
+		Size:    size,
 		Latency: bins(&w.Latency),
 	}
 	slices.SortStableFunc(s.Edges, func(a, b EdgeShare) int {
@@ -108,8 +111,11 @@ func bins(s *stats.Sketch) []Bin {
 // binRatio is the ratio of the limits of a bin of a sketch with 1 % relative accuracy.
 const binRatio = 1.01 / 0.99
 
-// cov returns the exact CoV of a window with an interval whose relative width comes from the sample.
-func (w *Window) cov() (value, low, high float64) {
+// cov returns the exact CoV of a window with an interval whose relative width comes from the sample, or that of the window's size model.
+func (w *Window) cov(size *SizeModel) (value, low, high float64) {
+	if size != nil {
+		return size.CoV, size.CoVLow, size.CoVHigh
+	}
 	value = w.Total.CoV()
 	_, total := stats.NewTable(w.Sample.All(), nil).Estimates()
 	e := total.CoV

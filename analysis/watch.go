@@ -45,6 +45,7 @@ func DefaultWatchOptions() WatchOptions {
 type watch struct {
 	learned   bool
 	reference stats.Reference
+	size      *SizeModel     // of the requests that the reference is of, which is then that of durations adjusted for size; nil: it is not
 	counts    stats.Counts   // of the open epoch
 	recent    []stats.Counts // of the last epochs with requests, at most Calm of them
 	change    stats.Change

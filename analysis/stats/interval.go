@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Confidence is the nominal coverage of every interval of this package.
@@ -23,6 +24,22 @@ func (i Interval) Valid() bool { return i.Low <= i.High }
 
 // Excludes reports whether i lies wholly above or below x; false without bounds.
 func (i Interval) Excludes(x float64) bool { return x < i.Low || x > i.High }
+
+// Proportion returns the part, in [0, 1], that k of n are, with the interval of Clopper and Pearson; NaN for n = 0.
+func Proportion(k, n uint64) Interval {
+	i := Interval{float64(k) / float64(n), 0, 1}
+	if n == 0 {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	const tail = (1 - Confidence) / 2
+	if k > 0 {
+		i.Low = distuv.Beta{Alpha: float64(k), Beta: float64(n-k) + 1}.Quantile(tail)
+	}
+	if k < n {
+		i.High = distuv.Beta{Alpha: float64(k) + 1, Beta: float64(n - k)}.Quantile(1 - tail)
+	}
+	return i
+}
 
 // Estimate is what a sample says about one column of a Table, beside the totals T of the same requests.
 type Estimate struct {

@@ -204,3 +204,18 @@ func BenchmarkEstimates256x20(b *testing.B) {
 		table.Estimates()
 	}
 }
+
+func TestProportion(t *testing.T) {
+	for _, c := range []struct {
+		k, n      uint64
+		low, high float64
+	}{{0, 10, 0, 0.3085}, {10, 10, 0.6915, 1}, {5, 10, 0.1871, 0.8129}} {
+		i := stats.Proportion(c.k, c.n)
+		near(t, "value", i.Value, float64(c.k)/float64(c.n), 1e-12)
+		near(t, "low", i.Low, c.low, 1e-4)
+		near(t, "high", i.High, c.high, 1e-4)
+	}
+	if i := stats.Proportion(0, 0); !math.IsNaN(i.Value) || i.Valid() {
+		t.Errorf("of nothing: %+v", i)
+	}
+}

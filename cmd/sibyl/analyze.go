@@ -28,6 +28,9 @@ type analyzeFlags struct {
 	top        int
 	split      bool
 	groupBy    []string
+	size       string
+	timeout    time.Duration
+	delayed    float64
 	fail       bool
 	path       *pathFlags
 	input      *inputFlags
@@ -63,6 +66,9 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
 	c.Flags().IntVar(&f.top, "top", 10, "problems and request types shown in the table; 0: all")
 	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes, of few values each, whose values are expected to perform differently")
+	c.Flags().StringVar(&f.size, "size", "", "key of the attribute with the size of a request in bytes: what takes long for its size is judged, not what is large")
+	c.Flags().DurationVar(&f.timeout, "size-timeout", 0, "after which a request with a size is given up; 0: not known")
+	c.Flags().Float64Var(&f.delayed, "delayed-threshold", thresholds.Delayed, "part of the requests with a size, 0–1, that may be delayed or time out before they are a problem")
 	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, so that each value is judged by itself")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
 	f.path = addPathFlags(c)
@@ -129,10 +135,17 @@ func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, e
 	if !(f.cov >= 0) || f.top < 0 {
 		return o, errors.New("--cov-threshold and --top must not be negative")
 	}
+	if !(f.delayed >= 0 && f.delayed <= 1) {
+		return o, errors.New("--delayed-threshold must be in 0–1")
+	}
+	if f.timeout < 0 || f.timeout > 0 && f.size == "" {
+		return o, errors.New("--size-timeout must not be negative, and goes with --size")
+	}
 	o.Input = f.input.options(p, n)
 	o.Path = f.path.options()
-	o.Split, o.Rules.GroupBy = f.split, f.groupBy
-	o.Thresholds.CoV, o.Thresholds.MinSamples = f.cov, f.minSamples
+	o.Split = f.split
+	o.Rules.GroupBy, o.Rules.Size, o.Rules.Timeout = f.groupBy, f.size, f.timeout
+	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = f.cov, f.delayed, f.minSamples
 	var err error
 	if o.Input.Keys, err = f.keys(); err != nil {
 		return o, fmt.Errorf("--attributes: %w", err)
@@ -145,7 +158,11 @@ func (f *analyzeFlags) keys() (*ingest.Keys, error) {
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
 		return ingest.AllKeys(), nil
 	}
-	return ingest.NewKeys(slices.Concat(f.attributes, f.groupBy)...)
+	keys := slices.Concat(f.attributes, f.groupBy)
+	if f.size != "" {
+		keys = append(keys, f.size)
+	}
+	return ingest.NewKeys(keys...)
 }
 
 // parseObjectives reads arguments like "shop GET /cart=250ms".

@@ -54,6 +54,15 @@ func (n *names) diagnosis(p *analysis.Problem) sentence {
 // spread says how far durations lie apart.
 func (n *names) spread(s *sentence, p *analysis.Problem, name string) {
 	sum := n.summary(p)
+	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
+		s.strong(units.Percent(m.Delayed + m.TimedOut))
+		s.plain(" of the requests of ")
+		s.strong(name)
+		s.plain(" take far longer than their size lets expect, or time out (CoV at equal size ")
+		s.strong(units.Ratio(p.CoV))
+		s.plain(")")
+		return
+	}
 	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // p99 does not tell
 		s.plain("few requests of ")
 		s.strong(name)

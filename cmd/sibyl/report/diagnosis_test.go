@@ -27,6 +27,13 @@ func TestDiagnosis(t *testing.T) {
 			"no summary", variable, func(p *analysis.Problem) { p.Group = analysis.Hash{}; p.Edges = nil; p.Explanations = nil },
 			"durations of shop POST /checkout vary by 82 % of their mean of 212 ms.",
 		},
+		{
+			"size", variable,
+			func(p *analysis.Problem) {
+				p.Size, p.Edges, p.Explanations = &analysis.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
+			},
+			"7 % of the requests of shop POST /checkout take far longer than their size lets expect, or time out (CoV at equal size 0.82).",
+		},
 		{"numbers", variable, func(p *analysis.Problem) { p.Explanations[0].Value = "" }, "p99 of shop POST /checkout is 14× its median " +
 			"(1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); it goes with bank.route."},
 		{"weak cause", variable, func(p *analysis.Problem) { p.Explanations[0].Effect = 0.05 }, "p99 of shop POST /checkout is 14× its median " +

@@ -55,7 +55,8 @@ type pageProblem struct {
 	Path                []string
 	TailName            string // what the last column of Edges is
 	Edges               []pageEdge
-	MoreEdges           string // how many there are besides, and what they carry
+	MoreEdges           string   // how many there are besides, and what they carry
+	Size                sentence // empty: not judged by size
 	Because, Next       []sentence
 	OnlyOn, WhatIf      []sentence
 	Traces              sentence
@@ -74,7 +75,8 @@ type pageType struct {
 	Anchor, Name        string
 	Count               string
 	P50, P99, Mean, CoV string
-	Between             string // part of the variance between groups; "" if it is little
+	Between             string   // part of the variance between groups; "" if it is little
+	Size                sentence // empty: not judged by size
 	Open                bool
 	Histogram           histogram
 	Frames              []pageFrame
@@ -160,6 +162,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 		v.Edges = append(v.Edges, e)
 	}
 	v.MoreEdges = moreEdges(p)
+	v.Size = sizeSentence(p.Size)
 	v.Because = n.because(p)
 	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
 		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
@@ -208,6 +211,7 @@ func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageTyp
 	if s.Between >= leastBetween {
 		t.Between = units.Percent(s.Between)
 	}
+	t.Size = sizeSentence(s.Size)
 	profile := newProfile(n, s)
 	t.Frames, t.Rows = pageFrames(&profile)
 	for _, i := range byVariance(s.Edges)[:min(pageEdges, len(s.Edges))] {

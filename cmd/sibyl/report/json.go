@@ -49,21 +49,22 @@ type jsonReport struct {
 }
 
 type jsonGroup struct {
-	ID            string     `json:"id"`
-	Level         string     `json:"level"`
-	RequestType   string     `json:"request_type"`
-	RequestTypeID string     `json:"request_type_id"`
-	Count         uint64     `json:"count"`
-	MeanNS        int64      `json:"mean_ns"`
-	P50NS         int64      `json:"p50_ns"`
-	P99NS         int64      `json:"p99_ns"`
-	CoV           number     `json:"cov"`
-	CoVLow        number     `json:"cov_low"`
-	CoVHigh       number     `json:"cov_high"`
-	Failed        uint64     `json:"failed"`
-	Between       number     `json:"between"` // part of the variance of a request type between its groups
-	Bins          []jsonBin  `json:"bins"`
-	Edges         []jsonEdge `json:"edges"`
+	ID            string         `json:"id"`
+	Level         string         `json:"level"`
+	RequestType   string         `json:"request_type"`
+	RequestTypeID string         `json:"request_type_id"`
+	Count         uint64         `json:"count"`
+	MeanNS        int64          `json:"mean_ns"`
+	P50NS         int64          `json:"p50_ns"`
+	P99NS         int64          `json:"p99_ns"`
+	CoV           number         `json:"cov"`
+	CoVLow        number         `json:"cov_low"`
+	CoVHigh       number         `json:"cov_high"`
+	Failed        uint64         `json:"failed"`
+	Between       number         `json:"between"`    // part of the variance of a request type between its groups
+	SizeModel     *jsonSizeModel `json:"size_model"` // null: not judged by size
+	Bins          []jsonBin      `json:"bins"`
+	Edges         []jsonEdge     `json:"edges"`
 }
 
 // jsonBin is what the requests of a group have in common besides their path.
@@ -168,7 +169,7 @@ func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
 		RequestType: n.requestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
 		Count: s.Count, MeanNS: int64(s.Mean), P50NS: int64(s.P50), P99NS: int64(s.P99),
 		CoV: number(s.CoV), CoVLow: number(s.CoVLow), CoVHigh: number(s.CoVHigh),
-		Failed: s.Failed, Between: number(s.Between), Bins: []jsonBin{}, Edges: []jsonEdge{},
+		Failed: s.Failed, Between: number(s.Between), SizeModel: jsonSizeModelOf(s.Size), Bins: []jsonBin{}, Edges: []jsonEdge{},
 	}
 	for i := range s.Bins {
 		b := &s.Bins[i]

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -125,14 +126,18 @@ func (s *sample) indexGroups() {
 		share(s.context(s.index), 7*ms, 35*ms, 0.1, 1*ms),
 	}
 	edges[0].Excess, edges[0].Score = float64(19*ms), 0.95
+	size := &analysis.SizeModel{
+		SizeModel: stats.SizeModel{Base: float64(12 * ms), PerByte: 40, PerSegment: 0.2 * float64(ms), Segment: 1460},
+		Requests:  256, Delayed: 0.012, TimedOut: 0.004, BadLow: 0.006, BadHigh: 0.04, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, CoVTotal: 0.41,
+	}
 	s.Groups = append(s.Groups, analysis.Summary{
 		ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: s.index, Distinct: []trace.Op{s.render, s.stock},
-		Count: 3490, Mean: 35 * ms, P50: 34 * ms, P99: 44 * ms, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Edges: edges,
+		Count: 3490, Mean: 35 * ms, P50: 34 * ms, P99: 44 * ms, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Size: size, Edges: edges,
 		Latency: []analysis.Bin{{Low: 28 * ms, High: 33 * ms, Count: 1500}, {Low: 33 * ms, High: 38 * ms, Count: 1700}, {Low: 38 * ms, High: 44 * ms, Count: 290}},
 	})
 	s.Problems = append([]engine.ProblemReport{{Problem: analysis.Problem{
 		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: analysis.KindSlow, Onset: analysis.Changed, Group: id, RequestType: id, Entry: s.index,
-		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
+		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
 	}}}, s.Problems...)
 }
 

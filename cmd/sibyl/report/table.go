@@ -125,6 +125,9 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	t.printf("%s", wrap(t.style, t.names.diagnosis(p), 4))
 	t.edges(p)
 	t.place(p)
+	if s := sizeSentence(p.Size); len(s) > 0 {
+		t.labelled("size", 0, s)
+	}
 	because := t.names.because(p)
 	for i, s := range because[:min(shownExplanations, len(because))] {
 		t.labelled("because", i, s)

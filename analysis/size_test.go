@@ -1,0 +1,277 @@
+package analysis_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sizegen"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const (
+	bodySize   = "http.response.body.size"
+	sizedEntry = "shop GET" // of the requests that sized returns
+)
+
+// sized is a request of one type and group that transfers some bytes.
+func sized(i int, start trace.Nanos, t sizegen.Transfer) *analysis.Observation {
+	entry := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("GET")), trace.Server)
+	o := plain(int(entry)-1, 1, start, t.Latency)
+	o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16), 15: 1}
+	o.Variables = []analysis.Variable{{Context: o.Contexts[0].Context, Key: trace.SymbolOf([]byte(bodySize)), Number: float64(t.Size), Numeric: true}}
+	return o
+}
+
+// sizeGrouper returns a Grouper under rules about every request.
+func sizeGrouper(rules analysis.Rules) *analysis.Grouper {
+	table := &trace.Table{}
+	table.Op(table.Symbol("shop"), table.Symbol("GET"), trace.Server)
+	types := &analysis.RequestTypes{Rules: analysis.NewRuleSet(rules, table)}
+	types.Freeze()
+	return analysis.NewGrouper(types, table, analysis.GroupOptions{Sample: 256})
+}
+
+// network is one where all is well: durations vary because sizes do.
+func network() sizegen.Options {
+	o := sizegen.Draw(1, 20)
+	o.Delayed, o.TimedOut = 0, 0
+	return o
+}
+
+// Requests that are large take long, and that is no problem where a rule says which attribute holds the size; those that take long for
+// their size are, whether the CoV tells them or only their number.
+func TestSizes(t *testing.T) {
+	delayed := network()
+	delayed.Delayed, delayed.TimedOut = 0.08, 0.02
+	withSize := analysis.Rules{Size: bodySize, Timeout: delayed.Timeout}
+	ofType := analysis.Rules{Types: []analysis.TypeRule{{Entry: sizedEntry, Size: bodySize, Timeout: delayed.Timeout}}}
+	for name, c := range map[string]struct {
+		network sizegen.Options
+		rules   analysis.Rules
+		cov     float64 // threshold
+		problem bool
+	}{
+		"no rule":                 {network(), analysis.Rules{}, 0.15, true},
+		"other attribute":         {network(), analysis.Rules{Size: "none"}, 0.15, true},
+		"well":                    {network(), withSize, 0.15, false},
+		"well, by type":           {network(), ofType, 0.15, false},
+		"delayed":                 {delayed, withSize, 0.15, true},
+		"delayed, CoV let be":     {delayed, withSize, 99, true},
+		"delayed, accepted level": {delayed, analysis.Rules{Size: bodySize, Types: []analysis.TypeRule{{Entry: sizedEntry, Accepted: analysis.AcceptedLevel{CoV: 99, Delayed: 0.5}}}}, 0.15, false},
+	} {
+		g := sizeGrouper(c.rules)
+		for i, x := range sizegen.Generate(7, 600, c.network) {
+			g.Observe(sized(i, trace.Nanos(i), x))
+		}
+		g.Close(0)
+		problems := g.Chronic(analysis.Thresholds{CoV: c.cov, Delayed: 0.02, MinSamples: 50})
+		if (len(problems) > 0) != c.problem {
+			t.Errorf("%s: problems %+v", name, problems)
+		}
+		for _, p := range problems {
+			if p.Kind != analysis.KindVariable || (p.Size != nil) != (c.network == delayed) {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+}
+
+// A group is summarized by what is left at equal size; mean and quantiles are those of the durations.
+func TestSizeSummary(t *testing.T) {
+	o := network()
+	o.Delayed = 0.1
+	g := sizeGrouper(analysis.Rules{Size: bodySize})
+	all := sizegen.Generate(3, 2000, o)
+	var mean float64
+	for i, x := range all {
+		mean += float64(x.Latency) / float64(len(all))
+		g.Observe(sized(i, trace.Nanos(i), x))
+	}
+	g.Close(0)
+	s := g.Summarize(g.Groups()[1])
+	m := s.Size
+	if m == nil || m.Requests != 256 || m.Segment != o.Segment {
+		t.Fatalf("model %+v of packets of %d", m, o.Segment)
+	}
+	near := func(what string, got, want, tolerance float64) {
+		if !(math.Abs(got-want) <= tolerance*want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	near("intercept", m.Base, float64(o.Base), 0.1)
+	near("a byte", m.PerByte, float64(o.PerByte), 0.3)
+	near("a packet", m.PerSegment, float64(o.PerSegment), 0.3)
+	near("delayed", m.Delayed, 0.1, 0.35)
+	near("mean", float64(s.Mean), mean, 1e-6)
+	if !(m.BadLow < 0.1 && 0.1 < m.BadHigh) || m.TimedOut != 0 {
+		t.Errorf("delayed in [%v, %v], %v timed out", m.BadLow, m.BadHigh, m.TimedOut)
+	}
+	if s.CoV != m.CoV || !(s.CoVLow < s.CoV && s.CoV < s.CoVHigh) || !(s.CoV < m.CoVTotal) {
+		t.Errorf("CoV %v in [%v, %v] of %v", s.CoV, s.CoVLow, s.CoVHigh, m.CoVTotal)
+	}
+}
+
+// What is said about sizes does not depend on the order of requests.
+func TestSizesOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		transfers := sizegen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), network())
+		var all []*analysis.Observation
+		for i, x := range transfers {
+			all = append(all, sized(i, trace.Nanos(i), x))
+		}
+		summarize := func(all []*analysis.Observation) (s []analysis.Summary) {
+			g := sizeGrouper(analysis.Rules{Size: bodySize})
+			for i, o := range all {
+				g.Observe(o)
+				if i%97 == 0 {
+					g.Close(0)
+				}
+			}
+			g.Close(0)
+			for _, group := range g.Groups() {
+				s = append(s, g.Summarize(group))
+			}
+			return s
+		}
+		want := summarize(all)
+		if diff := cmp.Diff(want, summarize(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Where fewer than half of the requests have a size, or too few in all, they are judged as if there were none.
+func TestFewSizes(t *testing.T) {
+	for _, c := range []struct{ n, with int }{{400, 150}, {30, 15}} {
+		g := sizeGrouper(analysis.Rules{Size: bodySize})
+		for i, x := range sizegen.Generate(1, c.n, network()) {
+			o := sized(i, trace.Nanos(i), x)
+			if i >= c.with {
+				o.Variables = nil
+			}
+			g.Observe(o)
+		}
+		g.Close(0)
+		if s := g.Summarize(g.Groups()[0]); s.Size != nil {
+			t.Errorf("%d of %d with a size: %+v", c.with, c.n, s.Size)
+		}
+	}
+}
+
+// Which of several sizes counts: that of the entry span, else the largest number on the baseline path.
+func TestWhichSize(t *testing.T) {
+	const none = -1
+	type at struct {
+		place  int // 0: the entry
+		number float64
+	}
+	for name, c := range map[string]struct {
+		sizes []at
+		want  int
+	}{
+		"entry":     {[]at{{0, 10}, {1, 20}}, 10},
+		"largest":   {[]at{{1, 20}, {2, 30}}, 30},
+		"negative":  {[]at{{0, -1}, {1, 20}}, 20},
+		"NaN":       {[]at{{0, math.NaN()}}, none},
+		"too large": {[]at{{0, 1e300}}, none},
+		"nowhere":   {nil, none},
+		"switched":  {[]at{{3, 20}}, none},
+	} {
+		o := plain(1, 1, 1, time.Second)
+		places := []trace.Context{o.Contexts[0].Context}
+		for i := range trace.Op(3) {
+			ctx := places[0].Child(100 + i)
+			places = append(places, ctx)
+			o.Contexts = append(o.Contexts, analysis.ContextCount{Context: ctx, Parent: places[0], Op: 100 + i, Count: 1})
+		}
+		o.Contexts[3].Tracepoint = 7
+		for _, x := range c.sizes {
+			o.Variables = append(o.Variables, analysis.Variable{Context: places[x.place], Key: trace.SymbolOf([]byte(bodySize)), Number: x.number, Numeric: true})
+		}
+		sortObservation(o)
+		g := sizeGrouper(analysis.Rules{Size: bodySize})
+		_, group := g.Observe(o)
+		got := none
+		for _, transfer := range group.Open.Transfers.All() {
+			got = int(transfer.Bytes)
+		}
+		if got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// Online, requests that grow are no change where sizes are known, and delays are.
+func TestWatchSizes(t *testing.T) {
+	small, large, slow := network(), network(), network()
+	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3
+	for name, c := range map[string]struct {
+		rules   analysis.Rules
+		then    sizegen.Options
+		problem bool
+	}{
+		"grown, sizes unknown": {analysis.Rules{}, large, true},
+		"grown":                {analysis.Rules{Size: bodySize}, large, false},
+		"delayed":              {analysis.Rules{Size: bodySize}, slow, true},
+	} {
+		g := sizeGrouper(c.rules)
+		options := analysis.DefaultWatchOptions()
+		now, requests := trace.Nanos(1e18), 0
+		play := func(o sizegen.Options) (problems []analysis.Problem) {
+			for i, x := range sizegen.Generate(uint64(now), 60, o) {
+				requests++
+				g.Observe(sized(requests, now.Add(time.Duration(i)*epoch/60), x))
+			}
+			now = now.Add(epoch)
+			return g.Watch(now, options)
+		}
+		for range 60 {
+			play(small)
+		}
+		g.Learn(now, options)
+		opened := 0
+		for range 30 {
+			opened += len(play(c.then))
+		}
+		if (opened > 0) != c.problem {
+			t.Errorf("%s: problems in %d epochs", name, opened)
+		}
+	}
+}
+
+func TestSizeRulesCheck(t *testing.T) {
+	for _, bad := range []analysis.Rules{
+		{Timeout: time.Second},
+		{Size: bodySize, Timeout: -1},
+		{Types: []analysis.TypeRule{{Entry: "shop GET", Timeout: time.Second}}},
+		{Types: []analysis.TypeRule{{Entry: "shop GET", Size: bodySize, Timeout: -1}}},
+	} {
+		if bad.Check() == nil {
+			t.Errorf("nothing wrong with %+v", bad)
+		}
+	}
+	good := analysis.Rules{Size: bodySize, Types: []analysis.TypeRule{{Entry: "shop GET", Timeout: time.Second}}}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkFitSizes measures what a size model of a full sample costs.
+func BenchmarkFitSizes(b *testing.B) {
+	var sizes, nanos []float64
+	for _, x := range sizegen.Generate(1, 256, network()) {
+		sizes, nanos = append(sizes, float64(x.Size)), append(nanos, float64(x.Latency))
+	}
+	for b.Loop() {
+		if _, err := stats.FitSize(sizes, nanos, stats.DefaultSizeOptions()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
