@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -36,7 +35,7 @@ func DefaultAnalyzeOptions() AnalyzeOptions {
 }
 
 // Offline these bounds are out of reach, so that the statistics do not depend on the order of the input. What is replayed,
-// compared and explained beside them is bounded, see replayedGroups and its neighbours.
+// compared and explained beside them is bounded, see replayedRequests, windowsCompared and their neighbours.
 const (
 	offlineEdges  = 1 << 20
 	offlineGroups = 1 << 20
@@ -55,7 +54,6 @@ type offline struct {
 	types   *analysis.RequestTypes
 	grouper *analysis.Grouper
 	trees   map[analysis.Hash]*cct.Builder
-	traces  map[skeletonKey]*stats.Sample[replayable]
 }
 
 // Analyze reads traces from files and directories and reports what is wrong with the requests in them. The report depends on the
@@ -77,7 +75,6 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 		log:    newLog(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/logShare)),
 		types:  &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, in.Table)},
 		trees:  make(map[analysis.Hash]*cct.Builder),
-		traces: make(map[skeletonKey]*stats.Sample[replayable]),
 	}
 	defer func() { err = errors.Join(err, in.Close(), a.log.close()) }()
 	for _, pass := range []func(context.Context) error{a.extract, a.group, a.judge} {
@@ -120,7 +117,6 @@ func (a *offline) extract(ctx context.Context) error {
 			usable = true
 			observer.Observe(p, i, &o)
 			a.types.Learn(&o)
-			a.keep(t, i, &o)
 			if err := a.log.add(&o); err != nil {
 				return err
 			}

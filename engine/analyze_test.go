@@ -211,6 +211,30 @@ func TestAnalyzeSplits(t *testing.T) {
 	}
 }
 
+// Requests are replayed for the problems of groups however these are told apart.
+func TestRecoveries(t *testing.T) {
+	for name, set := range map[string]func(*engine.AnalyzeOptions){
+		"by skeleton":  func(*engine.AnalyzeOptions) {},
+		"by split":     func(o *engine.AnalyzeOptions) { o.Split = true },
+		"by attribute": func(o *engine.AnalyzeOptions) { o.Rules.GroupBy = []string{"host.name"} },
+	} {
+		options := engine.DefaultAnalyzeOptions()
+		options.Input.Keys = ingest.AllKeys()
+		set(&options)
+		replayed := 0
+		for i, p := range analyze(t, []string{corpus}, options).Problems {
+			for _, r := range p.Recoveries {
+				if replayed++; uint64(r.Requests) < min(p.Requests, 64) || !(r.MeanPart >= 0 && r.MeanPart <= 1) {
+					t.Errorf("%s: problem %d, of %d requests %d were replayed, %v of the mean would come back", name, i, p.Requests, r.Requests, r.MeanPart)
+				}
+			}
+		}
+		if replayed == 0 {
+			t.Errorf("%s: nothing was replayed", name)
+		}
+	}
+}
+
 func off(sum float64) bool { return !(sum > 1-1e-9 && sum < 1+1e-9) }
 
 func TestObjectives(t *testing.T) {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -17,47 +16,11 @@ var contrastKeys = [...]string{"host.name", "k8s.pod.name", "service.instance.id
 
 // Bounds of what is looked at beyond the statistics.
 const (
-	replayedTraces  = 32   // of a skeleton, replayed with an edge at its reference level
-	replayedSpans   = 2000 // of a trace: larger ones are not replayed
-	replayedGroups  = 512  // skeletons of which traces are kept
-	mostRecoveries  = 5    // edges that recoveries are told of
-	seriesOfType    = 5    // edges of a request type whose times are compared with other types'
+	seriesOfType    = 5 // edges of a request type whose times are compared with other types'
 	typesCompared   = 40
 	windowsCompared = 360
 	shortestWindow  = 10 * time.Second
 )
-
-// skeletonKey is what traces are sampled by before request types are known.
-type skeletonKey struct {
-	entry    trace.Op
-	skeleton analysis.Hash
-}
-
-// replayable is a trace with the number of the root that an observation is of.
-type replayable struct {
-	trace *trace.Trace
-	root  int
-}
-
-// keep samples the trace of an observation, to be replayed later.
-func (a *offline) keep(t *trace.Trace, root int, o *analysis.Observation) {
-	if len(t.Spans) > replayedSpans {
-		return
-	}
-	key := skeletonKey{o.Entry, o.Skeleton}
-	s := a.traces[key]
-	if s == nil {
-		if len(a.traces) >= replayedGroups {
-			return
-		}
-		s = new(stats.Sample[replayable])
-		*s = stats.NewSample[replayable](replayedTraces)
-		a.traces[key] = s
-	}
-	if s.Wants(o.Key()) {
-		s.Add(o.Key(), replayable{&trace.Trace{ID: t.ID, Spans: slices.Clone(t.Spans), Joins: slices.Clone(t.Joins)}, root})
-	}
-}
 
 // explain reports the problems, the first ones with what accounts for them.
 func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]ProblemReport, error) {
@@ -78,6 +41,9 @@ func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]P
 			return nil, context.Cause(ctx)
 		}
 	}
+	if err := e.replays.run(ctx, a); err != nil {
+		return nil, err
+	}
 	a.report.Common = e.series.common()
 	return reports, nil
 }
@@ -89,6 +55,7 @@ type explainer struct {
 	exemplars map[analysis.Hash]*exemplars                           // likewise
 	loads     map[analysis.Hash]*arrivals                            // by request type
 	series    *seriesSet
+	replays   *replays
 }
 
 // arrivals are the requests of one type.
@@ -112,6 +79,7 @@ func newExplainer(a *offline, problems []analysis.Problem) *explainer {
 	e := &explainer{
 		offline: a, samples: make(map[analysis.Hash]*stats.Sample[*analysis.Observation]),
 		exemplars: make(map[analysis.Hash]*exemplars), loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
+		replays: newReplays(),
 	}
 	for i := range problems {
 		s := stats.NewSample[*analysis.Observation](offlineSample)
@@ -161,37 +129,8 @@ func (e *explainer) explain(r *ProblemReport) {
 			r.Contrasts = append(r.Contrasts, NamedContrast{Key: key, Contrasted: c})
 		}
 	}
-	r.Recoveries = e.recoveries(p, requests)
+	e.replays.add(r, requests)
 	r.Exemplars = e.exemplars[p.Group].all()
-}
-
-// recoveries replays sampled traces of the problem's requests with one edge after another at its reference level.
-func (e *explainer) recoveries(p *analysis.Problem, requests []*analysis.Observation) []explain.Recovery {
-	levels := explain.ReferenceLevels(p, requests)
-	levels = levels[:min(len(levels), mostRecoveries)]
-	if len(levels) == 0 {
-		return nil
-	}
-	sample := stats.NewSample[replayable](offlineSample)
-	skeleton := e.grouper.Group(p.Group).Skeleton
-	for key, s := range e.traces {
-		if key.entry == p.Entry && (skeleton.IsZero() || skeleton == key.skeleton) {
-			sample.Merge(*s)
-		}
-	}
-	extractor := analysis.NewExtractor(e.options.Path)
-	var observer analysis.Observer
-	var o analysis.Observation
-	all := explain.NewRecoveries(p.Level, levels)
-	for _, x := range sample.All() {
-		path := extractor.Extract(x.trace)
-		observer.Observe(path, x.root, &o)
-		requestType := e.types.Of(&o) // requests of another type, or of other bins, may have the same skeleton
-		if group, _ := e.grouper.GroupOf(requestType, &o); requestType == p.RequestType && (p.Level == analysis.RequestTypeLevel || group == p.Group) {
-			all.Add(path, x.root)
-		}
-	}
-	return all.All()
 }
 
 // seriesSet holds, for the leading edges of the most frequent request types, their mean times in successive windows.

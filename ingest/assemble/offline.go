@@ -36,7 +36,7 @@ type Options struct {
 }
 
 // Offline assembles the traces of an input that ends. Its methods are called in this order: Add any number of times, Next
-// until io.EOF, Close.
+// until io.EOF, Find any number of times, Close.
 type Offline struct {
 	options Options
 	arena   arena
@@ -141,27 +141,52 @@ func (o *Offline) Next(t *trace.Trace) error {
 		}
 		o.merge = merge
 	}
-	id, err := o.merge.next()
+	if err := o.next(o.merge, t); err != nil {
+		return err
+	}
+	o.traces++
+	return nil
+}
+
+// next puts what m yields next into t.
+func (o *Offline) next(m *merger, t *trace.Trace) error {
+	id, err := m.next()
 	if err != nil {
 		return err
 	}
 	t.Reset()
 	t.ID = id
-	if err := o.merge.take(func(fragments []byte) error { return decodeAll(fragments, t) }); err != nil {
+	if err := m.take(func(fragments []byte) error { return decodeAll(fragments, t) }); err != nil {
 		return fmt.Errorf("read trace %s back from disk: %w", id, err)
 	}
 	o.order.apply(t)
-	o.traces++
 	return nil
 }
 
 // All returns the traces that [Offline.Next] returns. Each is valid until the next one; to keep one, copy it. After an error
 // there are no more.
 func (o *Offline) All() iter.Seq2[*trace.Trace, error] {
+	return each(o.Next)
+}
+
+// Find returns the traces with the given IDs once more, in the order of IDs, each valid until the next one. After an error there are
+// no more. It is called after the last Next; what is on disk is read again, all of it.
+func (o *Offline) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] {
+	m, err := o.spill.find(ids, o)
+	return each(func(t *trace.Trace) error {
+		if err != nil {
+			return err
+		}
+		return o.next(m, t)
+	})
+}
+
+// each returns the traces that next puts into its argument, until io.EOF or another error, which is the last it returns.
+func each(next func(*trace.Trace) error) iter.Seq2[*trace.Trace, error] {
 	return func(yield func(*trace.Trace, error) bool) {
 		var t trace.Trace
 		for {
-			err := o.Next(&t)
+			err := next(&t)
 			if errors.Is(err, io.EOF) {
 				return
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,8 +74,13 @@ func assembleAll(t rapid.TB, batches []*ingest.Batch, options assemble.Options) 
 			t.Fatal(err)
 		}
 	}
-	var traces []trace.Trace
-	for tr, err := range o.All() {
+	all := kept(t, o.All())
+	checkFind(t, o, all)
+	return all
+}
+
+func kept(t rapid.TB, all iter.Seq2[*trace.Trace, error]) (traces []trace.Trace) {
+	for tr, err := range all {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +88,23 @@ func assembleAll(t rapid.TB, batches []*ingest.Batch, options assemble.Options) 
 		traces[len(traces)-1].Append(tr)
 	}
 	return traces
+}
+
+// checkFind fails if some of all the traces, asked for in any order and repeatedly, are not found as they are.
+func checkFind(t rapid.TB, o *assemble.Offline, all []trace.Trace) {
+	var want []trace.Trace
+	ids := []trace.ID{{0xff}} // none
+	for i := range all {
+		if i%3 != 1 {
+			ids = append([]trace.ID{all[i].ID, all[i].ID}, ids...)
+			want = append(want, all[i])
+		}
+	}
+	for range 2 {
+		if diff := cmp.Diff(want, kept(t, o.Find(ids)), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+			t.Fatalf("-wanted, +found:\n%s", diff)
+		}
+	}
 }
 
 // Traces come out complete, in the order of IDs, and the same in whatever order and batches their spans come in and however

@@ -188,9 +188,50 @@ func (s *spill) compact() error {
 func (s *spill) merger(other ...source) (*merger, error) {
 	sources := other
 	for _, r := range s.runs {
-		sources = append(sources, &runSource{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.offset, r.size), runBuffer)})
+		sources = append(sources, s.source(r))
 	}
 	return newMerger(sources)
+}
+
+// find returns a merger of what the runs, and memory, have of the traces with the given IDs.
+func (s *spill) find(ids []trace.ID, memory *Offline) (*merger, error) {
+	wanted := make(map[trace.ID]bool, len(ids))
+	open := &memorySource{o: memory}
+	for _, id := range ids {
+		if _, found := memory.open[id]; found && !wanted[id] {
+			open.ids = append(open.ids, id)
+		}
+		wanted[id] = true
+	}
+	slices.SortFunc(open.ids, trace.ID.Compare)
+	sources := []source{open}
+	for _, r := range s.runs {
+		sources = append(sources, &someSource{s.source(r), wanted})
+	}
+	return newMerger(sources)
+}
+
+// source returns what is in a run.
+func (s *spill) source(r section) *runSource {
+	return &runSource{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.offset, r.size), runBuffer)}
+}
+
+// someSource yields some of the traces of a run.
+type someSource struct {
+	*runSource
+	wanted map[trace.ID]bool
+}
+
+func (s *someSource) next() (trace.ID, int64, error) {
+	for {
+		id, size, err := s.runSource.next()
+		if err != nil || s.wanted[id] {
+			return id, size, err
+		}
+		if _, err := s.r.Discard(int(size)); err != nil {
+			return trace.ID{}, 0, errors.Join(errCorrupt, err)
+		}
+	}
 }
 
 // create makes the file.

@@ -127,6 +127,9 @@ func (in *Input) Next(t *trace.Trace) error { return in.assembler.Next(t) }
 // All returns the traces in the order of IDs. Each is valid until the next one.
 func (in *Input) All() iter.Seq2[*trace.Trace, error] { return in.assembler.All() }
 
+// Find returns the traces with the given IDs once more, after the last of [Input.All]. See assemble.Offline.
+func (in *Input) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] { return in.assembler.Find(ids) }
+
 // Close gives back memory and temporary files.
 func (in *Input) Close() error { return in.assembler.Close() }
 
