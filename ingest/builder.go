@@ -270,11 +270,11 @@ func (b *Builder) defect() trace.Reason {
 func (b *Builder) detail(reason trace.Reason) string {
 	switch {
 	case reason == trace.BadTraceID:
-		return badID("trace id", b.Trace, b.Cause == TraceIDDefect)
+		return badID("trace id", 16, b.Trace, b.Cause == TraceIDDefect)
 	case reason == trace.BadSpanID && len(b.ID) == 8 && b.Cause != SpanIDDefect && len(b.Parent) != 8 && len(b.Parent) != 0:
-		return badID("parent span id", b.Parent, false)
+		return badID("parent span id", 8, b.Parent, false)
 	case reason == trace.BadSpanID:
-		return badID("span id", b.ID, b.Cause == SpanIDDefect)
+		return badID("span id", 8, b.ID, b.Cause == SpanIDDefect)
 	case reason == trace.BadTime && b.Cause == TimeDefect:
 		return fmt.Sprintf("a time of span %x is not a number of nanoseconds since 1970", b.ID)
 	case reason == trace.BadTime:
@@ -285,12 +285,15 @@ func (b *Builder) detail(reason trace.Reason) string {
 	return fmt.Sprintf("name of %d bytes of span %x, at most %d", len(b.Name), b.ID, MaxName)
 }
 
-func badID(what string, id []byte, text bool) string {
+// badID says what is wrong with an ID that should have size bytes, or, as text, twice as many digits.
+func badID(what string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:
 		return what + " is missing"
 	case text:
-		return fmt.Sprintf("%s %q is not that many hexadecimal digits", what, id[:min(len(id), 40)])
+		return fmt.Sprintf("%s %q: want %d hexadecimal digits", what, id[:min(len(id), 40)], 2*size)
+	case len(id) == size:
+		return what + " is all zero"
 	}
-	return fmt.Sprintf("%s of %d bytes: %x", what, len(id), id[:min(len(id), 20)])
+	return fmt.Sprintf("%s of %d bytes, want %d: %x", what, len(id), size, id[:min(len(id), 20)])
 }

@@ -108,7 +108,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 
 // nothing says that there was nothing to analyse. Whoever asks to fail on problems must not take that for health.
 func (p *process) nothing(f *analyzeFlags) error {
-	err := errors.New("the input holds no trace that could be read; nothing is known about any request")
+	err := fmt.Errorf("%w; nothing is known about any request", errNoTrace)
 	if f.fail {
 		return err
 	}

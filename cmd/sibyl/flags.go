@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
 // choice is a flag whose value is one of a few words; the first is the default.
@@ -134,6 +135,25 @@ func (d *atLeastZero) Set(s string) error {
 		return errors.New("want a duration of at least 0, like 1s or 250ms")
 	}
 	*d = atLeastZero(x)
+	return nil
+}
+
+// workers is a flag for a number of goroutines.
+type workers int
+
+// String implements pflag.Value.
+func (w *workers) String() string { return strconv.Itoa(int(*w)) }
+
+// Type implements pflag.Value.
+func (w *workers) Type() string { return "int" }
+
+// Set implements pflag.Value.
+func (w *workers) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > file.MaxWorkers {
+		return fmt.Errorf("want a number from 0 to %d", file.MaxWorkers)
+	}
+	*w = workers(n)
 	return nil
 }
 

@@ -19,21 +19,21 @@ import (
 type inputFlags struct {
 	memory  size
 	strict  bool
-	workers int
+	workers workers
 }
 
 func addInputFlags(c *cobra.Command) *inputFlags {
 	f := &inputFlags{memory: assemble.DefaultMemory}
 	c.Flags().Var(&f.memory, "memory", "memory for open traces; what is beyond goes to a temporary file")
 	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
-	c.Flags().IntVar(&f.workers, "workers", 0, "goroutines that decode; 0: one per core")
+	c.Flags().Var(&f.workers, "workers", "goroutines that decode; 0: one per core")
 	return f
 }
 
 // options returns how to read, telling n what happens.
 func (f *inputFlags) options(p *process, n *notices) file.Options {
 	return file.Options{
-		Workers: f.workers, Memory: int64(f.memory), Strict: f.strict, Stdin: p.in,
+		Workers: int(f.workers), Memory: int64(f.memory), Strict: f.strict, Stdin: p.in,
 		Report: n.broken, Progress: n.progress(p.err),
 	}
 }
@@ -43,6 +43,8 @@ const (
 	mostBroken = 100      // broken records said one by one
 	longInput  = 64 << 20 // bytes that take long enough to show progress
 )
+
+var errNoTrace = errors.New("the input holds no trace that could be read")
 
 // notices tells on standard error what happens while input is read. It is safe for concurrent use.
 type notices struct {

@@ -88,6 +88,9 @@ func TestExitCodes(t *testing.T) {
 		{"trace --touching=x -", 2, "inclusive"},
 		{"trace --overlap-tolerance=1.5 -", 2, "from 0 to 1"},
 		{"trace --max-skew=-1s -", 2, "at least 0"},
+		{"trace --workers=-5 -", 2, "from 0 to 1024"},
+		{"trace --workers=1000000000 -", 2, "from 0 to 1024"},
+		{"trace --max-spans=-1 -", 2, "--max-spans"},
 		{"trace --memory=0 -", 2, "512MiB"},
 		{"trace --memory=many -", 2, "512MiB"},
 		{"trace --trace-id=xyz -", 2, "--trace-id"},
@@ -240,8 +243,11 @@ func TestAnalyzeFormats(t *testing.T) {
 	}
 }
 
-// TestAnalyzeNothing: where nothing could be read that is said, and is no success for whoever asked to fail on problems.
-func TestAnalyzeNothing(t *testing.T) {
+// TestNothing: where nothing could be read that is said, and is no success for whoever asked to fail on problems.
+func TestNothing(t *testing.T) {
+	if r := sibyl(t, "", "trace", "-"); r.code != 0 || r.err != "sibyl: the input holds no trace that could be read\n" {
+		t.Errorf("trace: exit code %d, %q", r.code, r.err)
+	}
 	if r := sibyl(t, "no trace", "analyze", "-"); r.code != 0 || !strings.Contains(r.err, "no trace that could be read") {
 		t.Errorf("exit code %d, %q", r.code, r.err)
 	}

@@ -56,6 +56,9 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 			return usageError{fmt.Errorf("--trace-id: %w", err)}
 		}
 	}
+	if f.most < 0 {
+		return usageError{errors.New("--max-spans must not be negative")}
+	}
 	n := &notices{out: p.err}
 	in, err := file.Read(c.Context(), files, f.input.options(p, n))
 	n.close()
@@ -68,8 +71,11 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	if err != nil {
 		return err
 	}
-	if shown == 0 && f.id != "" {
+	switch {
+	case shown == 0 && f.id != "":
 		return fmt.Errorf("no trace %s in the input", wanted)
+	case shown == 0:
+		fmt.Fprintf(p.err, "sibyl: %v\n", errNoTrace)
 	}
 	return out.Flush()
 }

@@ -40,10 +40,13 @@ const DefaultMaxRecord = 256 << 20
 // chunkSize is how many bytes of records a worker takes at once: large against the cost of handing them over.
 const chunkSize = 1 << 20
 
+// MaxWorkers bounds Options.Workers: each holds buffers, and more than there are cores gain nothing.
+const MaxWorkers = 1024
+
 // Options say how input is read. The zero Options read without attributes, report nothing and use all cores.
 type Options struct {
 	Keys      *ingest.Keys // attributes to keep; nil: those of the tracepoint protocol
-	Workers   int          // goroutines that decode; 0: one per core
+	Workers   int          // goroutines that decode, at most MaxWorkers; 0: one per core
 	Memory    int64        // bytes of open traces in memory; 0: assemble.DefaultMemory
 	TempDir   string       // where traces go beyond that; "": the system's directory for temporary files
 	MaxRecord int          // bytes; 0: DefaultMaxRecord. Values below 256 KiB count as 256 KiB
@@ -84,7 +87,11 @@ func (b Broken) Error() string {
 		path = "standard input"
 	}
 	if b.Spans > 0 {
-		return fmt.Sprintf("%s:%s: %d spans left out: %s: %v", path, position, b.Spans, b.Reason, b.Err)
+		spans := "spans"
+		if b.Spans == 1 {
+			spans = "span"
+		}
+		return fmt.Sprintf("%s:%s: %d %s left out: %s: %v", path, position, b.Spans, spans, b.Reason, b.Err)
 	}
 	cause := b.Err
 	if record, ok := errors.AsType[*ingest.RecordError](cause); ok {
@@ -168,6 +175,7 @@ func (o Options) withDefaults() Options {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
+	o.Workers = min(o.Workers, MaxWorkers)
 	if o.MaxRecord <= 0 {
 		o.MaxRecord = DefaultMaxRecord
 	}
@@ -404,6 +412,9 @@ func (r *reading) splitFile(ctx context.Context, s source, f *filler) (err error
 	case file.raw.err != nil:
 		return fmt.Errorf("read input %s: %w", s.path, file.raw.err)
 	case file.compressed && errors.Is(err, split.w.err):
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the data ends too early: is the file complete?")
+		}
 		return f.broken(trace.Malformed, fmt.Errorf("decompress: %w", err), 0, split.w.offset())
 	}
 	return err
@@ -417,8 +428,6 @@ type filler struct {
 	chunk   *chunk // nil: none is being filled
 	number  int
 }
-
-var errStopped = errors.New("reading was stopped")
 
 // room returns the chunk that has room for n more bytes.
 func (f *filler) room(n int) (*chunk, error) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -189,7 +190,7 @@ func TestBroken(t *testing.T) {
 		{"torn-line", []byte(line(1) + "\n" + line(2)[:400]), 6, []string{"f:2: malformed at byte "}},
 		{
 			"zero-id", []byte(strings.Replace(line(1), "01000000000000000000000000000000", "00000000000000000000000000000000", 1)), 5,
-			[]string{"f:byte 18: 1 spans left out: bad_trace_id: trace id of 16 bytes: 00000"},
+			[]string{"f:byte 18: 1 span left out: bad_trace_id: trace id is all zero"},
 		},
 		{"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3, []string{"f:byte 18: malformed at byte "}},
 		{"torn-document", []byte(line(1)[:len(line(1))-30]), 3, []string{"f:byte 0: malformed: the data ends within a record"}},
@@ -198,7 +199,11 @@ func TestBroken(t *testing.T) {
 		{"torn-protobuf", cut(wire(1)), 3, []string{"malformed: the data ends within a record"}},
 		{"protobuf-then-garbage", append(wire(1), "xyz"...), 6, []string{"malformed: not a field of an OTLP request"}},
 		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON"}},
-		{"torn-gzip", cut(gzipped([]byte(line(1) + "\n" + line(2) + "\n"))), 12, []string{"malformed: decompress: unexpected EOF"}},
+		{"twice-gzip", gzipped(gzipped([]byte(line(1)))), 0, []string{"f:byte 0: malformed: compressed twice: decompress it once"}},
+		{"utf-16", []byte("\xff\xfe{\x00}\x00"), 0, []string{"f:byte 0: malformed: UTF-16 text: convert it to UTF-8"}},
+		{"zip", []byte("PK\x03\x04\x14\x00"), 0, []string{"f:byte 0: malformed: a zip archive: unpack it"}},
+		{"tar", append(make([]byte, 257), "ustar\x0000"...), 0, []string{"f:byte 0: malformed: a tar archive: unpack it"}},
+		{"torn-gzip", cut(gzipped([]byte(line(1) + "\n" + line(2) + "\n"))), 12, []string{"malformed: decompress: the data ends too early: is the file complete?"}},
 		{"no-gzip", []byte{0x1f, 0x8b, 1, 2, 3}, 0, []string{"malformed: decompress: "}},
 		{"no-zstd", []byte("\x28\xb5\x2f\xfdxyzxyz"), 0, []string{"malformed: decompress: "}},
 		{"empty", nil, 0, nil},
@@ -291,6 +296,50 @@ func TestErrors(t *testing.T) {
 	defer w.Close()
 	if _, err := file.Read(ctx, []string{file.Stdin}, file.Options{Stdin: r}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Nobody writes to a pipe, or to one that stands for standard input: reading ends with its context.
+func TestWaitingEnds(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Skipf("no named pipes here: %v, %s", err, out)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that opening it for reading does not wait, and reading does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	unopened := filepath.Join(t.TempDir(), "unopened")
+	if err := exec.Command("mkfifo", unopened).Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, unopened} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := file.Read(ctx, []string{path}, file.Options{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want that time is up", filepath.Base(path), err)
+		}
+	}
+	late, err := os.OpenFile(unopened, os.O_RDWR, 0) // lets the goroutine go that is waiting to open it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = late.Close()
+}
+
+// A directory may be named by a link to it.
+func TestLinkToDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("dir", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "dir", "f.json", marshalJSON(requests(1)[0]))
+	if err := os.Symlink("dir", "link"); err != nil {
+		t.Skipf("no links here: %v", err)
+	}
+	if _, summary := read(t, file.Options{Workers: 1 << 30}, "link"); summary.Spans != 6 {
+		t.Errorf("%+v, want 6 spans", summary)
 	}
 }
 

@@ -29,10 +29,14 @@ var (
 // maxZstdWindow bounds what a zstd stream may make the decompressor hold (what `zstd -d` accepts by default).
 const maxZstdWindow = 128 << 20
 
+// rawBuffer is how many bytes are read at once for a decompressor, or from a pipe: what a pipe holds.
+const rawBuffer = 64 << 10
+
 // source is a file to read.
 type source struct {
 	path   string
 	size   int64
+	pipe   bool // opening it waits for a writer
 	listed bool // found in a directory, not named by the caller
 }
 
@@ -50,7 +54,7 @@ func list(paths []string) ([]source, error) {
 			return nil, fmt.Errorf("find input: %w", err)
 		}
 		if !info.IsDir() {
-			sources = append(sources, source{path: path, size: regularSize(info)})
+			sources = append(sources, source{path: path, size: regularSize(info), pipe: info.Mode()&fs.ModeNamedPipe != 0})
 			continue
 		}
 		found, err := listDir(path)
@@ -74,6 +78,7 @@ func regularSize(info fs.FileInfo) int64 {
 
 func listDir(dir string) ([]source, error) {
 	var found []source
+	dir += string(filepath.Separator) // so that a link is followed
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -116,17 +121,14 @@ type openFile struct {
 	compressed bool
 }
 
-// open opens s and looks whether it is compressed. read counts the bytes that come from the disk. A read that waits is given
-// up when ctx ends.
+// open opens s and looks whether it is compressed. read counts the bytes that come from the disk. What waits is given up when
+// ctx ends.
 func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (*openFile, error) {
-	f := &openFile{raw: &rawReader{r: stdin, read: read}}
+	f := &openFile{raw: &rawReader{read: read}}
 	if s.path == Stdin {
-		if closer, ok := stdin.(io.Closer); ok {
-			stop := context.AfterFunc(ctx, func() { _ = closer.Close() })
-			f.closers = append(f.closers, func() error { stop(); return nil })
-		}
+		f.raw.r = &waitingReader{stdin, ctx.Done(), make([]byte, rawBuffer)}
 	} else {
-		file, err := os.Open(s.path)
+		file, err := s.openFile(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("open input: %w", err)
 		}
@@ -138,9 +140,16 @@ func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (
 	return f, nil
 }
 
+func (s source) openFile(ctx context.Context) (*os.File, error) {
+	if !s.pipe {
+		return os.Open(s.path)
+	}
+	return unlessStopped(ctx.Done(), func() (*os.File, error) { return os.Open(s.path) })
+}
+
 // decompress puts a decompressor before the file if its first bytes ask for one.
 func (f *openFile) decompress() {
-	buffered := bufio.NewReader(f.raw)
+	buffered := bufio.NewReaderSize(f.raw, rawBuffer)
 	magic, _ := buffered.Peek(len(zstdMagic)) // an error comes again when the bytes are read
 	f.Reader = buffered
 	switch {

@@ -14,11 +14,39 @@ import (
 
 // What can be wrong with the outer structure of a stream.
 var (
-	errUnrecognised = errors.New("neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON")
-	errStructure    = errors.New("not the structure of a JSON document")
-	errTorn         = errors.New("the data ends within a record")
-	errFraming      = errors.New("not a field of an OTLP request: the rest of the data cannot be read")
+	errStructure = errors.New("not the structure of a JSON document")
+	errTorn      = errors.New("the data ends within a record")
+	errFraming   = errors.New("not a field of an OTLP request: the rest of the data cannot be read")
 )
+
+// others are what files often are instead of traces: how they begin, and what to do about it.
+var others = []struct {
+	offset int
+	magic  string
+	advice string
+}{
+	{0, "\xff\xfe", "UTF-16 text: convert it to UTF-8"},
+	{0, "\xfe\xff", "UTF-16 text: convert it to UTF-8"},
+	{0, string(gzipMagic), "compressed twice: decompress it once"},
+	{0, string(zstdMagic), "compressed twice: decompress it once"},
+	{0, "PK\x03\x04", "a zip archive: unpack it"},
+	{0, "BZh", "bzip2: decompress it, or use gzip or zstd"},
+	{0, "\xfd7zXZ", "xz: decompress it, or use gzip or zstd"},
+	{257, "ustar", "a tar archive: unpack it"},
+}
+
+// otherSize is how much of a stream tells which of others it is.
+const otherSize = 257 + 5
+
+// unrecognised returns what is wrong with a stream that begins with head.
+func unrecognised(head []byte) error {
+	for _, o := range others {
+		if len(head) > o.offset && bytes.HasPrefix(head[o.offset:], []byte(o.magic)) {
+			return errors.New(o.advice)
+		}
+	}
+	return errors.New("neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON")
+}
 
 // splitter cuts a stream into records. It looks only at the structure around records, so that a record that is broken
 // inside costs no other.
@@ -50,7 +78,7 @@ func (s *splitter) run(how framing) error {
 		return s.delimited(how)
 	case unframed:
 	}
-	return s.broken(trace.Malformed, errUnrecognised, 0, 0)
+	return s.broken(trace.Malformed, unrecognised(s.w.peek(otherSize)), 0, 0)
 }
 
 // lines takes each line as a record.
