@@ -66,7 +66,7 @@ func (g *Grouper) learn(group *Group, o WatchOptions) {
 	group.expect(&group.Current, o)
 	w.blocks = nil
 	group.Reference.absorb(&group.Current, g.options.Edges)
-	group.Current.Reset(g.options.Sample)
+	g.judgeAnew(group)
 }
 
 // expect makes a window the reference of tests. Where requests have sizes that is of durations adjusted for these, of which there is a
@@ -89,7 +89,7 @@ func (g *Grouper) absorb(group *Group, o WatchOptions) {
 	group.Reference.absorb(&group.Current, g.options.Edges)
 	group.next.absorb(&group.Current, g.options.Edges)
 	w.blocks = addBlock(w.blocks, group.Current.Total, nextBlocks)
-	group.Current.Reset(g.options.Sample)
+	g.judgeAnew(group)
 	if w.healthy++; w.healthy < o.Renew || group.next.Total.N < o.MinSamples {
 		return
 	}
@@ -135,7 +135,7 @@ func (g *Grouper) Accept(id Hash, now trace.Nanos) bool {
 		if group == accepted || group.parent == accepted {
 			group.watch = watch{number: group.watch.number, troubled: group.watch.troubled}
 			group.Since = now
-			group.Current.Reset(g.options.Sample)
+			g.judgeAnew(group)
 			group.Reference.Reset(g.options.Sample)
 			group.next.Reset(g.options.Sample)
 		}

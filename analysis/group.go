@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -36,18 +37,16 @@ type Group struct {
 	keyed       []VariableBin // what rules made part of its key
 	sizing      sizing
 
-	Open      Window      // requests since the last epoch ended
-	Current   Window      // requests that are judged: since the last time that all was well
-	Reference Window      // requests from when all was well; without a sample
-	next      Window      // what will be the reference
-	History   History     // of the durations
+	Open      Window  // requests since the last epoch ended
+	Current   Window  // requests that are judged: since the last time that all was well, at most an hour of them
+	Reference Window  // requests from when all was well; without a sample
+	next      Window  // what will be the reference
+	younger   *Window // the later part of Current, where that reaches far back; else nil
+	history   stats.Series[Past, *Past]
 	Since     trace.Nanos // end of the first epoch that had a request
 	Seen      trace.Nanos // end of the last epoch that had a request
 	watch     watch
 }
-
-// History is how many requests there were and how long they took: ten seconds at a time lately, ever longer further back.
-type History = stats.Series[stats.Moments, *stats.Moments]
 
 // Merge adds the requests of u, keeping at most limit edges apart; u stays as it is.
 func (w *Window) Merge(u *Window, limit int) {
@@ -126,6 +125,7 @@ type Grouper struct {
 	ordered []*Group    // by request type, each followed by its groups; nil: to be made anew
 	closed  trace.Nanos // end of the last epoch; 0: none
 	times   []EdgeNanos // scratch
+	past    []PastEdge  // scratch
 	columns []int32     // scratch for rows, as nanos
 	nanos   []int64
 	// entered is a cache of what is in the table: contexts, and edges with their callees, each where its hash says.
@@ -376,8 +376,10 @@ func (g *Grouper) Close(now trace.Nanos) {
 func (g *Grouper) endEpoch(group *Group, now trace.Nanos) {
 	if now > 0 {
 		group.Open.clamp(g.closed, now)
-		if m := group.History.At(int64(now) - 1); m != nil {
-			m.Merge(group.Open.Total)
+		if p := group.history.At(int64(now) - 1); p != nil {
+			past := group.Open.past(g.past)
+			p.Merge(past)
+			g.past = past.Edges
 		}
 		group.Since, group.Seen = cmp.Or(group.Since, now), now
 	}
@@ -385,7 +387,33 @@ func (g *Grouper) endEpoch(group *Group, now trace.Nanos) {
 		w.blocks = addBlock(w.blocks, group.Open.Total, maxBlocks)
 	}
 	group.Current.Merge(&group.Open, g.options.Edges)
+	if group.younger != nil {
+		group.younger.Merge(&group.Open, g.options.Edges)
+	}
 	group.Open.Reset(group.Current.Sample.Cap())
+}
+
+// judgedSpan is how far back the window that is judged of a group with an expectation reaches at most: what is wrong now is looked for, not
+// what was in the morning.
+const judgedSpan = time.Hour
+
+// limit keeps the window that is judged from reaching back further than judgedSpan before now. Past half of that a second window begins,
+// which takes the place of the first in the end.
+func (g *Grouper) limit(group *Group, now trace.Nanos) {
+	switch span := now.Sub(group.Current.First); {
+	case group.Current.Total.N == 0:
+	case group.younger == nil && span > judgedSpan/2:
+		group.younger = &Window{}
+		group.younger.Reset(g.options.Attended)
+	case span > judgedSpan && group.younger.Total.N > 0:
+		group.Current, group.younger = *group.younger, nil
+	}
+}
+
+// judgeAnew begins the window that is judged anew.
+func (g *Grouper) judgeAnew(group *Group) {
+	group.Current.Reset(g.options.Sample)
+	group.younger = nil
 }
 
 // roomShare is the part of the groups, one in so many, that make room at a time: so that the next are not turned away at once, and

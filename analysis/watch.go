@@ -188,7 +188,7 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 			w.open, w.kind, w.since, w.judged = true, s.kind, now, 0
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
-		g.attend(group, o)
+		g.attend(group, now, o)
 	}
 	if before && !requestType.watch.troubled {
 		g.recover(requestType, groups)
@@ -218,7 +218,7 @@ func (g *Grouper) matters(group *Group, kind ProblemKind, o WatchOptions) bool {
 }
 
 // attend makes what is judged of a group that is well part of its reference, and samples more of one that may not be.
-func (g *Grouper) attend(group *Group, o WatchOptions) {
+func (g *Grouper) attend(group *Group, now trace.Nanos, o WatchOptions) {
 	switch {
 	case !group.watch.learned:
 	case !group.watch.open && group.evidence() < quiet:
@@ -226,6 +226,7 @@ func (g *Grouper) attend(group *Group, o WatchOptions) {
 		group.Open.Sample.Resize(g.options.Sample)
 	default:
 		group.Open.Sample.Resize(g.options.Attended)
+		g.limit(group, now)
 	}
 }
 
@@ -247,7 +248,7 @@ func (g *Grouper) calm(group *Group) {
 	}
 	w.open, w.rising, w.last = false, 0, 0
 	w.change, w.mix, w.recentMixes = stats.Change{}, stats.Mix{}, nil
-	group.Current.Reset(g.options.Sample)
+	g.judgeAnew(group)
 }
 
 // quiet is the evidence below which a group is taken to be well and what it shows is added to its reference. An e-value of a healthy

@@ -167,39 +167,6 @@ func (s *Series[S, P]) next(t int64) int64 {
 	return s.end
 }
 
-// Range returns the merged statistic of the buckets that lie wholly in [from, to), in ns.
-func (s *Series[S, P]) Range(from, to int64) (sum S) {
-	for b := range s.Buckets() {
-		if b.From >= from && b.To <= to {
-			P(&sum).Merge(b.Value)
-		}
-	}
-	return sum
-}
-
-// Last grows a window back in time from to (ns; whole buckets ending at or before it), until enough says so, all buckets
-// are in, or it would begin before from. It returns the merged statistic, where the window begins, and what enough said
-// last. Calling it again with to = the beginning gives the window before, which shares nothing with it.
-func (s *Series[S, P]) Last(from, to int64, enough func(*S) bool) (sum S, begin int64, ok bool) {
-	begin = to
-	for i := len(s.buckets) - 1; i >= 0; i-- {
-		b := &s.buckets[i]
-		start := b.start * int64(Tick)
-		if s.next(b.start)*int64(Tick) > to {
-			continue
-		}
-		if start < from {
-			break
-		}
-		P(&sum).Merge(b.value)
-		begin = start
-		if enough(&sum) {
-			return sum, begin, true
-		}
-	}
-	return sum, begin, false
-}
-
 const seriesVersion = 1
 
 // AppendBinary appends s to b, each statistic by appendValue.

@@ -82,29 +82,6 @@ func TestSeriesBucketsAreFewDisjointAndFine(t *testing.T) {
 	}
 }
 
-func TestSeriesWindowsAreDisjoint(t *testing.T) {
-	var s series
-	for i := range int64(300) {
-		add(&s, i*tick, 1)
-		add(&s, i*tick, 3)
-	}
-	enough := func(m *stats.Moments) bool { return m.N >= 50 }
-	now, begin, ok := s.Last(0, 300*tick, enough)
-	if !ok || now.N < 50 || uint64((300*tick-begin)/tick*2) != now.N {
-		t.Fatalf("window from %d with %d, %v", begin/tick, now.N, ok)
-	}
-	before, earlier, ok := s.Last(0, begin, enough)
-	if !ok || before.N < 50 || uint64((begin-earlier)/tick*2) != before.N {
-		t.Fatalf("window before from %d to %d with %d, %v", earlier/tick, begin/tick, before.N, ok)
-	}
-	if r := s.Range(earlier, 300*tick); r.N != now.N+before.N {
-		t.Fatalf("range has %d, want %d", r.N, now.N+before.N)
-	}
-	if _, _, ok := s.Last(299*tick, 300*tick, enough); ok {
-		t.Fatal("one tick cannot be enough")
-	}
-}
-
 func TestSeriesDropsWhatIsTooOld(t *testing.T) {
 	var s series
 	add(&s, 5000*tick, 1)
@@ -112,8 +89,8 @@ func TestSeriesDropsWhatIsTooOld(t *testing.T) {
 		t.Error("accepted what is too old")
 	}
 	s.Advance(9000 * tick)
-	if r := s.Range(0, 9001*tick); r.N != 0 {
-		t.Errorf("%d left", r.N)
+	for b := range s.Buckets() {
+		t.Errorf("%d left", b.Value.N)
 	}
 }
 
@@ -126,7 +103,11 @@ func FuzzDecodeSeries(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, rest, err := stats.DecodeSeries[stats.Moments, *stats.Moments](b, stats.DecodeMoments)
 		checkDecoded(t, b, rest, err, bytes.Equal(encodedSeries(s), encodedSeries(series{})), func([]byte) []byte { return encodedSeries(s) })
-		s.Range(0, 1<<60)
+		for b := range s.Buckets() {
+			if b.From >= b.To {
+				t.Errorf("bucket from %d to %d", b.From, b.To)
+			}
+		}
 		s.Advance(1 << 50)
 	})
 }

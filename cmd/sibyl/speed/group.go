@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -22,6 +23,7 @@ const (
 	edgesOfGroup     = 20
 	groupsOfType     = 100
 	requestsOfWindow = 32 // as many as a window samples
+	epochsOfGroup    = 10 // as many windows as are kept of the past
 	manyProblems     = 10_000
 )
 
@@ -193,22 +195,25 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// fill returns a grouper with n groups in two full windows each, one in five of them variable.
+// fill returns a grouper with n groups, each with all that is kept of its past and two full windows, one in five of them variable.
 func fill(ctx context.Context, n int) (*analysis.Grouper, error) {
 	types := &analysis.RequestTypes{}
 	types.Freeze()
 	g := analysis.NewGrouper(types, &trace.Table{}, analysis.GroupOptions{Groups: n + n/groupsOfType + 1})
-	for i := range n {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	for epoch := range epochsOfGroup {
+		for i := range n {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			one := groupObservation(i)
+			for k := range requestsOfWindow / 4 {
+				vary(one, i, epoch*requestsOfWindow+k)
+				g.Observe(one)
+			}
 		}
-		one := groupObservation(i)
-		for k := range 2 * requestsOfWindow {
-			vary(one, i, k)
-			g.Observe(one)
-		}
+		age := 1000 >> epoch // in ticks: so that every window of the past has some
+		g.Close(trace.Nanos(1e15).Add(-time.Duration(age) * stats.Tick))
 	}
-	g.Close(trace.Nanos(n))
 	return g, nil
 }
 

@@ -1,0 +1,137 @@
+package analysis_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// pastOf returns the past of the first few of some requests with many edges.
+func pastOf(t *rapid.T) (p analysis.Past) {
+	for range rapid.IntRange(0, 5).Draw(t, "requests") {
+		one := analysis.Past{Failed: uint64(rapid.IntRange(0, 1).Draw(t, "failed"))}
+		for i := range rapid.IntRange(0, 50).Draw(t, "edges") {
+			one.Edges = append(one.Edges, analysis.PastEdge{Edge: trace.Edge(1 + i*rapid.IntRange(1, 3).Draw(t, "step")), Nanos: rapid.Uint64Range(0, 1<<50).Draw(t, "nanos")})
+			if n := len(one.Edges); n > 1 && one.Edges[n-1].Edge <= one.Edges[n-2].Edge {
+				one.Edges = one.Edges[:n-1]
+			}
+		}
+		for _, e := range one.Edges {
+			one.Total.Add(int64(e.Nanos >> 6))
+		}
+		p.Merge(one)
+	}
+	return p
+}
+
+// What is kept of the past is the same in whatever order it was put together, bounded, and nothing is lost.
+func TestPastMerges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := pastOf(t), pastOf(t), pastOf(t)
+		sum := func(parts ...analysis.Past) (p analysis.Past) {
+			for _, x := range parts {
+				p.Merge(x)
+			}
+			return p
+		}
+		left := sum(sum(a, b), c)
+		if diff := cmp.Diff(left, sum(c, sum(b, a))); diff != "" {
+			t.Error(diff)
+		}
+		var want, got uint64
+		for _, p := range []analysis.Past{a, b, c} {
+			for _, e := range p.Edges {
+				want += e.Nanos
+			}
+		}
+		for i, e := range left.Edges {
+			got += e.Nanos
+			if i > 0 && e.Edge <= left.Edges[i-1].Edge {
+				t.Errorf("edges %v", left.Edges)
+			}
+		}
+		if got != want || len(left.Edges) > 33 {
+			t.Errorf("%d ns of %d in %d edges", got, want, len(left.Edges))
+		}
+	})
+}
+
+func TestPastSaturates(t *testing.T) {
+	var p analysis.Past
+	for range 3 {
+		p.Merge(analysis.Past{Edges: []analysis.PastEdge{{Edge: 1, Nanos: math.MaxUint64 / 2}}})
+	}
+	if p.Edges[0].Nanos != math.MaxUint64 {
+		t.Errorf("%d ns", p.Edges[0].Nanos)
+	}
+}
+
+// The windows over time of a group tell what its requests were like when: their number, durations, failures and edges.
+func TestWindowsOverTime(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	at := trace.Nanos(1e18)
+	g.Close(at)
+	var group *analysis.Group
+	for i := range 100 {
+		d := time.Millisecond
+		if i == 99 {
+			d = 3 * time.Millisecond
+		}
+		for k := range 4 {
+			o := plain(1, 1, at.Add(time.Duration(k)), d)
+			o.Failed = k == 0
+			_, group = g.Observe(o)
+		}
+		at = at.Add(epoch)
+		g.Close(at)
+	}
+	windows := group.Windows()
+	if n := len(windows); n < 5 || n > stats.MaxBuckets {
+		t.Fatalf("%d windows", n)
+	}
+	var requests uint64
+	for i, w := range windows {
+		requests += w.Total.N
+		if i > 0 && w.From != windows[i-1].To || w.Failed*4 != w.Total.N {
+			t.Errorf("window %+v after %+v", w, windows[max(0, i-1)])
+		}
+		if len(w.Edges) != 1 || w.Edges[0].Edge != group.Edges[0] || math.Abs(w.Mean(w.Edges[0])-w.Total.Mean()) > 1e-6 {
+			t.Errorf("edges %+v of %v", w.Edges, w.Total.Mean())
+		}
+	}
+	last := windows[len(windows)-1]
+	if requests != 400 || last.To != at || last.To.Sub(last.From) != stats.Tick || last.Total.Mean() != 3e6 {
+		t.Errorf("%d requests, the last window is %+v", requests, last)
+	}
+}
+
+// However long a problem lasts, what is judged of it is of the last hour at most, and of the last half at least.
+func TestJudgedSpan(t *testing.T) {
+	s := newStage()
+	was, is := []traffic{parseTraffic(t, "group=a n=20 e=5ms")}, []traffic{parseTraffic(t, "group=a n=20 e=10ms")}
+	s.play(was, 60, true)
+	s.play(is, 10, false)
+	if len(s.open) == 0 {
+		t.Fatal("no problem")
+	}
+	for range 20 {
+		s.play(is, 45, false) // 7.5 minutes
+		for _, group := range s.g.Groups() {
+			span := s.now.Sub(group.Current.First)
+			if n := group.Current.Total.N; span > time.Hour+epoch || n != uint64(span.Round(epoch)/epoch)*20 {
+				t.Fatalf("%d requests are judged, of %v", n, span)
+			}
+		}
+	}
+	p := s.g.Watch(s.now, s.options)[0]
+	if p.Requests < 30*6*20 {
+		t.Errorf("%d requests are judged", p.Requests)
+	}
+}
