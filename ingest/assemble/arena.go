@@ -88,16 +88,9 @@ func (f *fragment) append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(len(f.attrs)))
 	b = le.AppendUint32(b, uint32(len(f.joins)))
 	for i := range f.spans {
-		s := &f.spans[i]
-		b = le.AppendUint64(b, uint64(s.ID))
-		b = le.AppendUint64(b, uint64(s.Parent))
-		b = le.AppendUint64(b, uint64(s.Start))
-		b = le.AppendUint64(b, uint64(s.End))
-		b = le.AppendUint64(b, uint64(s.Op))
-		b = le.AppendUint64(b, uint64(s.Service))
-		b = le.AppendUint64(b, uint64(s.Host))
-		b = le.AppendUint64(b, uint64(s.Tracepoint))
-		b = append(b, byte(s.Kind), byte(s.Flags))
+		n := len(b)
+		b = append(b, make([]byte, spanSize)...)
+		putSpan(b[n:], &f.spans[i])
 	}
 	for i := range f.attrs {
 		a := &f.attrs[i]
@@ -116,6 +109,39 @@ func (f *fragment) append(b []byte) []byte {
 		b = le.AppendUint64(b, uint64(f.joins[i].Linked))
 	}
 	return b
+}
+
+// putSpan encodes s into the first spanSize bytes of b.
+func putSpan(b []byte, s *trace.Span) {
+	le := binary.LittleEndian
+	_ = b[spanSize-1]
+	le.PutUint64(b, uint64(s.ID))
+	le.PutUint64(b[8:], uint64(s.Parent))
+	le.PutUint64(b[16:], uint64(s.Start))
+	le.PutUint64(b[24:], uint64(s.End))
+	le.PutUint64(b[32:], uint64(s.Op))
+	le.PutUint64(b[40:], uint64(s.Service))
+	le.PutUint64(b[48:], uint64(s.Host))
+	le.PutUint64(b[56:], uint64(s.Tracepoint))
+	b[64], b[65] = byte(s.Kind), byte(s.Flags)
+}
+
+// getSpan decodes the first spanSize bytes of b.
+func getSpan(b []byte) trace.Span {
+	le := binary.LittleEndian
+	_ = b[spanSize-1]
+	return trace.Span{
+		ID:         trace.SpanID(le.Uint64(b)),
+		Parent:     trace.SpanID(le.Uint64(b[8:])),
+		Start:      trace.Nanos(le.Uint64(b[16:])),
+		End:        trace.Nanos(le.Uint64(b[24:])),
+		Op:         trace.Op(le.Uint64(b[32:])),
+		Service:    trace.Symbol(le.Uint64(b[40:])),
+		Host:       trace.Symbol(le.Uint64(b[48:])),
+		Tracepoint: trace.Symbol(le.Uint64(b[56:])),
+		Kind:       trace.Kind(b[64]),
+		Flags:      trace.Flags(b[65]),
+	}
 }
 
 // encodedSize returns the size of the fragment at the start of b.
@@ -153,18 +179,7 @@ func decode(b []byte, t *trace.Trace) {
 	spans, attrs, joins := le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])
 	b = b[headerSize:]
 	for ; spans > 0; spans-- {
-		t.Spans = append(t.Spans, trace.Span{
-			ID:         trace.SpanID(le.Uint64(b)),
-			Parent:     trace.SpanID(le.Uint64(b[8:])),
-			Start:      trace.Nanos(le.Uint64(b[16:])),
-			End:        trace.Nanos(le.Uint64(b[24:])),
-			Op:         trace.Op(le.Uint64(b[32:])),
-			Service:    trace.Symbol(le.Uint64(b[40:])),
-			Host:       trace.Symbol(le.Uint64(b[48:])),
-			Tracepoint: trace.Symbol(le.Uint64(b[56:])),
-			Kind:       trace.Kind(b[64]),
-			Flags:      trace.Flags(b[65]),
-		})
+		t.Spans = append(t.Spans, getSpan(b))
 		b = b[spanSize:]
 	}
 	for ; attrs > 0; attrs-- {
