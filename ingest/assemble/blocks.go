@@ -52,9 +52,6 @@ type tail struct {
 	at    int32 // bytes used in it
 }
 
-// memory returns the bytes that b holds, used or not.
-func (b *blocks) memory() int64 { return int64(len(b.chunks)) * chunkBlocks * blockSize }
-
 // live returns the bytes of blocks that belong to a chain.
 func (b *blocks) live() int64 { return int64(int(b.used)-len(b.free)) * blockSize }
 

@@ -1,0 +1,238 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+func open(t testing.TB, dir string, sync bool) *Journal {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(Options{Dir: dir, Sync: sync, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func record(n uint64) []byte { return bytes.Repeat(fmt.Appendf(nil, "record %d ", n), int(n%50)) }
+
+// fill appends records up to the given number, some at a time.
+func fill(t testing.TB, j *Journal, last uint64) {
+	t.Helper()
+	for j.Next() <= last {
+		for range 3 {
+			n := j.Next()
+			if seq := j.Add(trace.Nanos(n*10), Protobuf, Pack(nil, record(n))); seq != n {
+				t.Fatalf("record got number %d, want %d", seq, n)
+			}
+		}
+		if err := j.Append(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// read returns the numbers of the records that can be read, after comparing what they hold.
+func read(t testing.TB, j *Journal, from uint64) (seqs []uint64) {
+	t.Helper()
+	for r, err := range j.Read(from) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind != Protobuf || r.At != trace.Nanos(r.Seq*10) || !bytes.Equal(r.Data, record(r.Seq)) {
+			t.Fatalf("record %d is not what was appended", r.Seq)
+		}
+		seqs = append(seqs, r.Seq)
+	}
+	return seqs
+}
+
+func checkRange(t testing.TB, seqs []uint64, first, last uint64) {
+	t.Helper()
+	if len(seqs) == 0 || seqs[0] != first || seqs[len(seqs)-1] != last || uint64(len(seqs)) != last-first+1 {
+		t.Fatalf("read %d records %v…, want %d to %d", len(seqs), seqs[:min(3, len(seqs))], first, last)
+	}
+}
+
+func TestReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, true)
+	fill(t, j, 300)
+	checkRange(t, read(t, j, 1), 1, 300)
+	checkRange(t, read(t, j, 100), 100, 300)
+	if r, err := j.Get(42); err != nil || !bytes.Equal(r.Data, record(42)) {
+		t.Fatalf("Get(42) = %v, %v", r, err)
+	}
+	if err := j.Trim(t.Context(), 200); err != nil {
+		t.Fatal(err)
+	}
+	checkRange(t, read(t, j, 1), 200, 300)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = open(t, dir, false)
+	if j.First() != 200 || j.Next() != 301 || j.Cut() != 0 {
+		t.Fatalf("reopened: first %d, next %d, cut %d", j.First(), j.Next(), j.Cut())
+	}
+	fill(t, j, 400)
+	if err := j.Trim(t.Context(), j.Next()); err != nil {
+		t.Fatal(err)
+	}
+	last := j.Next() - 1
+	if n := len(read(t, j, 1)); n != 0 {
+		t.Fatalf("%d records left of none", n)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = open(t, dir, false)
+	defer j.Close()
+	j.Continue(last)
+	if j.Next() != last+1 {
+		t.Fatalf("an empty journal goes on with %d, want %d", j.Next(), last+1)
+	}
+}
+
+// What was acknowledged is there after a crash at any moment, whatever of the log the disk holds beyond that.
+func TestCrash(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, false)
+	defer j.Close()
+	fill(t, j, 300)
+	acked := j.Next() - 1
+	for i := range 5 {
+		again := crashed(t, dir, func(log []byte) []byte { return append(log, make([]byte, i*1000)...) })
+		checkRange(t, read(t, again, 1), 1, acked)
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A log that is torn or has a flipped bit gives all records up to there, says how much it cut, and goes on.
+func TestDamagedTail(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, false)
+	defer j.Close()
+	fill(t, j, 300)
+	r := rand.New(rand.NewPCG(1, 2))
+	cuts, flips := 0, 0
+	for i := range 60 {
+		again := crashed(t, dir, func(log []byte) []byte {
+			at := r.IntN(len(log))
+			if i%2 == 0 {
+				return log[:at]
+			}
+			log[at] ^= 1 << r.IntN(8)
+			flips++
+			return log
+		})
+		seqs := read(t, again, 1)
+		if len(seqs) > 0 {
+			checkRange(t, seqs, 1, uint64(len(seqs)))
+		}
+		if again.Cut() > 0 {
+			cuts++
+		}
+		if again.Next() != uint64(len(seqs))+1 {
+			t.Fatalf("%d records, next is %d", len(seqs), again.Next())
+		}
+		fill(t, again, again.Next()+5)
+		checkRange(t, read(t, again, 1), 1, again.Next()-1)
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cuts < flips/2 {
+		t.Errorf("%d bits flipped, only %d cuts told", flips, cuts)
+	}
+}
+
+// crashed returns a journal opened on a copy of the files in dir, as a process that is killed leaves them, with its log changed.
+func crashed(t *testing.T, dir string, change func(log []byte) []byte) *Journal {
+	t.Helper()
+	to := t.TempDir()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Name() == "ballast" || f.Name() == "LOCK" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Ext(f.Name()) == ".log" && len(data) > 0 {
+			data = change(data)
+		}
+		if err := os.WriteFile(filepath.Join(to, f.Name()), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return open(t, to, false)
+}
+
+func TestLocked(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, false)
+	defer j.Close()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Fatal("two journals in one directory")
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, sync := range []bool{false, true} {
+		b.Run(fmt.Sprintf("sync=%v", sync), func(b *testing.B) {
+			j := open(b, b.TempDir(), sync)
+			defer j.Close()
+			r := rand.New(rand.NewPCG(1, 2))
+			data := make([]byte, 180<<10) // 512 spans of 350 bytes, half of them random
+			for i := range data {
+				if i%2 == 0 {
+					data[i] = byte(r.Uint32())
+				}
+			}
+			packed := Pack(nil, data)
+			b.SetBytes(int64(len(data)))
+			began := time.Now()
+			for b.Loop() {
+				for range 4 {
+					j.Add(1, Protobuf, packed)
+				}
+				if err := j.Append(); err != nil {
+					b.Fatal(err)
+				}
+				if j.Next()-j.First() > 2000 {
+					if err := j.Trim(b.Context(), j.Next()-1000); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(j.Next())*512/time.Since(began).Seconds()/1e6, "Mspans/s")
+			b.ReportMetric(float64(j.Stats().Bytes)/1e6, "MB-on-disk")
+		})
+	}
+}
