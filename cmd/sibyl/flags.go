@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
@@ -51,53 +52,20 @@ func (c *choice) flag(to *cobra.Command, name, short, usage string) {
 // size is a flag for a number of bytes, like 512MiB.
 type size int64
 
-// byteUnits in the order in which they are tried as suffixes.
-var byteUnits = []struct {
-	suffix string
-	bytes  int64
-}{
-	{"KiB", 1 << 10},
-	{"MiB", 1 << 20},
-	{"GiB", 1 << 30},
-	{"TiB", 1 << 40},
-	{"KB", 1e3},
-	{"MB", 1e6},
-	{"GB", 1e9},
-	{"TB", 1e12},
-	{"K", 1 << 10},
-	{"M", 1 << 20},
-	{"G", 1 << 30},
-	{"T", 1 << 40},
-	{"B", 1},
-	{"", 1},
-}
-
 // String implements pflag.Value.
-func (s *size) String() string {
-	for _, u := range byteUnits[:4] {
-		if n := int64(*s) / u.bytes; int64(*s)%u.bytes == 0 && n > 0 && n < 1<<10 {
-			return strconv.FormatInt(n, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
+func (s *size) String() string { return units.Bytes(int64(*s)) }
 
 // Type implements pflag.Value.
 func (s *size) Type() string { return "size" }
 
 // Set implements pflag.Value.
 func (s *size) Set(text string) error {
-	for _, u := range byteUnits {
-		if digits, ok := strings.CutSuffix(text, u.suffix); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-			if bytes := n * float64(u.bytes); err == nil && bytes >= 1 && bytes < 1<<62 {
-				*s = size(bytes)
-				return nil
-			}
-			break
-		}
+	n, ok := units.ParseBytes(text)
+	if !ok || n < 1 {
+		return errors.New("want a size above 0 like 512MiB or 2GiB")
 	}
-	return errors.New("want a size above 0 like 512MiB or 2GiB")
+	*s = size(n)
+	return nil
 }
 
 // fraction is a flag for a number from 0 to 1.

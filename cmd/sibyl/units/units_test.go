@@ -44,3 +44,19 @@ func TestRatioAndCount(t *testing.T) {
 		t.Errorf("Plural = %q", got)
 	}
 }
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1, "512MiB": 512 << 20, "2GiB": 2 << 30, "1.5GiB": 3 << 29, "4KB": 4000, "7 M": 7 << 20, "12B": 12,
+		"3kB": -1, "-1": -1, "": -1, "x": -1, "NaN": -1, "9999999TiB": -1,
+	} {
+		if n, ok := ParseBytes(text); ok != (want >= 0) || (ok && n != want) {
+			t.Errorf("%q: %d, %v; want %d", text, n, ok, want)
+		}
+	}
+	for _, n := range []int64{0, 1, 1000, 1 << 10, 512 << 20, 2 << 30, 1 << 50} {
+		if back, ok := ParseBytes(Bytes(n)); !ok || back != n {
+			t.Errorf("%d is written %q and read back as %d, %v", n, Bytes(n), back, ok)
+		}
+	}
+}
