@@ -1,0 +1,217 @@
+// Package config is the configuration of sibyl serve: one YAML file, environment variables and flags become one typed value.
+//
+// The table of definitions in keys.go is the only place that knows the keys: what they mean, their type, range and default. Reading,
+// flags, names of environment variables, sibyl config print and docs/configuration.md follow from it. A flag goes before the
+// environment, that before the file, that before the default. What is wrong is told all at once, each mistake with its place and
+// what to do; a configuration with a mistake is none.
+//
+// The file is untrusted as far as size goes: it is bounded, and aliases, anchors and tags are refused.
+package config
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// Config is what sibyl serve does. It is read once and never changed: another one takes its place at a reload. Addresses and
+// endpoints are empty where a listener or an export is off; sizes are in bytes. Ranges and defaults stand in the table of keys.
+type Config struct {
+	DataDir string `koanf:"data-dir"`
+	Log     Log    `koanf:"log"`
+
+	HTTP         string `koanf:"http"`          // address of API, UI and agents
+	API          API    `koanf:"api"`           // what is served there
+	SamplingHTTP string `koanf:"sampling-http"` // address of Jaeger's remote sampling
+	SamplingGRPC string `koanf:"sampling-grpc"`
+	OpAMP        string `koanf:"opamp"` // address for agents that speak OpAMP
+	OTLP         OTLP   `koanf:"otlp"`
+	Jaeger       Jaeger `koanf:"jaeger"`
+
+	Keys     []string `koanf:"keys"`   // attributes whose values are kept; see AttributeKeys
+	Memory   int64    `koanf:"memory"` // bound of open traces, queues and statistics together
+	Shards   int      `koanf:"shards"` // 0: one per core
+	Assembly Assembly `koanf:"assembly"`
+	Journal  Journal  `koanf:"journal"`
+
+	Epoch      time.Duration       `koanf:"epoch"`
+	Learning   time.Duration       `koanf:"learning"`
+	MinSamples uint64              `koanf:"min-samples"`
+	Thresholds Thresholds          `koanf:"thresholds"`
+	GroupBy    []string            `koanf:"group-by"`
+	Split      bool                `koanf:"split"`
+	Rules      []analysis.TypeRule `koanf:"rules"`
+
+	Strategy string  `koanf:"strategy"` // one of search.Strategies
+	Explore  float64 `koanf:"explore"`  // share of the requests
+	Budget   Budget  `koanf:"budget"`
+
+	Retention Retention `koanf:"retention"`
+
+	TraceURL    []TraceURL `koanf:"trace-url"`
+	Webhooks    []Webhook  `koanf:"webhooks"`
+	Export      Endpoint   `koanf:"export"`       // critical-path attributes for a tracing backend
+	SelfTracing Endpoint   `koanf:"self-tracing"` // where own traces go
+}
+
+// Log is what is logged, and how.
+type Log struct {
+	Level  string `koanf:"level"`  // debug, info, warn or error
+	Format string `koanf:"format"` // text or json
+}
+
+// TLS holds the files that a listener's encryption needs. Without Cert it does not encrypt.
+type TLS struct {
+	Cert     string `koanf:"cert"`
+	Key      string `koanf:"key"`
+	ClientCA string `koanf:"client-ca"` // callers must show a certificate signed by one of these; empty: they need none
+}
+
+// API is what is served at Config.HTTP.
+type API struct {
+	BasePath string `koanf:"base-path"` // like "/sibyl"; empty: none
+	TLS      TLS    `koanf:"tls"`
+}
+
+// OTLP is how traces are received.
+type OTLP struct {
+	GRPC         string `koanf:"grpc"`
+	HTTP         string `koanf:"http"`
+	MaxRequest   int64  `koanf:"max-request"`   // bytes of one request after decompression
+	MaxInFlight  int64  `koanf:"max-in-flight"` // bytes of all requests that are being read or decoded
+	RequireToken bool   `koanf:"require-token"`
+	TLS          TLS    `koanf:"tls"`
+}
+
+// Jaeger holds the servers that traces are fetched from.
+type Jaeger struct {
+	Query []JaegerQuery `koanf:"query"`
+}
+
+// JaegerQuery is one server that traces are fetched from.
+type JaegerQuery struct {
+	URL      string
+	Protocol string        // http or grpc
+	Services []string      // empty: all
+	Interval time.Duration // between two fetches
+	Lookback time.Duration // how far back the first one goes
+}
+
+// Assembly says when a trace is closed.
+type Assembly struct {
+	Settle   time.Duration `koanf:"settle"`
+	Idle     time.Duration `koanf:"idle"`
+	MaxAge   time.Duration `koanf:"max-age"`
+	MaxSpans int           `koanf:"max-spans"`
+	MaxBytes int64         `koanf:"max-bytes"`
+}
+
+// Journal is where what was acknowledged stands until it is in the statistics.
+type Journal struct {
+	Durability string        `koanf:"durability"` // disk or process
+	MaxBytes   int64         `koanf:"max-bytes"`
+	MaxAge     time.Duration `koanf:"max-age"`
+}
+
+// Thresholds say what is a problem; see analysis.WatchOptions, whose fields have these names.
+type Thresholds struct {
+	CoV            float64       `koanf:"cov"`
+	FalseDiscovery float64       `koanf:"false-discovery"`
+	MinImpact      time.Duration `koanf:"min-impact"` // lost per second of operation
+	Confirm        int           `koanf:"confirm"`
+	Calm           int           `koanf:"calm"`
+	Renew          int           `koanf:"renew"`
+	Silence        int           `koanf:"silence"`
+}
+
+// Budget bounds what a plan may cost. A zero field is no bound.
+type Budget struct {
+	Tracepoints    int     `koanf:"tracepoints"`
+	BytesPerSecond int64   `koanf:"bytes-per-second"`
+	CPU            float64 `koanf:"cpu"` // cores
+	PerRequestType Limit   `koanf:"per-request-type"`
+	PerService     Limit   `koanf:"per-service"`
+}
+
+// Limit bounds a part of what a plan costs. A zero field is no bound.
+type Limit struct {
+	Tracepoints    int     `koanf:"tracepoints"`
+	BytesPerSecond int64   `koanf:"bytes-per-second"`
+	CPU            float64 `koanf:"cpu"`
+}
+
+// Retention says what of the past is kept.
+type Retention struct {
+	Age       time.Duration `koanf:"age"`
+	Bytes     int64         `koanf:"bytes"`
+	Exemplars int           `koanf:"exemplars"` // traces of each group, of each of slowest, typical and fastest
+}
+
+// TraceURL is a link to a trace in a tracing backend.
+type TraceURL struct {
+	Name string
+	URL  string // with {trace_id} where the ID belongs
+}
+
+// Webhook is somebody to be told about problems and decisions.
+type Webhook struct {
+	Name         string
+	URL          string
+	Format       string   // one of WebhookFormats
+	Secret       string   // whsec_…, as in Standard Webhooks; empty: calls are not signed, unless SecretFile says otherwise
+	SecretFile   string   // file that holds the secret instead
+	Events       []string // of WebhookEvents; empty: all
+	AllowPrivate bool     // link-local and metadata addresses may be called
+}
+
+// Endpoint is where OTLP goes; empty: nowhere.
+type Endpoint struct {
+	OTLP string `koanf:"otlp"`
+}
+
+// Search returns the budget as package search has it.
+func (b *Budget) Search() search.Budget {
+	return search.Budget{
+		Tracepoints: b.Tracepoints, Bytes: float64(b.BytesPerSecond), CPU: b.CPU,
+		RequestType: b.PerRequestType.search(), Service: b.PerService.search(),
+	}
+}
+
+func (l Limit) search() search.Limit {
+	return search.Limit{Tracepoints: l.Tracepoints, Bytes: float64(l.BytesPerSecond), CPU: l.CPU}
+}
+
+// WatchOptions returns when a change is a problem.
+func (c *Config) WatchOptions() analysis.WatchOptions {
+	o := analysis.DefaultWatchOptions()
+	t := &c.Thresholds
+	o.FalseDiscovery, o.MinImpact, o.MinSamples = t.FalseDiscovery, float64(t.MinImpact.Nanoseconds()), c.MinSamples
+	o.Confirm, o.Calm, o.Renew, o.Silence = t.Confirm, t.Calm, t.Renew, t.Silence
+	return o
+}
+
+// ChronicThresholds returns what is a problem without a change.
+func (c *Config) ChronicThresholds() analysis.Thresholds {
+	return analysis.Thresholds{CoV: c.Thresholds.CoV, MinSamples: c.MinSamples}
+}
+
+// AnalysisRules returns what somebody says about requests.
+func (c *Config) AnalysisRules() analysis.Rules {
+	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy}
+}
+
+// AttributeKeys returns the keys of all attributes that must be decoded, each once, ascending: those asked for and those that rules
+// name. There are at most ingest.MaxKeys.
+func (c *Config) AttributeKeys() []string {
+	all := slices.Concat(c.Keys, c.GroupBy)
+	for i := range c.Rules {
+		all = append(all, c.Rules[i].GroupBy...)
+		if a := c.Rules[i].Attribute; a != "" {
+			all = append(all, a)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
