@@ -30,8 +30,13 @@ func (e *Effective) check(known Mistakes) Mistakes {
 	c.require(cfg.OTLP.GRPC != "" || cfg.OTLP.HTTP != "" || len(cfg.Jaeger.Query) > 0,
 		"no traces could come in; set otlp.grpc, otlp.http or jaeger.query", "otlp.grpc", "otlp.http", "jaeger.query")
 	c.require(len(cfg.AttributeKeys()) <= mostKeys,
-		fmt.Sprintf("%d attributes with those of group-by and rules, at most %d are possible; leave some out", len(cfg.AttributeKeys()), mostKeys),
-		"keys", "group-by", "rules")
+		fmt.Sprintf("%d attributes with those of group-by, size and rules, at most %d are possible; leave some out", len(cfg.AttributeKeys()), mostKeys),
+		"keys", "group-by", "size", "rules")
+	c.require(cfg.SizeTimeout == 0 || cfg.Size != "", "a time-out is for requests with a size; set size", "size-timeout", "size")
+	for i := range cfg.Rules {
+		r := &cfg.Rules[i]
+		c.require(r.Timeout == 0 || r.Size != "" || cfg.Size != "", fmt.Sprintf("rule %d: a time-out is for requests with a size; set its size, or size", i+1), "rules", "size")
+	}
 	return c.mistakes
 }
 

@@ -36,13 +36,15 @@ type Config struct {
 	Assembly Assembly `koanf:"assembly"`
 	Journal  Journal  `koanf:"journal"`
 
-	Epoch      time.Duration       `koanf:"epoch"`
-	Learning   time.Duration       `koanf:"learning"`
-	MinSamples uint64              `koanf:"min-samples"`
-	Thresholds Thresholds          `koanf:"thresholds"`
-	GroupBy    []string            `koanf:"group-by"`
-	Split      bool                `koanf:"split"`
-	Rules      []analysis.TypeRule `koanf:"rules"`
+	Epoch       time.Duration       `koanf:"epoch"`
+	Learning    time.Duration       `koanf:"learning"`
+	MinSamples  uint64              `koanf:"min-samples"`
+	Thresholds  Thresholds          `koanf:"thresholds"`
+	GroupBy     []string            `koanf:"group-by"`
+	Size        string              `koanf:"size"`         // key of an attribute; empty: none
+	SizeTimeout time.Duration       `koanf:"size-timeout"` // 0: not known
+	Split       bool                `koanf:"split"`
+	Rules       []analysis.TypeRule `koanf:"rules"`
 
 	Strategy string  `koanf:"strategy"` // one of search.Strategies
 	Explore  float64 `koanf:"explore"`  // share of the requests
@@ -115,9 +117,10 @@ type Journal struct {
 	MaxAge     time.Duration `koanf:"max-age"`
 }
 
-// Thresholds say what is a problem; see analysis.WatchOptions, whose fields have these names.
+// Thresholds say what is a problem; see analysis.Thresholds and analysis.WatchOptions, whose fields have these names.
 type Thresholds struct {
 	CoV            float64       `koanf:"cov"`
+	Delayed        float64       `koanf:"delayed"`
 	FalseDiscovery float64       `koanf:"false-discovery"`
 	MinImpact      time.Duration `koanf:"min-impact"` // lost per second of operation
 	Confirm        int           `koanf:"confirm"`
@@ -194,24 +197,23 @@ func (c *Config) WatchOptions() analysis.WatchOptions {
 
 // ChronicThresholds returns what is a problem without a change.
 func (c *Config) ChronicThresholds() analysis.Thresholds {
-	return analysis.Thresholds{CoV: c.Thresholds.CoV, MinSamples: c.MinSamples}
+	return analysis.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
 }
 
 // AnalysisRules returns what somebody says about requests.
 func (c *Config) AnalysisRules() analysis.Rules {
-	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy}
+	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
 }
 
 // AttributeKeys returns the keys of all attributes that must be decoded, each once, ascending: those asked for and those that rules
 // name. There are at most ingest.MaxKeys.
 func (c *Config) AttributeKeys() []string {
-	all := slices.Concat(c.Keys, c.GroupBy)
+	all := slices.Concat(c.Keys, c.GroupBy, []string{c.Size})
 	for i := range c.Rules {
-		all = append(all, c.Rules[i].GroupBy...)
-		if a := c.Rules[i].Attribute; a != "" {
-			all = append(all, a)
-		}
+		r := &c.Rules[i]
+		all = append(all, r.Attribute, r.Size)
+		all = append(all, r.GroupBy...)
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.DeleteFunc(slices.Compact(all), func(key string) bool { return key == "" })
 }

@@ -154,12 +154,14 @@ func TestConversions(t *testing.T) {
 	e := mustLoad(t, t.TempDir(), `
 budget:
   {tracepoints: 1, bytes-per-second: 2B, cpu: 3, per-request-type: {tracepoints: 4, bytes-per-second: 5, cpu: 6}, per-service: {tracepoints: 7, bytes-per-second: 8, cpu: 9}}
-thresholds: {cov: 0.3, false-discovery: 0.01, min-impact: 1ms, confirm: 3, calm: 4, renew: 5, silence: 6}
+size: f
+size-timeout: 3s
+thresholds: {cov: 0.3, delayed: 0.1, false-discovery: 0.01, min-impact: 1ms, confirm: 3, calm: 4, renew: 5, silence: 6}
 min-samples: 70
 keys: [b, c]
 group-by: [a, b]
 rules:
-  - {attribute: d, name: x, group-by: [e], objective: 1s, accept: {cov: 0.5, mean: 2s}, merge: true, value: v, entry: s o}
+  - {attribute: d, name: x, group-by: [e], objective: 1s, accept: {cov: 0.5, mean: 2s, delayed: 0.2}, size: g, timeout: 4s, merge: true, value: v, entry: s o}
 `)
 	c := &e.Config
 	budget := search.Budget{
@@ -173,17 +175,17 @@ rules:
 	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(analysis.Thresholds{CoV: 0.3, MinSamples: 70}, c.ChronicThresholds()); diff != "" {
+	if diff := cmp.Diff(analysis.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}, c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	rules := analysis.Rules{GroupBy: []string{"a", "b"}, Types: []analysis.TypeRule{{
+	rules := analysis.Rules{GroupBy: []string{"a", "b"}, Size: "f", Timeout: 3 * time.Second, Types: []analysis.TypeRule{{
 		Entry: "s o", Attribute: "d", Value: "v", Name: "x", Merge: true, GroupBy: []string{"e"}, Objective: time.Second,
-		Accepted: analysis.AcceptedLevel{CoV: 0.5, Mean: 2 * time.Second},
+		Size: "g", Timeout: 4 * time.Second, Accepted: analysis.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
 	}}}
 	if diff := cmp.Diff(rules, c.AnalysisRules()); diff != "" {
 		t.Error(diff)
 	}
-	if got := c.AttributeKeys(); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
+	if got := c.AttributeKeys(); !slices.Equal(got, []string{"a", "b", "c", "d", "e", "f", "g"}) {
 		t.Errorf("AttributeKeys = %v", got)
 	}
 }
@@ -205,7 +207,7 @@ func samples(t testing.TB, d *definition) (a, b string) {
 	byType := map[string][2]string{
 		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"}, "bool": {"true", "false"},
 		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"}, "url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
-		"name": {"random", "flat"}, "text|json": {"json", "text"}, "disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
+		"name": {"random", "flat"}, "text": {"a", "b"}, "text|json": {"json", "text"}, "disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
 	}
 	pair, ok := byType[d.kind.typeName()]
 	if !ok {

@@ -94,7 +94,7 @@ func inputKeys() []definition {
 
 func traceKeys() []definition {
 	return []definition{
-		{key: "keys", kind: &list{of: text("the key of an attribute")}, preset: usefulKeys, help: "Attributes that causes are looked for in. With those of group-by and rules at most 32."},
+		{key: "keys", kind: &list{of: text("the key of an attribute")}, preset: usefulKeys, help: "Attributes that causes are looked for in. With those of group-by, size and rules at most 32."},
 		{key: "memory", kind: size(64*mib, 16*tib), preset: int64(2 * gib), help: "Memory for open traces, queues and statistics together. Under pressure traces are closed early and senders told to try again."},
 		{key: "shards", kind: integer(0, 1024), preset: 0, help: "Parts in which traces are worked on at the same time; 0: one per core. Results do not depend on it."},
 		{key: "assembly.settle", kind: duration(0, time.Hour), preset: 6 * time.Second, help: "A trace whose spans all have their parents is closed when none came for so long. SDKs export every 5 s."},
@@ -115,6 +115,7 @@ func problemKeys() []definition {
 		{key: "learning", kind: duration(0, 30*day), preset: 5 * time.Minute, help: "How long what is seen of a group at first counts as healthy."},
 		applied(definition{key: "min-samples", kind: integer[uint64](2, mostCount), preset: t.MinSamples, help: "Requests under which nothing is said about a group."}),
 		applied(definition{key: "thresholds.cov", kind: number(0, 1000), preset: t.CoV, help: "Coefficient of variation above which requests count as variable without having changed."}),
+		applied(definition{key: "thresholds.delayed", kind: number(0, 1), preset: t.Delayed, help: "Part of the requests with a size that may be delayed or time out."}),
 		applied(definition{key: "thresholds.false-discovery", kind: number(0, 1), preset: w.FalseDiscovery, help: "Part of all alarms that may be false."}),
 		applied(definition{key: "thresholds.min-impact", kind: duration(0, day), preset: time.Duration(w.MinImpact), help: "Time lost per second of operation under which a change is left alone."}),
 		applied(definition{key: "thresholds.confirm", kind: integer(1, 1000), preset: w.Confirm, help: "Epochs in a row in which the evidence of a change must have grown."}),
@@ -122,6 +123,8 @@ func problemKeys() []definition {
 		applied(definition{key: "thresholds.renew", kind: integer(1, 1_000_000), preset: w.Renew, help: "Epochs with healthy requests after which these become the expectation."}),
 		applied(definition{key: "thresholds.silence", kind: integer(1, 1_000_000), preset: w.Silence, help: "Epochs without a request after which a problem is gone."}),
 		{key: "group-by", kind: &list{of: text("the key of an attribute")}, preset: []string{}, help: "Attributes, of few values each, whose values are expected to perform differently."},
+		{key: "size", kind: optional(text("the key of an attribute")), preset: "", help: "Attribute with the size of a request in bytes: what takes long for its size is judged, not what is large."},
+		{key: "size-timeout", kind: duration(0, day), preset: time.Duration(0), help: "After which a request with a size is given up; 0: not known."},
 		{key: "split", kind: boolean(), preset: false, help: "Whether groups are split by the variable that explains their variance."},
 		{key: "rules", kind: typeRules(), preset: []analysis.TypeRule{}, help: "What holds for some requests. The first rule that matches a request holds for it."},
 	}
@@ -202,15 +205,18 @@ func typeRules() kind {
 		field("name", text("the name of a request type"), func(t *r) *string { return &t.Name }, "Of the request type that they are. Rules may share one; then the first says the rest."),
 		field("merge", boolean(), func(t *r) *bool { return &t.Merge }, "Whether they are one group, whatever their path."),
 		field("group-by", &list{of: text("the key of an attribute")}, func(t *r) *[]string { return &t.GroupBy }, "As group-by above, for these requests."),
+		field("size", text("the key of an attribute"), func(t *r) *string { return &t.Size }, "As size above, for these requests."),
+		field("timeout", duration(0, day), func(t *r) *time.Duration { return &t.Timeout }, "As size-timeout above, for these requests."),
 		field("objective", duration(time.Microsecond, day), func(t *r) *time.Duration { return &t.Objective }, "A mean duration above it is a problem."),
 		field("accept.cov", number(0, 1000), func(t *r) *float64 { return &t.Accepted.CoV }, "Coefficient of variation up to which they do not count as variable."),
+		field("accept.delayed", number(0, 1), func(t *r) *float64 { return &t.Accepted.Delayed }, "Part of them that may be delayed or time out."),
 		field("accept.mean", duration(0, day), func(t *r) *time.Duration { return &t.Accepted.Mean }, "Mean duration up to which they do not count as slow."),
 	}}
 }
 
-// checkRule says what is wrong with a rule.
+// checkRule says what is wrong with a rule, whatever stands beside the rules.
 func checkRule(t *analysis.TypeRule) string {
-	one := analysis.Rules{Types: []analysis.TypeRule{*t}}
+	one := analysis.Rules{Types: []analysis.TypeRule{*t}, Size: "any"}
 	if err := one.Check(); err != nil {
 		return strings.TrimPrefix(err.Error(), "rule 1: ")
 	}

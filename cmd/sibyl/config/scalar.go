@@ -85,10 +85,10 @@ func as[T any](v any) T {
 
 // shapeOf names the kind of a node for people.
 func shapeOf(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
+	if n.Kind == yaml.SequenceNode {
 		return "list"
-	case n.Kind == yaml.MappingNode:
+	}
+	if n.Kind == yaml.MappingNode {
 		return "section"
 	}
 	return "single value"
