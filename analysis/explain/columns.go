@@ -313,7 +313,7 @@ func totalAt(o *analysis.Observation, context trace.Context) float64 {
 func (s *study) columnsOf(r *rawColumn) []column {
 	base := column{id: r.id, depth: r.depth, tracepoint: r.tracepoint}
 	least := s.leastCount()
-	distinct := make(map[float64]bool)
+	var distinct []float64 // up to one too many
 	present, absent := 0, 0
 	for _, c := range r.cells {
 		if !c.some {
@@ -324,8 +324,8 @@ func (s *study) columnsOf(r *rawColumn) []column {
 		if !c.numeric || c.number != c.number {
 			return s.categorical(base, r, false)
 		}
-		if len(distinct) <= fewValues {
-			distinct[c.number] = true
+		if len(distinct) <= fewValues && !slices.Contains(distinct, c.number) {
+			distinct = append(distinct, c.number)
 		}
 	}
 	var out []column
@@ -382,28 +382,24 @@ func ranksOf(values []float64) []float64 {
 // categorical returns the column of r's categories, if there are at least two with enough requests; any takes all values for one.
 func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 	c.any = anyValue
-	counts := make(map[cell]int)
-	for i := range r.cells {
-		if !r.cells[i].unknown {
-			counts[categoryOf(r.cells[i], anyValue)]++
-		}
+	numbers, categories := s.number(r.cells, anyValue)
+	order := make([]int32, len(categories))
+	for i := range order {
+		order[i] = int32(i)
 	}
-	order := make([]cell, 0, len(counts))
-	for x := range counts {
-		order = append(order, x)
-	}
-	slices.SortFunc(order, func(a, b cell) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), compareCells(a, b))
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(categories[b].count, categories[a].count), compareCells(categories[a].cell, categories[b].cell))
 	})
 	least, most := s.leastCount(), max(2, min(maxCategories, len(r.cells)/8))
-	codes := make(map[cell]int32, len(order))
+	codes := make([]int32, len(categories))
 	pooled := 0
-	for i, x := range order {
-		if i < most && counts[x] >= least {
-			codes[x] = int32(i)
-			c.labels = append(c.labels, s.label(r.id.kind, x, anyValue))
+	for i, k := range order {
+		if x := &categories[k]; i < most && x.count >= least {
+			codes[k] = int32(i)
+			c.labels = append(c.labels, s.label(r.id.kind, x.cell, anyValue))
 		} else {
-			pooled += counts[x]
+			codes[k] = -1
+			pooled += x.count
 		}
 	}
 	other := int32(0) // too few even together: with the most frequent, where they change least
@@ -414,18 +410,51 @@ func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 	if len(c.labels) < 2 {
 		return nil
 	}
-	c.codes = make([]int32, len(r.cells))
-	for i := range r.cells {
-		code, ok := codes[categoryOf(r.cells[i], anyValue)]
-		switch {
-		case r.cells[i].unknown:
-			code = -1
-		case !ok:
-			code = other
+	c.codes = numbers
+	for i, k := range numbers {
+		if k >= 0 {
+			if c.codes[i] = codes[k]; codes[k] < 0 {
+				c.codes[i] = other
+			}
 		}
-		c.codes[i] = code
 	}
 	return []column{c}
+}
+
+// category is a value with how many requests have it.
+type category struct {
+	cell  cell
+	count int
+}
+
+// number returns the categories of cells, in any order, and for each cell the number of its own, -1 where it is unknown.
+func (s *study) number(cells []cell, anyValue bool) ([]int32, []category) {
+	numbers := make([]int32, len(cells))
+	var categories []category
+	clear(s.known)
+	for i := range cells {
+		if cells[i].unknown {
+			numbers[i] = -1
+			continue
+		}
+		x := categoryOf(cells[i], anyValue)
+		k, known := s.known[x.key()]
+		if !known {
+			k = int32(len(categories))
+			s.known[x.key()] = k
+			categories = append(categories, category{cell: x})
+		}
+		categories[k].count++
+		numbers[i] = k
+	}
+	return numbers, categories
+}
+
+// cellKey identifies the value of a cell. It is hashed much faster than a cell.
+type cellKey [3]uint64
+
+func (c *cell) key() cellKey {
+	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), uint64(b2i(c.some) + 2*b2i(c.numeric))} // +0: no negative zero
 }
 
 func categoryOf(c cell, anyValue bool) cell {

@@ -45,7 +45,7 @@ type Difference struct {
 func Contrast(p *analysis.Problem, requests []*analysis.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
-	s := &study{options: o, table: table, requests: sortedRequests(requests)}
+	s := newStudy(o, table, requests)
 	// A request that has no value did something else altogether: it is no reference.
 	s.requests = slices.DeleteFunc(s.requests, func(x *analysis.Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
@@ -56,13 +56,11 @@ func Contrast(p *analysis.Problem, requests []*analysis.Observation, by Contrast
 	if values == nil || len(s.targets) == 0 {
 		return nil
 	}
-	s.tried = len(values.labels) * len(s.targets)
+	s.columns = eachCategory(values)
+	s.tried = len(s.columns) * len(s.targets)
 	var out []Contrasted
-	for code, label := range values.labels {
-		if label == labelOther || label == labelNone {
-			continue
-		}
-		if x, slow := s.contrast(values, int32(code)); slow {
+	for i := range s.columns {
+		if x, slow := s.contrast(&s.columns[i]); slow {
 			out = append(out, x)
 		}
 	}
@@ -125,22 +123,34 @@ func outermost(o *analysis.Observation, key trace.Symbol) cell {
 	return found
 }
 
-// contrast compares requests with one value with the rest, and reports whether they are slower in anything.
-func (s *study) contrast(values *column, code int32) (Contrasted, bool) {
-	one := column{labels: []string{"rest", "value"}, codes: make([]int32, len(values.codes))}
-	x := Contrasted{Value: values.labels[code]}
-	for i, c := range values.codes {
-		if c == code {
-			one.codes[i] = 1
-			x.Requests++
+// eachCategory returns for each value the column that says whether a request has it: category 1.
+func eachCategory(values *column) []column {
+	var out []column
+	for code, label := range values.labels {
+		if label == labelOther || label == labelNone {
+			continue
 		}
+		one := column{labels: []string{"", label}, codes: make([]int32, len(values.codes))}
+		for i, c := range values.codes {
+			one.codes[i] = int32(b2i(int(c) == code))
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// contrast compares requests with one value with the rest, and reports whether they are slower in anything.
+func (s *study) contrast(one *column) (Contrasted, bool) {
+	x := Contrasted{Value: one.labels[1]}
+	for _, code := range one.codes {
+		x.Requests += int(code)
 	}
 	x.Rest = len(one.codes) - x.Requests
 	slow := false
 	for i := range s.targets {
 		t := &s.targets[i]
 		d := difference(t, one.codes)
-		d.PValue = min(1, s.pValue(newFit(t.logs), &one)*float64(s.tried))
+		d.PValue = min(1, s.pValue(newFit(t.logs), t, one, float64(s.tried)))
 		slower := d.PValue <= s.options.Alpha && d.Value > 0
 		if t.edge == 0 {
 			x.Duration = d

@@ -31,8 +31,8 @@ type Options struct {
 const (
 	minRequests = 12 // under which nothing is tested
 	// manyRequests is the number from which on p-values are extrapolated from a few permutations and what is found must hold in both
-	// halves of the requests by itself. With fewer, there are as many permutations as it takes, and nothing is held out: half of so few
-	// would confirm nothing.
+	// halves of the requests by itself. With fewer, all variables are permuted together (see [study.byOrder]), and nothing is held out:
+	// half of so few would confirm nothing.
 	manyRequests = 64
 	permutations = 1000 // to extrapolate from
 	maxNamed     = 4    // variables named for one target
@@ -86,7 +86,7 @@ type UnrelatedVariable struct {
 func Associate(p *analysis.Problem, requests []*analysis.Observation, table *trace.Table, o Options) Association {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, 3)
-	s := &study{options: o, table: table, requests: sortedRequests(requests)}
+	s := newStudy(o, table, requests)
 	a := Association{Joint: math.NaN()}
 	if len(s.requests) < minRequests {
 		return a
@@ -143,6 +143,11 @@ type study struct {
 	columns  []column
 	targets  []target
 	tried    int
+	known    map[cellKey]int32 // scratch
+}
+
+func newStudy(o Options, table *trace.Table, requests []*analysis.Observation) *study {
+	return &study{options: o, table: table, requests: sortedRequests(requests), known: make(map[cellKey]int32)}
 }
 
 // target is what is to be explained.
@@ -152,6 +157,8 @@ type target struct {
 	logs  []float64 // what is tested
 	first []float64 // of each column the p-value by itself; NaN: cannot be tested
 	bound []float64 // of each column the upper end of the interval of what it explains by itself
+	// lowest is of random orders of the requests, each the smallest p-value of any column by itself; nil: not known yet. See study.byOrder.
+	lowest []float64
 }
 
 // aim fills in the targets: the duration and the leading edges, as far as they vary.
@@ -254,7 +261,7 @@ func (s *study) causes(t *target) []cause {
 			break
 		}
 		open = slices.Delete(open, best, best+1)
-		p := s.pValue(f, c) * left
+		p := s.pValue(f, t, c, left)
 		if !(p <= s.options.Alpha) || !s.confirmed(t, found, k) {
 			doubted++
 			continue
@@ -312,18 +319,44 @@ func (s *study) asNumber(f *fit, open []int, best int, part float64) int {
 	return best
 }
 
-// pValue returns the p-value, uncorrected, of what c explains beyond what f accounts for. One that is not significant by the F test is
-// not looked at more closely.
-func (s *study) pValue(f *fit, c *column) float64 {
+// pValue returns the p-value, corrected for the given number of tests, of what c, one of the columns, explains beyond what f accounts for. One
+// that is not significant by the F test is not looked at more closely.
+func (s *study) pValue(f *fit, t *target, c *column, tests float64) float64 {
 	g := f.gain(c)
 	p := g.pValue()
-	switch limit := 2 * float64(s.tried) / s.options.Alpha; { // permutations for a corrected p-value of half of alpha
-	case !s.many():
-		return stats.PermutationTest(g.part, len(s.requests), max(permutations, int(limit)), s.options.Seed, f.permuted(c))
-	case p*float64(s.tried) <= s.options.Alpha:
-		return max(p, f.extrapolated(c, g, permutations, s.options.Seed))
+	switch {
+	case !(p*tests <= s.options.Alpha):
+		return p * tests
+	case s.many():
+		return max(p, f.extrapolated(c, g, permutations, s.options.Seed)) * tests
 	}
-	return p
+	return max(p*tests, s.byOrder(f, t, p))
+}
+
+// byOrder returns the probability that any column has so small a p-value for any target if the requests were in another order: what it takes
+// to be significant among so many, whatever the distribution of times and however variables correlate (Westfall and Young 1993,
+// "Resampling-Based Multiple Testing", minP). F is the fit of t, with what accounts for it; of other targets nothing is accounted for.
+func (s *study) byOrder(f *fit, t *target, p float64) float64 {
+	orders := int(2/s.options.Alpha) - 1 // so that the least that can come out is half of alpha
+	lowest := make([][]float64, len(s.targets))
+	for i := range s.targets {
+		x := &s.targets[i]
+		switch {
+		case x == t && len(f.vectors) > 1:
+			lowest[i] = f.lowest(s.columns, orders, s.options.Seed)
+			continue
+		case x.lowest == nil:
+			x.lowest = newFit(x.logs).lowest(s.columns, orders, s.options.Seed)
+		}
+		lowest[i] = x.lowest
+	}
+	extreme := 1
+	for k := range orders {
+		if slices.ContainsFunc(lowest, func(of []float64) bool { return of[k] <= p*(1+1e-6) }) { // the last bits depend on the order
+			extreme++
+		}
+	}
+	return float64(extreme) / float64(orders+1)
 }
 
 // confirmed reports whether column k explains t beyond what was found in both halves of the requests by themselves.

@@ -525,3 +525,20 @@ func TestExplainConstantAttribute(t *testing.T) {
 		t.Errorf("got %s; want the presence of the place", w.written(a.Explanations))
 	}
 }
+
+// Few requests with very many variables.
+func BenchmarkExplainFew(b *testing.B) {
+	w := newWorld(1)
+	for range 60 {
+		slow := w.IntN(4) == 0
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 6}[b2i(slow)], 0)
+		w.text(o, w.get, "tenant", fmt.Sprint(slow))
+		w.noise(o, 1500)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(w.explain()) == 0 {
+			b.Fatal("nothing is found")
+		}
+	}
+}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mathext"
@@ -65,19 +66,28 @@ func removeAlong(v []float64, vectors [][]float64) {
 
 // control accounts for what is linear in any of the columns.
 func (f *fit) control(columns [][]float64) {
-	for _, c := range columns {
-		v := append([]float64(nil), c...)
-		before := floats.Dot(v, v)
-		removeAlong(v, f.vectors)
-		after := floats.Dot(v, v)
-		if !(after > negligible*before) || len(f.vectors)+2 > len(v) {
-			continue
-		}
-		floats.Scale(1/math.Sqrt(after), v)
+	for _, v := range f.beyond(columns) {
 		f.vectors = append(f.vectors, v)
 		floats.AddScaled(f.rest, -floats.Dot(f.rest, v), v)
 	}
 	f.square = floats.Dot(f.rest, f.rest)
+}
+
+// beyond returns orthonormal vectors that span what is linear in the columns and not accounted for.
+func (f *fit) beyond(columns [][]float64) [][]float64 {
+	vectors := slices.Clip(f.vectors)
+	for _, c := range columns {
+		v := append([]float64(nil), c...)
+		before := floats.Dot(v, v)
+		removeAlong(v, vectors)
+		after := floats.Dot(v, v)
+		if !(after > negligible*before) || len(vectors)+2 > len(v) {
+			continue
+		}
+		floats.Scale(1/math.Sqrt(after), v)
+		vectors = append(vectors, v)
+	}
+	return vectors[len(f.vectors):]
 }
 
 // gain returns what c would add.
@@ -86,11 +96,14 @@ func (f *fit) gain(c *column) gain {
 		return gain{part: math.NaN()}
 	}
 	explained, columns := f.effectOf(c)
-	g := gain{part: math.NaN(), columns: columns, left: len(f.rest) - len(f.vectors) - columns}
-	if columns > 0 {
-		g.part = min(1, max(0, explained(f.rest)/f.square))
+	if columns == 0 {
+		return f.gainOf(math.NaN(), 0)
 	}
-	return g
+	return f.gainOf(min(1, max(0, explained(f.rest)/f.square)), columns)
+}
+
+func (f *fit) gainOf(part float64, columns int) gain {
+	return gain{part: part, columns: columns, left: len(f.rest) - len(f.vectors) - columns}
 }
 
 // effectOf returns the number of degrees of freedom that c has beyond what is accounted for, and the function that tells how much

@@ -149,7 +149,7 @@ func (s *Splits) judge(r *Split, requests []*analysis.Observation) bool {
 
 // find returns the split that the requests ask for, nil if they ask for none.
 func (s *Splits) find(requests []*analysis.Observation, table *trace.Table) *Split {
-	st := &study{options: Options{Alpha: s.options.Alpha}, table: table, requests: sortedRequests(requests)}
+	st := newStudy(Options{Alpha: s.options.Alpha}, table, requests)
 	st.collect()
 	st.columns = slices.DeleteFunc(st.columns, func(c column) bool {
 		return c.tracepoint != 0 || c.id.kind != attribute && c.id.kind != presence && c.id.kind != spanCount

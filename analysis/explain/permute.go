@@ -1,0 +1,53 @@
+package explain
+
+import (
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// lowest returns the smallest p-value of the F test that any column has for f when the requests are put in each of so many random orders,
+// the same ones for the same seed: the rests of f against the columns beyond what f accounts for (Freedman and Lane 1983, "A
+// nonstochastic interpretation of reported significance levels").
+func (f *fit) lowest(columns []column, orders int, seed uint64) []float64 {
+	var vectors [][][]float64 // of each column
+	most := 0
+	for i := range columns {
+		v := f.beyond(columns[i].controls(false))
+		vectors = append(vectors, v)
+		most = max(most, len(v))
+	}
+	rest := append([]float64(nil), f.rest...)
+	r := rand.New(rand.NewPCG(seed, uint64(len(rest))))
+	parts := make([]float64, most+1) // the largest by degrees of freedom
+	lowest := make([]float64, orders)
+	for i := range lowest {
+		r.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+		f.largest(parts, rest, vectors)
+		lowest[i] = 1
+		for columns := 1; columns <= most; columns++ {
+			if p := f.gainOf(parts[columns], columns).pValue(); p < lowest[i] {
+				lowest[i] = p
+			}
+		}
+	}
+	return lowest
+}
+
+// largest fills parts with the largest part of values that any of the sets of vectors explains, by their size, beyond what f accounts for.
+func (f *fit) largest(parts, values []float64, vectors [][][]float64) {
+	square := f.square
+	for _, u := range f.vectors {
+		d := floats.Dot(values, u)
+		square -= d * d
+	}
+	clear(parts)
+	for _, set := range vectors {
+		var explained float64
+		for _, v := range set {
+			d := floats.Dot(values, v)
+			explained += d * d
+		}
+		parts[len(set)] = max(parts[len(set)], min(1, explained/square))
+	}
+}
