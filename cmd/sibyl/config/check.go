@@ -147,8 +147,9 @@ func (c *checker) sizes() {
 // times checks that what must end before something else does.
 func (c *checker) times() {
 	a := &c.e.Config.Assembly
-	c.require(a.Settle <= a.MaxAge, "assembly.settle is above assembly.max-age: no trace would be complete; lower the one or raise the other", "assembly.settle", "assembly.max-age")
-	c.require(a.Idle <= a.MaxAge, "assembly.idle is above assembly.max-age: no trace would ever be idle; lower the one or raise the other", "assembly.idle", "assembly.max-age")
+	c.require(a.Settle < a.Idle, "assembly.settle must be below assembly.idle: a trace that lacks nothing closes earlier than others", "assembly.settle", "assembly.idle")
+	c.require(a.Idle < a.MaxAge, "assembly.idle must be below assembly.max-age: no trace would ever be idle", "assembly.idle", "assembly.max-age")
+	c.require(a.MaxAge < a.Remember, "assembly.remember must be above assembly.max-age: late spans would make traces of their own", "assembly.remember", "assembly.max-age")
 	c.require(a.MaxAge <= c.e.Config.Journal.MaxAge, "assembly.max-age is above journal.max-age: open traces would not survive a restart; lower the one or raise the other",
 		"assembly.max-age", "journal.max-age")
 	c.require(c.e.Config.Learning == 0 || c.e.Config.Learning >= c.e.Config.Epoch, "learning is below epoch; learn for at least one epoch, or not at all (0s)",

@@ -9,10 +9,14 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -108,6 +112,7 @@ type Assembly struct {
 	MaxAge   time.Duration `koanf:"max-age"`
 	MaxSpans int           `koanf:"max-spans"`
 	MaxBytes int64         `koanf:"max-bytes"`
+	Remember time.Duration `koanf:"remember"`
 }
 
 // Journal is where what was acknowledged stands until it is in the statistics.
@@ -172,6 +177,41 @@ type Webhook struct {
 // Endpoint is where OTLP goes; empty: nowhere.
 type Endpoint struct {
 	OTLP string `koanf:"otlp"`
+}
+
+// Online returns when a trace is closed as package assemble has it, with the memory that open traces may take.
+func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
+	return assemble.OnlineOptions{
+		Settle: a.Settle, Idle: a.Idle, MaxAge: a.MaxAge, MaxSpans: a.MaxSpans, MaxBytes: a.MaxBytes, Memory: memory, Remember: a.Remember,
+	}
+}
+
+// Engine returns how the loop from traces to decisions works.
+func (c *Config) Engine() engine.Options {
+	o := engine.DefaultOptions()
+	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
+	o.Budget, o.Strategy, o.Explore = c.Budget.Search(), c.Strategy, c.Explore
+	return o
+}
+
+// Key returns what calls of the webhook are signed with, nil if they are not. It reads the file that holds the secret if there is one.
+func (h *Webhook) Key() ([]byte, error) {
+	secret := h.Secret
+	if h.SecretFile != "" {
+		text, err := readFile(h.SecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("secret of webhook %s: %s: %w", h.Name, h.SecretFile, err)
+		}
+		secret = strings.TrimSpace(string(text))
+	}
+	if secret == "" && h.SecretFile == "" {
+		return nil, nil
+	}
+	key, ok := webhookKey(secret)
+	if !ok {
+		return nil, fmt.Errorf("secret of webhook %s: want %s", h.Name, webhookSecret)
+	}
+	return key, nil
 }
 
 // Search returns the budget as package search has it.

@@ -20,7 +20,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -141,8 +143,17 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(analysis.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	want := Assembly{Settle: 6 * time.Second, Idle: 10 * time.Second, MaxAge: time.Minute, MaxSpans: 100_000, MaxBytes: 64 << 20}
-	if c.Assembly != want || c.DataDir != "./sibyl-data" || c.Epoch != 10*time.Second || c.Learning != 5*time.Minute || c.Memory != 2<<30 {
+	online := assemble.DefaultOnlineOptions()
+	if got := c.Assembly.Online(online.Memory); got != online {
+		t.Errorf("assembles by %+v, want %+v", got, online)
+	}
+	core := engine.DefaultOptions()
+	core.Strategy, core.Budget = search.DefaultStrategy, c.Budget.Search()
+	core.Rules.GroupBy, core.Rules.Types = []string{}, []analysis.TypeRule{}
+	if diff := cmp.Diff(core, c.Engine()); diff != "" {
+		t.Error(diff)
+	}
+	if c.DataDir != "./sibyl-data" || c.Epoch != 10*time.Second || c.Learning != 5*time.Minute || c.Memory != 2<<30 {
 		t.Errorf("%+v", c)
 	}
 	if _, err := ingest.NewKeys(c.AttributeKeys()...); err != nil || len(c.AttributeKeys()) == 0 {
@@ -362,6 +373,32 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 	if !strings.Contains(b.String(), "https://hooks.example/(hidden)") {
 		t.Error("nothing of the URL can be read")
+	}
+}
+
+func TestWebhookKey(t *testing.T) {
+	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
+	file := filepath.Join(t.TempDir(), "secret")
+	for _, c := range []struct {
+		webhook Webhook
+		file    string // what it holds
+		want    string
+		err     string
+	}{
+		{Webhook{}, "", "", ""},
+		{Webhook{Secret: secret}, "", "012345678901234567890123456789", ""},
+		{Webhook{SecretFile: file}, secret + "\n", "012345678901234567890123456789", ""},
+		{Webhook{SecretFile: file, Name: "a"}, "geheim", "", "secret of webhook a: want whsec_"},
+		{Webhook{SecretFile: file, Name: "a"}, "", "", "secret of webhook a: want whsec_"},
+		{Webhook{SecretFile: "none", Name: "a"}, "", "", "secret of webhook a: none: no such file"},
+	} {
+		if err := os.WriteFile(file, []byte(c.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, err := c.webhook.Key()
+		if string(key) != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%+v: %q, %v", c.webhook, key, err)
+		}
 	}
 }
 

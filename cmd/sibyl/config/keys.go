@@ -83,7 +83,7 @@ func inputKeys() []definition {
 		{key: "otlp.grpc", kind: address(), preset: "127.0.0.1:4317", help: "Address that takes traces as OTLP over gRPC."},
 		{key: "otlp.http", kind: address(), preset: "127.0.0.1:4318", help: "Address that takes traces as OTLP over HTTP, at /v1/traces."},
 		{key: "otlp.max-request", kind: size(kib, gib), preset: int64(64 * mib), help: "Largest request, after decompression. Larger ones are refused for good."},
-		{key: "otlp.max-in-flight", kind: size(mib, tib), preset: int64(256 * mib), help: "Bytes of all requests that are being read or decoded, after decompression. Beyond, senders are told to try again."},
+		{key: "otlp.max-in-flight", kind: size(mib, tib), preset: int64(192 * mib), help: "Bytes of all requests that are being read or decoded, after decompression. Beyond, senders are told to try again."},
 		{key: "otlp.require-token", kind: boolean(), preset: false, help: "Whether senders must show a token of the role agent or above."},
 		{key: "otlp.tls.cert", kind: optional(path("the name of a PEM file")), preset: "", help: "Certificate of both OTLP listeners; empty: no encryption."},
 		{key: "otlp.tls.key", kind: optional(path("the name of a PEM file")), preset: "", help: "Its private key."},
@@ -102,6 +102,7 @@ func traceKeys() []definition {
 		{key: "assembly.max-age", kind: duration(time.Millisecond, day), preset: time.Minute, help: "A trace is closed so long after its first span came, whatever comes."},
 		{key: "assembly.max-spans", kind: integer(1, 10_000_000), preset: 100_000, help: "A trace is closed when it has so many spans."},
 		{key: "assembly.max-bytes", kind: size(kib, tib), preset: int64(64 * mib), help: "A trace is closed when its spans take so much memory."},
+		{key: "assembly.remember", kind: duration(time.Second, 7*day), preset: 10 * time.Minute, help: "How long a trace that was closed is known, so that late spans do not make another of it."},
 		{key: "journal.durability", kind: choice("disk", "process"), preset: "disk", help: "What acknowledged spans survive. disk: loss of power; process: the death of the process only, at less cost."},
 		{key: "journal.max-bytes", kind: size(64*mib, mostBytes), preset: int64(8 * gib), help: "Disk space of the journal."},
 		{key: "journal.max-age", kind: duration(time.Minute, 30*day), preset: time.Hour, help: "How long the journal is kept at most."},
@@ -237,7 +238,7 @@ func webhooks() kind {
 		field("name", text("a name"), func(h *w) *string { return &h.Name }, "By which it is shown and tested.").must(),
 		field("url", secretURL(), func(h *w) *string { return &h.URL }, "That is called; its path is not shown anywhere.").must(),
 		field("format", choice(WebhookFormats...), func(h *w) *string { return &h.Format }, "Of the body.").otherwise("sibyl"),
-		field("secret", secret(words("secret", "whsec_ and 24 to 64 bytes in base64, as in Standard Webhooks", isWebhookSecret)), func(h *w) *string { return &h.Secret }, "With which calls are signed. Better in a file."),
+		field("secret", secret(words("secret", webhookSecret, isWebhookSecret)), func(h *w) *string { return &h.Secret }, "With which calls are signed. Better in a file."),
 		field("secret-file", path("the name of a file"), func(h *w) *string { return &h.SecretFile }, "That holds the secret."),
 		field("events", &list{of: choice(WebhookEvents...)}, func(h *w) *[]string { return &h.Events }, "What is told; without it: everything."),
 		field("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate }, "Whether link-local and metadata addresses may be called."),
@@ -251,11 +252,19 @@ func checkWebhook(h *Webhook) string {
 	return ""
 }
 
-// isWebhookSecret reports whether s is a symmetric secret of Standard Webhooks.
+// webhookSecret describes a symmetric secret of Standard Webhooks.
+const webhookSecret = "whsec_ and 24 to 64 bytes in base64, as in Standard Webhooks"
+
 func isWebhookSecret(s string) bool {
-	rest, ok := strings.CutPrefix(s, "whsec_")
+	_, ok := webhookKey(s)
+	return ok
+}
+
+// webhookKey returns the bytes of a secret; false if it is none.
+func webhookKey(secret string) ([]byte, bool) {
+	rest, ok := strings.CutPrefix(secret, "whsec_")
 	bytes, err := base64.StdEncoding.DecodeString(rest)
-	return ok && err == nil && len(bytes) >= 24 && len(bytes) <= 64
+	return bytes, ok && err == nil && len(bytes) >= 24 && len(bytes) <= 64
 }
 
 // mostKeys is how many attributes can be kept.
