@@ -91,7 +91,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 		return err
 	}
 	out := bufio.NewWriter(p.out)
-	if err := f.write(out, r, terminal.Of(p.out, p.getenv)); err != nil {
+	if err := f.write(out, r, files, terminal.Of(p.out, p.getenv)); err != nil {
 		return err
 	}
 	if err := out.Flush(); err != nil {
@@ -116,7 +116,7 @@ func (p *process) nothing(f *analyzeFlags) error {
 	return nil
 }
 
-func (f *analyzeFlags) write(w io.Writer, r *engine.Report, style terminal.Style) error {
+func (f *analyzeFlags) write(w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
 	switch f.output.value {
 	case "json":
 		return report.JSON(w, r)
@@ -125,9 +125,9 @@ func (f *analyzeFlags) write(w io.Writer, r *engine.Report, style terminal.Style
 	case "folded":
 		return report.Folded(w, r)
 	case "html":
-		return report.HTML(w, r)
+		return report.HTML(w, r, files)
 	}
-	return report.Table(w, r, style, f.top)
+	return report.Table(w, r, files, style, f.top)
 }
 
 func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, error) {

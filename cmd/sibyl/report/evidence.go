@@ -1,10 +1,14 @@
 package report
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/engine"
 )
@@ -80,8 +84,32 @@ func (n *names) exemplars(r *engine.ProblemReport) sentence {
 		s.strong(x.Trace.String())
 		s.plain(" (" + units.Duration(x.Duration) + ")")
 	}
-	if len(s) > 0 {
-		s.plain("; see sibyl trace --trace-id")
+	return s
+}
+
+// show returns the command that shows the first trace of [names.exemplars]; "" if none is known.
+func (n *names) show(r *engine.ProblemReport) string {
+	all := slices.Concat(r.Exemplars.Slow, r.Exemplars.Typical)
+	if len(all) == 0 {
+		return ""
+	}
+	command := "sibyl trace --trace-id " + all[0].Trace.String()
+	for _, file := range n.files {
+		command += " " + shellWord(file)
+	}
+	return command
+}
+
+// shellWord returns s as a shell takes it for one word, FILE for what cannot be named: standard input, and unprintable names.
+func shellWord(s string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./-+,:@%=", r)
+	}
+	switch {
+	case s == "-" || s != terminal.Printable(s):
+		return "FILE"
+	case strings.ContainsFunc(s, special):
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	return s
 }

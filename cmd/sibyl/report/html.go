@@ -27,23 +27,24 @@ const (
 //go:embed report.html.tmpl
 var pageSource string
 
-// HTML writes r as one page that needs nothing but a browser: no other file, no network.
-func HTML(w io.Writer, r *engine.Report) error {
+// HTML writes r, which was made from files, as one page that needs nothing but a browser: no other file, no network.
+func HTML(w io.Writer, r *engine.Report, files []string) error {
 	t, err := template.New("report").Parse(pageSource)
 	if err != nil {
 		return err // a bug, which the golden test finds
 	}
-	return t.Execute(w, newPage(r))
+	return t.Execute(w, newPage(r, files))
 }
 
 // page is what the template shows: words and numbers, no decisions left.
 type page struct {
 	Traces, Spans, Complete, Rejected string
 	Problems                          []pageProblem
+	ProblemCount                      string
 	MoreProblems                      int
 	Types                             []pageType
 	MoreTypes                         int
-	GroupCount                        string
+	TypeCount, GroupCount             string
 }
 
 type pageProblem struct {
@@ -60,6 +61,7 @@ type pageProblem struct {
 	Because, Next       []sentence
 	OnlyOn, WhatIf      []sentence
 	Traces              sentence
+	Show                string // command that shows one of them
 	Anchor, RequestType string // of the request type
 }
 
@@ -103,12 +105,14 @@ type pageFrame struct {
 	Part              string // of the whole path
 }
 
-func newPage(r *engine.Report) page {
+func newPage(r *engine.Report, files []string) page {
 	n := newNames(r, terminal.Printable)
+	n.files = files
 	types, groups := levels(r.Groups)
 	p := page{
 		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Complete: units.Count(r.Complete),
-		Rejected: rejections(r.Rejected), GroupCount: units.Plural(groups, "group"),
+		Rejected: rejections(r.Rejected), TypeCount: units.Plural(types, "request type"), GroupCount: units.Plural(groups, "group"),
+		ProblemCount: units.Plural(len(r.Problems), "problem"),
 		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
 	}
 	ranks := make(map[analysis.Hash][]int)
@@ -168,7 +172,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
 	}
 	v.WhatIf = n.recoveries(r)
-	v.Traces = n.exemplars(r)
+	v.Traces, v.Show = n.exemplars(r), n.show(r)
 	v.Because = v.Because[:min(len(v.Because), pageBecause)]
 	v.Next = n.next(r)
 	return v

@@ -18,6 +18,7 @@ type names struct {
 	types     map[analysis.Hash]string // of request types
 	summaries map[summaryKey]*analysis.Summary
 	clean     func(string) string // applied to all text that came from traces
+	files     []string            // that were read, for commands
 }
 
 type summaryKey struct {

@@ -29,9 +29,10 @@ const (
 )
 
 // Table writes r to be read in a terminal: first what is wrong, then all request types and their groups. It shows the first
-// top problems and request types; 0 means all.
-func Table(w io.Writer, r *engine.Report, style terminal.Style, top int) error {
+// top problems and request types; 0 means all. files are what r was made from, for commands.
+func Table(w io.Writer, r *engine.Report, files []string, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
+	t.names.files = files
 	t.heading(r)
 	t.problems(r.Problems)
 	t.common(r.Common)
@@ -141,6 +142,7 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	}
 	if s := t.names.exemplars(r); len(s) > 0 {
 		t.labelled("traces", 0, s)
+		t.printf("%s%s\n", strings.Repeat(" ", margin), t.style.Paint(terminal.Dim, t.names.show(r))) // whole, to be pasted
 	}
 	next := t.names.next(r)
 	for i, s := range next[:min(shownPicks, len(next))] {
@@ -222,9 +224,11 @@ func (t *table) common(all []engine.CommonEdges) {
 	}
 }
 
+// margin is what labels stand in.
+const margin = 13
+
 // labelled writes text beside a label in the margin; the label only for the first of several.
 func (t *table) labelled(label string, i int, text sentence) {
-	const margin = 13
 	if i > 0 {
 		label = ""
 	}

@@ -101,10 +101,10 @@ func (d *drawing) left(r *analysis.Root, shown, rows int) {
 	switch all := int(r.Last - r.First); {
 	case shown == all:
 		return
-	case rows < all:
+	case shown == rows:
 		why = "off the critical path"
 	default:
-		why = "beyond the limit"
+		why = units.Count(rows-shown) + " of them on the critical path"
 	}
 	d.printf("  … %s not shown, %s (--max-spans 0 shows all)\n", units.Plural(int(r.Last-r.First)-shown, "span"), why)
 }
