@@ -93,11 +93,11 @@ func (n *names) show(r *engine.ProblemReport) string {
 	if len(all) == 0 {
 		return ""
 	}
-	command := "sibyl trace --trace-id " + all[0].Trace.String()
+	words := []string{"sibyl trace --trace-id", all[0].Trace.String()}
 	for _, file := range n.files {
-		command += " " + shellWord(file)
+		words = append(words, shellWord(file))
 	}
-	return command
+	return strings.Join(words, " ")
 }
 
 // shellWord returns s as a shell takes it for one word, FILE for what cannot be named: standard input, and unprintable names.

@@ -97,16 +97,15 @@ func (d *drawing) root(index int) {
 
 // left says which spans of r are not shown.
 func (d *drawing) left(r *analysis.Root, shown, rows int) {
-	var why string
-	switch all := int(r.Last - r.First); {
-	case shown == all:
+	all := int(r.Last - r.First)
+	if shown == all {
 		return
-	case shown == rows:
-		why = "off the critical path"
-	default:
+	}
+	why := "off the critical path"
+	if shown < rows {
 		why = units.Count(rows-shown) + " of them on the critical path"
 	}
-	d.printf("  … %s not shown, %s (--max-spans 0 shows all)\n", units.Plural(int(r.Last-r.First)-shown, "span"), why)
+	d.printf("  … %s not shown, %s (--max-spans 0 shows all)\n", units.Plural(all-shown, "span"), why)
 }
 
 // rows returns the spans to show of a root: parents before their children, siblings by start, then ID.
