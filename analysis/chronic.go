@@ -51,13 +51,50 @@ const structural = 0.5
 // Chronic returns the problems that the windows judged show without any history: variable and slow groups, each at the level
 // that explains it best, ranked. Edges of a problem are ordered by what leads.
 func (g *Grouper) Chronic(t Thresholds) []Problem {
-	var problems []Problem
-	for requestType, groups := range g.byType() {
-		problems = append(problems, g.chronicOf(requestType, groups, t)...)
-	}
+	problems := g.chronicProblems(t)
 	Rank(problems)
 	g.detail(problems)
 	return problems
+}
+
+// chronicProblems returns the chronic problems of request types without a changed one. Once open, a problem is so until what it is about
+// itself, not the end of its interval, is within the threshold.
+func (g *Grouper) chronicProblems(t Thresholds) []Problem {
+	var problems []Problem
+	for requestType, groups := range g.byType() {
+		if !requestType.watch.troubled {
+			problems = append(problems, g.chronicOf(requestType, groups, t)...)
+		}
+	}
+	clear(g.chronic)
+	for i := range problems {
+		g.chronic[problems[i].ID] = true
+	}
+	return problems
+}
+
+// enoughChanged is the number of requests from which those that are not as expected, but no problem, are judged by themselves.
+const enoughChanged = 50
+
+// judged returns the window that chronic problems of a group show in: where requests are as expected, what was learned of them.
+func (group *Group) judged() *Window {
+	if group.watch.learned && !group.watch.open && group.Current.Total.N < enoughChanged {
+		return &group.Reference
+	}
+	return &group.Current
+}
+
+// judgedSize returns the size model of the window judged; nil where it is not judged by size.
+func (group *Group) judgedSize() *SizeModel {
+	if w := group.judged(); w == &group.Current {
+		return w.sizeModel(group.sizing.timeout)
+	}
+	return group.watch.size
+}
+
+// problemID returns the identity over time of a problem.
+func problemID(kind ProblemKind, group *Group) Hash {
+	return HashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo)
 }
 
 // detailed is how many problems, from the first, come with what the sample says: more than anybody looks at, or a budget allows to
@@ -69,16 +106,16 @@ func (g *Grouper) detail(ranked []Problem) {
 	for i := range ranked[:min(len(ranked), detailed)] {
 		p := &ranked[i]
 		group := g.groups[p.Group]
-		_, p.CoVLow, p.CoVHigh = group.Current.cov(p.Size)
+		_, p.CoVLow, p.CoVHigh = group.judged().cov(p.Size)
 		group.estimate(p.Edges)
 	}
 }
 
 // chronicOf judges one request type and its groups.
 func (g *Grouper) chronicOf(requestType *Group, groups []*Group, t Thresholds) []Problem {
-	groups = slices.DeleteFunc(slices.Clone(groups), func(x *Group) bool { return x.Current.Total.N < t.MinSamples })
+	groups = slices.DeleteFunc(slices.Clone(groups), func(x *Group) bool { return x.judged().Total.N < t.MinSamples })
 	problems := g.slowOf(requestType, groups, t)
-	if requestType.Current.Total.N < t.MinSamples {
+	if requestType.judged().Total.N < t.MinSamples || math.IsInf(t.CoV, 1) && math.IsInf(t.Delayed, 1) {
 		return problems
 	}
 	var within []Problem
@@ -103,23 +140,29 @@ func (g *Grouper) chronicOf(requestType *Group, groups []*Group, t Thresholds) [
 func structuralVariance(requestType *Group, groups []*Group) bool {
 	totals := make([]stats.Moments, 0, len(groups))
 	for _, group := range groups {
-		totals = append(totals, group.Current.Total)
+		totals = append(totals, group.judged().Total)
 	}
 	return len(groups) > 1 && stats.BetweenShare(totals) > structural
 }
 
 // variable returns the problem of a group whose CoV, or part of delayed requests, is certainly above the threshold.
 func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
-	w := &group.Current
+	w := group.judged()
 	_, accepted := g.Types.Rules.expects(group, &t)
 	threshold := max(t.CoV, accepted.CoV)
-	size := w.sizeModel(group.sizing.timeout)
+	size := group.judgedSize()
 	if size == nil && !(w.Total.CoV() > threshold) {
 		return Problem{}, false // the interval is the dearer test
 	}
-	_, low, _ := w.cov(size)
-	delayed := size != nil && size.BadLow > max(t.Delayed, accepted.Delayed)
-	if !(low > threshold) && !delayed {
+	cov, low, _ := w.cov(size)
+	bad, badLow := 0.0, 0.0
+	if size != nil {
+		bad, badLow = size.Delayed+size.TimedOut, size.BadLow
+	}
+	if g.chronic[problemID(KindVariable, group)] {
+		low, badLow = cov, bad
+	}
+	if !(low > threshold) && !(badLow > max(t.Delayed, accepted.Delayed)) {
 		return Problem{}, false
 	}
 	p := g.problem(group, KindVariable)
@@ -136,27 +179,37 @@ func (g *Grouper) variable(group *Group, t Thresholds) (Problem, bool) {
 func (g *Grouper) slowOf(requestType *Group, groups []*Group, t Thresholds) []Problem {
 	objective, accepted := g.Types.Rules.expects(requestType, &t)
 	if objective > 0 {
-		if n := requestType.Current.Total.N; n >= t.MinSamples && requestType.Current.Total.Mean() > float64(max(objective, accepted.Mean)) {
+		if g.misses(requestType, float64(max(objective, accepted.Mean)), t) {
 			return []Problem{g.slow(requestType, objective)}
 		}
 		return nil
 	}
-	if len(groups) < minSiblings {
+	if len(groups) < minSiblings || requestType.watch.learned { // then they are judged against what they were
 		return nil
 	}
 	logs := make([]float64, len(groups))
 	for i, group := range groups {
-		logs[i] = math.Log(group.Current.Total.Mean())
+		logs[i] = math.Log(group.judged().Total.Mean())
 	}
 	center := stats.Median(slices.Clone(logs))
 	scale := stats.MAD(logs, center, nil)
 	var problems []Problem
 	for i, group := range groups {
-		if logs[i]-center > outlying*scale && scale > 0 && group.Current.Total.Mean() > float64(accepted.Mean) {
+		if logs[i]-center > outlying*scale && scale > 0 && group.judged().Total.Mean() > float64(accepted.Mean) {
 			problems = append(problems, g.slow(group, time.Duration(math.Exp(center))))
 		}
 	}
 	return problems
+}
+
+// misses reports whether the mean of a group is above a limit: where it is watched over time, certainly at first, so that it does not flap.
+func (g *Grouper) misses(group *Group, limit float64, t Thresholds) bool {
+	total := group.judged().Total
+	least := total.Mean()
+	if group.watch.learned && !g.chronic[problemID(KindSlow, group)] {
+		least -= normal95 * total.StdDev() / math.Sqrt(float64(total.N))
+	}
+	return total.N >= t.MinSamples && least > limit
 }
 
 func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
@@ -169,14 +222,13 @@ func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
 
 // problem returns what every kind of problem says about the window of group that is judged.
 func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
-	w := &group.Current
-	size := w.sizeModel(group.sizing.timeout)
+	w, size := group.judged(), group.judgedSize()
 	cov := w.Total.CoV()
 	if size != nil {
 		cov = size.CoV
 	}
 	return Problem{
-		ID:   HashOf(uint64(kind), uint64(group.Level), group.ID.Hi, group.ID.Lo),
+		ID:   problemID(kind, group),
 		Kind: kind, Onset: Chronic, Level: group.Level,
 		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
 		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),

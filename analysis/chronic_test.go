@@ -16,7 +16,7 @@ import (
 )
 
 // TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it (bimodally: half
-// the requests take less, half more). Options are objective=D, accept-mean=D and accept-cov=F.
+// the requests take less, half more). Options are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
 func TestChronic(t *testing.T) {
 	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -49,6 +49,10 @@ func thresholds(t *testing.T, d *datadriven.TestData) analysis.Thresholds {
 	var accepted analysis.AcceptedLevel
 	for _, arg := range d.CmdArgs {
 		switch value := arg.Vals[0]; arg.Key {
+		case "cov":
+			if _, err := fmt.Sscan(value, &th.CoV); err != nil {
+				t.Fatal(err)
+			}
 		case "accept-cov":
 			if _, err := fmt.Sscan(value, &accepted.CoV); err != nil {
 				t.Fatal(err)

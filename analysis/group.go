@@ -122,11 +122,12 @@ type Grouper struct {
 	Evicted uint64       // groups that made room
 	options GroupOptions
 	groups  map[Hash]*Group
-	ordered []*Group    // by request type, each followed by its groups; nil: to be made anew
-	closed  trace.Nanos // end of the last epoch; 0: none
-	times   []EdgeNanos // scratch
-	past    []PastEdge  // scratch
-	columns []int32     // scratch for rows, as nanos
+	chronic map[Hash]bool // chronic problems that are open
+	ordered []*Group      // by request type, each followed by its groups; nil: to be made anew
+	closed  trace.Nanos   // end of the last epoch; 0: none
+	times   []EdgeNanos   // scratch
+	past    []PastEdge    // scratch
+	columns []int32       // scratch for rows, as nanos
 	nanos   []int64
 	// entered is a cache of what is in the table: contexts, and edges with their callees, each where its hash says.
 	entered [enteredSlots]uint64
@@ -141,7 +142,7 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options GroupOptions) *
 	options.Sample = cmp.Or(options.Sample, DefaultSample)
 	options.Attended = max(options.Sample, cmp.Or(options.Attended, DefaultAttended))
 	options.Groups = cmp.Or(options.Groups, DefaultGroups)
-	return &Grouper{Types: types, Table: table, options: options, groups: make(map[Hash]*Group)}
+	return &Grouper{Types: types, Table: table, options: options, groups: make(map[Hash]*Group), chronic: make(map[Hash]bool)}
 }
 
 // Observe adds a request to the open windows of its request type and of its group, and returns both; either is nil where the bound on

@@ -48,8 +48,7 @@ const distinctOps = 3
 
 // Summarize returns what the requests judged say.
 func (g *Grouper) Summarize(group *Group) Summary {
-	w := &group.Current
-	size := w.sizeModel(group.sizing.timeout)
+	w, size := group.judged(), group.judgedSize()
 	cov, low, high := w.cov(size)
 	s := Summary{
 		ID: group.ID, Level: group.Level, RequestType: group.RequestType, Entry: group.Entry, Name: g.Types.Name(group.RequestType),
@@ -84,7 +83,7 @@ func (g *Grouper) between(group *Group) float64 {
 		if x.parent != group {
 			break
 		}
-		totals = append(totals, x.Current.Total)
+		totals = append(totals, x.judged().Total)
 	}
 	return stats.BetweenShare(totals)
 }
@@ -111,7 +110,8 @@ func bins(s *stats.Sketch) []Bin {
 // binRatio is the ratio of the limits of a bin of a sketch with 1 % relative accuracy.
 const binRatio = 1.01 / 0.99
 
-// cov returns the exact CoV of a window with an interval whose relative width comes from the sample, or that of the window's size model.
+// cov returns the exact CoV of a window with an interval whose relative width comes from the sample or, where there is none, from the
+// sketch; or the CoV of the size model that is given.
 func (w *Window) cov(size *SizeModel) (value, low, high float64) {
 	if size != nil {
 		return size.CoV, size.CoVLow, size.CoVHigh
@@ -119,6 +119,9 @@ func (w *Window) cov(size *SizeModel) (value, low, high float64) {
 	value = w.Total.CoV()
 	_, total := stats.NewTable(w.Sample.All(), nil).Estimates()
 	e := total.CoV
+	if w.Sample.Len() == 0 {
+		e = w.Latency.CoV()
+	}
 	if !(e.Value > 0) {
 		return value, math.NaN(), math.NaN()
 	}
@@ -144,7 +147,10 @@ func (g *Grouper) Shares(group *Group) []EdgeShare {
 
 // exactShares returns what Shares does without what comes from the sample, which is NaN.
 func (g *Grouper) exactShares(group *Group) []EdgeShare {
-	w, ref := &group.Current, &group.Reference
+	w, ref := group.judged(), &group.Reference
+	if w == ref {
+		ref = &Window{} // nothing to compare it with
+	}
 	shares := make([]EdgeShare, 0, len(w.Tally.Edges))
 	for i := range w.Tally.Edges {
 		e := &w.Tally.Edges[i]
@@ -160,8 +166,12 @@ func (g *Grouper) exactShares(group *Group) []EdgeShare {
 	return shares
 }
 
-// estimate fills in what the sample says about shares, in any order, of the edges of the window that is judged.
+// estimate fills in what the sample says about shares, in any order, of the edges of the window that is judged: nothing of a reference, which
+// has none.
 func (group *Group) estimate(shares []EdgeShare) {
+	if group.judged() != &group.Current {
+		return
+	}
 	estimates, _ := group.table(&group.Current.Sample).Estimates()
 	for i := range shares {
 		s := &shares[i]

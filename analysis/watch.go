@@ -28,6 +28,9 @@ type WatchOptions struct {
 	// Renew is for how many epochs with requests, all well, an expectation holds: then what these showed takes its place, so that it
 	// follows the time of day.
 	Renew int
+	// Chronic says which levels are problems though nothing changed; its MinSamples is not used. Objectives and accepted levels, there and
+	// in the rules, hold whatever the thresholds, which are off while they are 0.
+	Chronic Thresholds
 	// Silence is for how many epochs in a row a problem must have no request for it to be gone.
 	Silence int
 }
@@ -67,7 +70,7 @@ type watch struct {
 	open   bool
 	kind   ProblemKind
 	since  trace.Nanos
-	judged int // epochs with requests since the problem was opened
+	judged int // epochs with requests since the problem was opened, or an accepted change was last looked at
 	silent int // epochs in a row without
 }
 
@@ -97,7 +100,7 @@ type suspicion struct {
 }
 
 // Watch ends an epoch at time now: it weighs the evidence of every group against its expectation, opens and closes problems,
-// and returns those that are open, ranked. What is judged of groups that are well becomes part of their reference.
+// and returns those that are open, ranked, chronic ones last. What is judged of groups that are well becomes part of their reference.
 func (g *Grouper) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	suspicions := g.step(o)
 	evalues := make([]float64, len(suspicions))
@@ -115,7 +118,7 @@ func (g *Grouper) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	for requestType, groups := range g.byType() {
 		g.judge(requestType, groups, alarmed, now, o)
 	}
-	return g.problems()
+	return g.problems(o)
 }
 
 // step weighs the open epoch of every group and returns the strength of the evidence of every test.
@@ -185,7 +188,11 @@ func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]
 		if w.open {
 			g.relent(group, o)
 		} else if s.kind = group.kind(s.kind, o); suspect && level == group.Level && !reported && g.convinces(group, s.kind, o) {
-			w.open, w.kind, w.since, w.judged = true, s.kind, now, 0
+			if w.open = !g.accepted(group, s.kind, o); !w.open {
+				g.observeOn(group, o)
+			} else {
+				w.kind, w.since, w.judged = s.kind, now, 0
+			}
 		}
 		requestType.watch.troubled = requestType.watch.troubled || w.open
 		g.attend(group, now, o)
@@ -208,6 +215,26 @@ func (group *Group) kind(strongest ProblemKind, o WatchOptions) ProblemKind {
 // convinces reports whether the evidence against a group that has requests was confirmed, and matters.
 func (g *Grouper) convinces(group *Group, kind ProblemKind, o WatchOptions) bool {
 	return group.watch.silent == 0 && group.watch.rising >= o.Confirm && g.matters(group, kind, o)
+}
+
+// observeOn has what is judged of a group whose change is accepted begin anew now and then, so that it shows soon when it is not any more.
+func (g *Grouper) observeOn(group *Group, o WatchOptions) {
+	if w := &group.watch; w.judged >= o.Calm {
+		g.judgeAnew(group)
+		w.judged = 0
+	}
+}
+
+// accepted reports whether somebody decided to live with what the requests judged of a group are like.
+func (g *Grouper) accepted(group *Group, kind ProblemKind, o WatchOptions) bool {
+	_, level := g.Types.Rules.expects(group, &o.Chronic)
+	switch now := group.Current.Total; kind {
+	case KindVariable:
+		return now.CoV() <= level.CoV
+	case KindSlow:
+		return now.Mean() <= float64(level.Mean)
+	}
+	return false
 }
 
 // matters reports whether enough time is lost for a problem of that kind. A shift may be one without any: requests that fail are
@@ -352,14 +379,22 @@ func (w *watch) shift() float64 {
 	return distance / 2
 }
 
+// chronic returns what is judged by though nothing changed.
+func (o *WatchOptions) chronic() Thresholds {
+	t := o.Chronic
+	t.CoV, t.Delayed, t.MinSamples = cmp.Or(t.CoV, math.Inf(1)), cmp.Or(t.Delayed, math.Inf(1)), o.MinSamples
+	return t
+}
+
 // problems returns the open problems, ranked.
-func (g *Grouper) problems() []Problem {
+func (g *Grouper) problems(o WatchOptions) []Problem {
 	var open []Problem
 	for _, group := range g.all() {
 		if group.watch.open {
 			open = append(open, g.changed(group))
 		}
 	}
+	open = append(open, g.chronicProblems(o.chronic())...)
 	Rank(open)
 	g.detail(open)
 	return open

@@ -143,6 +143,9 @@ func (s *stage) report(out *bytes.Buffer, number int) {
 	still := make(map[analysis.Hash]string)
 	for _, p := range s.g.Watch(s.now, s.options) {
 		what := fmt.Sprintf("%v %v", p.Level, p.Kind)
+		if p.Onset == analysis.Chronic {
+			what = "chronic " + what
+		}
 		if p.Level == analysis.GroupLevel {
 			what += " " + opName(trace.Op(s.g.Group(p.Group).Skeleton.Lo))
 		}
@@ -188,7 +191,7 @@ func check(out *bytes.Buffer, p *analysis.Problem) {
 }
 
 // TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch; play says in which of the
-// given number of epochs problems were opened and closed.
+// given number of epochs problems were opened and closed. Thresholds has the options of TestChronic.
 func TestWatch(t *testing.T) {
 	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
 		s := newStage()
@@ -202,6 +205,9 @@ func TestWatch(t *testing.T) {
 			case "learn", "play":
 				d.ScanArgs(t, "epochs", &epochs)
 				return s.play(all, epochs, d.Cmd == "learn")
+			case "thresholds":
+				s.options.Chronic = thresholds(t, d)
+				return ""
 			case "accept":
 				for id := range s.open {
 					s.g.Accept(s.g.Group(groupOf(s, id)).ID, s.now)

@@ -80,6 +80,35 @@ func (s *Sketch) Quantile(q float64) float64 {
 	return bins.Value(s.store.KeyAtRank(rank - float64(s.zeros)))
 }
 
+// CoV returns the coefficient of variation of the durations, each taken for the middle of its bin, with the interval that the bins give
+// for it (delta method). Its bounds are NaN under three durations, all of it while they do not vary.
+func (s *Sketch) CoV() Interval {
+	n := float64(s.total)
+	keys, counts := s.binsAscending()
+	var mean, variance, squares float64
+	each := func(f func(x, count float64)) {
+		f(0, float64(s.zeros))
+		for i, k := range keys {
+			f(bins.Value(k), float64(counts[i]))
+		}
+	}
+	each(func(x, count float64) { mean += x * count / n })
+	each(func(x, count float64) { variance += (x - mean) * (x - mean) * count / (n - 1) })
+	if !(variance > 0) {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	cov := math.Sqrt(variance) / mean
+	if s.total < 3 {
+		return Interval{cov, math.NaN(), math.NaN()}
+	}
+	each(func(x, count float64) { // by how much one duration moves the logarithm of the CoV, times n
+		moves := (x-mean)*(x-mean)/(2*variance) - 0.5 - (x-mean)/mean
+		squares += moves * moves * count
+	})
+	half := studentsT(int(min(s.total-1, math.MaxInt32))) * math.Sqrt(squares) / n
+	return Interval{cov, cov * math.Exp(-half), cov * math.Exp(half)}
+}
+
 // Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how
 // many do: exactly those that were above limit. For an empty sketch it returns 0, 0.
 func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {

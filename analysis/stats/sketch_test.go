@@ -152,3 +152,35 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// The CoV of a sketch is that of its durations, within the width of its bins, and its interval holds the true one about as often as it says.
+func TestSketchCoV(t *testing.T) {
+	truth := math.Sqrt(math.Expm1(0.25)) // of a log-normal distribution with σ = 0.5
+	held := 0
+	const runs = 200
+	for seed := range uint64(runs) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var s stats.Sketch
+		var m stats.Moments
+		for range 300 {
+			ns := int64(1e6 * math.Exp(0.5*r.NormFloat64()))
+			s.Add(ns)
+			m.Add(ns)
+		}
+		i := s.CoV()
+		near(t, "CoV", i.Value, m.CoV(), 0.01)
+		if i.Low < truth && truth < i.High {
+			held++
+		}
+	}
+	if held < runs*85/100 {
+		t.Errorf("%d of %d intervals hold the CoV", held, runs)
+	}
+	var s stats.Sketch
+	for _, n := range []int{0, 1, 2} {
+		if i := s.CoV(); i.Valid() {
+			t.Errorf("of %d durations: %+v", n, i)
+		}
+		s.Add(int64(1000 * (n + 1)))
+	}
+}
