@@ -233,6 +233,7 @@ func (g *Grouper) accepted(group *Group, kind ProblemKind, o WatchOptions) bool 
 		return now.CoV() <= level.CoV
 	case KindSlow:
 		return now.Mean() <= float64(level.Mean)
+	case KindShifted: // no level
 	}
 	return false
 }

@@ -157,6 +157,32 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
+// A request type that misses its objective is investigated though nothing changed; one whose level is accepted is not.
+func TestObjectivesOverTime(t *testing.T) {
+	for _, accepted := range []time.Duration{0, time.Hour} {
+		options := engine.DefaultOptions()
+		options.Learning = 2 * time.Minute
+		app := simapp.New(small(1, simapp.None))
+		for tr := range app.Requests(start, start.Add(10*time.Second), nil) {
+			entry := tr.Spans[0].Op
+			options.Rules.Types = append(options.Rules.Types, analysis.TypeRule{
+				Entry: app.Table().ServiceName(entry) + " " + app.Table().OpName(entry), Objective: 1, Accepted: analysis.AcceptedLevel{Mean: accepted},
+			})
+		}
+		w := newWorld(small(1, simapp.None), options)
+		w.until(6 * time.Minute)
+		problems := w.core.Problems()
+		if (len(problems) > 0) != (accepted == 0) || (len(w.log) > 0) != (accepted == 0) {
+			t.Errorf("%v accepted: %d problems, %d decisions", accepted, len(problems), len(w.log))
+		}
+		for _, p := range problems {
+			if p.Onset != analysis.Chronic || p.Kind != analysis.KindSlow || p.Expected != 1 {
+				t.Errorf("%v %v, expected %v", p.Onset, p.Kind, p.Expected)
+			}
+		}
+	}
+}
+
 // Epochs without any traffic decide nothing.
 func TestNoTraffic(t *testing.T) {
 	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
