@@ -352,7 +352,7 @@ func TestPrintIsRead(t *testing.T) {
 
 func TestSecretsAreHidden(t *testing.T) {
 	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
-	e := mustLoad(t, t.TempDir(), "webhooks: [{name: a, url: \"https://u:pass@hooks.example/T0/geheim?k=geheim\", secret: "+secret+"}]")
+	e := mustLoad(t, t.TempDir(), "webhooks: [{name: a, url: \"https://u:pass@hooks.example/T0/geheim?k=geheim\", secret: "+secret+"}]\nself-tracing.otlp: http://u:pass@otlp.example/x\n")
 	if h := e.Config.Webhooks[0]; h.Secret != secret || !strings.Contains(h.URL, "geheim") {
 		t.Errorf("read as %+v", h)
 	}
@@ -360,7 +360,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	if err := errors.Join(e.Print(&b), e.JSON(&b)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Load(sources(t, t.TempDir(), "webhooks:\n- {name: a, url: hooks.example/geheim, secret: geheim}\n- {name: b, url: 'ftp://geheim', secret: [geheim]}", nil, nil))
+	_, err := Load(sources(t, t.TempDir(), "webhooks:\n- {name: a, url: hooks.example/geheim, secret: geheim}\n- {name: b, url: 'ftp://geheim', secret: [geheim]}\nexport.otlp: \"ftp://u:geheim@x\"", nil, nil))
 	if err == nil {
 		t.Fatal("no secret, but taken")
 	}
@@ -371,8 +371,18 @@ func TestSecretsAreHidden(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(b.String(), "https://hooks.example/(hidden)") {
-		t.Error("nothing of the URL can be read")
+	var text bytes.Buffer
+	if err := e.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Load(sources(t, t.TempDir(), text.String(), nil, nil))
+	if mistakes, _ := errors.AsType[Mistakes](err); len(mistakes) != 3 {
+		t.Errorf("three secrets are hidden, but read back are all but these: %v", err)
+	}
+	for _, public := range []string{"https://hooks.example/(hidden)", "http://(hidden)@otlp.example/x"} {
+		if !strings.Contains(b.String(), public) {
+			t.Errorf("no %s in\n%s", public, b.String())
+		}
 	}
 }
 

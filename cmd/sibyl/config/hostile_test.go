@@ -95,10 +95,8 @@ func FuzzLoad(f *testing.F) {
 		if err := e.Print(&b); err != nil {
 			t.Fatal(err)
 		}
-		for i := range e.Config.Webhooks {
-			if h := &e.Config.Webhooks[i]; h.Secret != "" || strings.Contains(b.String(), hidden) {
-				return // what is hidden cannot be read again
-			}
+		if strings.Contains(b.String(), hidden) {
+			return // what is hidden cannot be read again
 		}
 		again, mistakes := loaded(t, b.String())
 		if len(mistakes) > 0 {

@@ -193,13 +193,13 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// flagHelp returns help as flags have it: no full stop at the end, no capital in front.
+// flagHelp returns help as flags have it: no full stop at the end, no capital in front but for names and abbreviations.
 func flagHelp(help string) string {
-	first, rest := help[:1], strings.TrimSuffix(help[1:], ".")
-	if rest != "" && rest[0] >= 'a' && rest[0] <= 'z' || rest[0] == ' ' {
-		first = strings.ToLower(first)
+	help = strings.TrimSuffix(help, ".")
+	if second := help[1]; second == ' ' || second >= 'a' && second <= 'z' {
+		return strings.ToLower(help[:1]) + help[1:]
 	}
-	return first + rest
+	return help
 }
 
 // read returns what the flags say.

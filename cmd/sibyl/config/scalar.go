@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -274,19 +275,36 @@ func isAddress(s string) bool {
 }
 
 func isHost(s string) bool {
-	return net.ParseIP(s) != nil || hostName.MatchString(s)
+	_, err := netip.ParseAddr(s)
+	return err == nil || hostName.MatchString(s)
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?(%[A-Za-z0-9]+)?$`)
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// endpoint returns the kind of URLs to send to.
+// endpoint returns the kind of URLs to send to. Passwords in them are hidden.
 func endpoint() *scalar {
-	return words("url", "a URL that starts with http:// or https://", isURL)
+	s := words("url", "a URL that starts with http:// or https://", isURL)
+	parse := s.parse
+	s.parse = func(text string) (any, error) {
+		v, err := parse(text)
+		if err != nil && strings.Contains(text, "@") { // not to be repeated: there may be a password before it
+			return nil, errors.New("want " + s.wants)
+		}
+		return v, err
+	}
+	s.text = func(v any) string {
+		if u, err := url.Parse(as[string](v)); err == nil && u.User != nil {
+			return u.Scheme + "://" + hidden + "@" + u.Host + u.RequestURI()
+		}
+		return as[string](v)
+	}
+	return s
 }
 
+// isURL refuses, too, what was printed without its secrets.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && isText(s) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
 // tracePlaceholder stands for the ID in a link to a trace.
