@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,7 @@ func (e *Effective) check(known Mistakes) Mistakes {
 	c.tls("api.tls", e.Config.API.TLS)
 	c.tls("otlp.tls", e.Config.OTLP.TLS)
 	c.addresses()
+	c.endpoints()
 	c.sizes()
 	c.times()
 	cfg := &e.Config
@@ -132,6 +134,18 @@ func (e *Effective) RequireTokens() error {
 		return nil
 	}
 	return c.mistakes
+}
+
+// endpoints checks that nothing is sent round in a circle.
+func (c *checker) endpoints() {
+	own := c.e.Config.OTLP.HTTP
+	circle := func(to string) bool {
+		u, err := url.Parse(to)
+		return err == nil && own != "" && isLoopback(u.Host) && collide(u.Host, own)
+	}
+	const what = "is the address of otlp.http: what is sent there would come back without end; name another"
+	c.require(!circle(c.e.Config.Export.OTLP), "export.otlp "+what, "export.otlp", "otlp.http")
+	c.require(!circle(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp "+what, "self-tracing.otlp", "otlp.http")
 }
 
 // sizes checks that what is bounded fits into what it is part of.
