@@ -276,7 +276,7 @@ func (b *Builder) detail(reason trace.Reason) string {
 	case reason == trace.BadSpanID:
 		return badID("span id", 8, b.ID, b.Cause == SpanIDDefect)
 	case reason == trace.BadTime && b.Cause == TimeDefect:
-		return fmt.Sprintf("a time of span %x is not a number of nanoseconds since 1970", b.ID)
+		return fmt.Sprintf("a time of span %x is negative, too large, or no number", b.ID)
 	case reason == trace.BadTime:
 		return fmt.Sprintf("times %d and %d of span %x: not within [0, %d] ns after 1970", b.Start, b.End, b.ID, trace.MaxNanos)
 	case b.longService:

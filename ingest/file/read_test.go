@@ -199,6 +199,10 @@ func TestBroken(t *testing.T) {
 		{"torn-protobuf", cut(wire(1)), 3, []string{"malformed: the data ends within a record"}},
 		{"protobuf-then-garbage", append(wire(1), "xyz"...), 6, []string{"malformed: not a field of an OTLP request"}},
 		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON"}},
+		{
+			"bare-spans", []byte(strings.Repeat(`{"traceID":"1","spanID":"2","operationName":"a","startTime":1,"duration":5}`+"\n", 2)), 0,
+			[]string{"f:1: malformed at byte ", "f:2: malformed at byte 16: a span without a trace around it"},
+		},
 		{"twice-gzip", gzipped(gzipped([]byte(line(1)))), 0, []string{"f:byte 0: malformed: compressed twice: decompress it once"}},
 		{"utf-16", []byte("\xff\xfe{\x00}\x00"), 0, []string{"f:byte 0: malformed: UTF-16 text: convert it to UTF-8"}},
 		{"zip", []byte("PK\x03\x04\x14\x00"), 0, []string{"f:byte 0: malformed: a zip archive: unpack it"}},

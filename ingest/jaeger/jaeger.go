@@ -25,7 +25,10 @@ import (
 // maxProcesses bounds the processes of one trace.
 const maxProcesses = 1 << 16
 
-var errProcesses = errors.New("more than 65536 processes in a trace")
+var (
+	errProcesses = errors.New("more than 65536 processes in a trace")
+	errBare      = errors.New("a span without a trace around it, as in Jaeger's storage: its query API returns traces")
+)
 
 // Decoder decodes exported traces. It has one owner and keeps its buffers and caches between documents.
 type Decoder struct {
@@ -104,6 +107,8 @@ func (d *Decoder) trace(j *jx.Decoder) error {
 			raw, err := j.Raw()
 			later = append(later, raw)
 			return err
+		case "spanID":
+			return errBare
 		}
 		return j.Skip()
 	})
