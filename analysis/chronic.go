@@ -107,7 +107,7 @@ func (g *Grouper) detail(ranked []Problem) {
 		p := &ranked[i]
 		group := g.groups[p.Group]
 		_, p.CoVLow, p.CoVHigh = group.judged().cov(p.Size)
-		group.estimate(p.Edges)
+		g.estimate(group, p.Edges)
 	}
 }
 

@@ -33,6 +33,7 @@ type Group struct {
 	Entry       trace.Op
 	Edges       []trace.Edge  // the edges of the group, numbered in the order of their first request
 	ascending   []int32       // the numbers of the edges, ascending by edge
+	beyond      trace.Edge    // edges above it have no number, as there were too many; 0: all have
 	parent      *Group        // the request type; of a request type the Group itself
 	keyed       []VariableBin // what rules made part of its key
 	sizing      sizing
@@ -246,8 +247,8 @@ func sortTimes(times []EdgeNanos) {
 func (g *Grouper) add(group *Group, o *Observation, times []EdgeNanos) {
 	w := &group.Open
 	duration := o.Duration.Nanoseconds()
-	if w.Tally.Add(duration, times, g.options.Edges) > 0 {
-		group.register(times, g.options.Edges)
+	if w.Tally.Add(duration, times, g.options.Edges) > 0 || w.Tally.others() > 0 {
+		g.register(group, times)
 	}
 	w.Latency.Add(duration)
 	if o.Failed {
@@ -282,30 +283,74 @@ func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 // Key identifies the request in samples: well-mixed bits of its trace and root.
 func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
 
-// register numbers the edges that are new to the group, up to twice the limit: a window keeps at most limit of them, but not always
-// the same.
-func (group *Group) register(times []EdgeNanos, limit int) {
+// register numbers the edges that are new to the group. At twice the limit all but those with the smallest identities lose their number.
+// Which of a group's edges count in samples therefore depends on the set of edges only, not on their order: see [Grouper.number].
+func (g *Grouper) register(group *Group, times []EdgeNanos) {
 	for _, x := range times {
 		at, found := group.find(x.Edge)
-		if !found && len(group.Edges) < 2*limit {
-			group.ascending = slices.Insert(group.ascending, at, int32(len(group.Edges)))
-			group.Edges = append(group.Edges, x.Edge)
+		if found || group.beyond != 0 && x.Edge > group.beyond {
+			continue
+		}
+		group.ascending = slices.Insert(group.ascending, at, int32(len(group.Edges)))
+		group.Edges = append(group.Edges, x.Edge)
+		if len(group.Edges) == 2*g.options.Edges {
+			g.renumber(group)
 		}
 	}
+}
+
+// renumber numbers the edges of a group in ascending order, without those beyond the limit if there are too many, in its samples as well.
+func (g *Grouper) renumber(group *Group) {
+	kept := group.ascending
+	if limit := g.options.Edges; len(kept) > limit && (group.beyond != 0 || len(kept) >= 2*limit) {
+		kept = kept[:limit]
+		group.beyond = group.Edges[kept[limit-1]]
+	}
+	numbers := make([]int32, len(group.Edges))
+	for i := range numbers {
+		numbers[i] = -1
+	}
+	edges := make([]trace.Edge, len(kept))
+	for i, n := range kept {
+		edges[i], numbers[n] = group.Edges[n], int32(i)
+	}
+	group.Edges, group.ascending = edges, kept
+	for i := range kept {
+		kept[i] = int32(i)
+	}
+	renumbered := func(row stats.Row) stats.Row { return g.renumbered(row, numbers) }
+	group.Open.Sample.Replace(renumbered)
+	group.Current.Sample.Replace(renumbered)
+	if group.younger != nil {
+		group.younger.Sample.Replace(renumbered)
+	}
+}
+
+// renumbered returns a row with its edges under the given numbers, without those that have -1.
+func (g *Grouper) renumbered(row stats.Row, numbers []int32) stats.Row {
+	columns, nanos := g.columns[:0], g.nanos[:0]
+	for e, x := range row.Edges() {
+		if n := numbers[e]; n >= 0 {
+			columns, nanos = append(columns, n), append(nanos, x)
+		}
+	}
+	g.columns, g.nanos = columns, nanos
+	sort2(columns, nanos)
+	return stats.NewRow(row.Total(), columns, nanos)
+}
+
+// number returns the number of an edge of a group, -1 if it has none, or may have none for another order of the same requests.
+func (g *Grouper) number(group *Group, e trace.Edge) int32 {
+	at, found := group.find(e)
+	if !found || group.beyond != 0 && at >= g.options.Edges {
+		return -1
+	}
+	return group.ascending[at]
 }
 
 // find returns where the number of edge e is, or would be, in group.ascending.
 func (group *Group) find(e trace.Edge) (int, bool) {
 	return slices.BinarySearchFunc(group.ascending, e, func(n int32, e trace.Edge) int { return cmp.Compare(group.Edges[n], e) })
-}
-
-// number returns the number of edge e, -1 if it has none.
-func (group *Group) number(e trace.Edge) int32 {
-	at, found := group.find(e)
-	if !found {
-		return -1
-	}
-	return group.ascending[at]
 }
 
 // enter enters contexts and edges of o in the table: all contexts, so that paths are complete down to switched-on spans, and edges
@@ -340,7 +385,7 @@ func (g *Grouper) isNew(hash uint64) bool {
 func (g *Grouper) row(group *Group, duration int64, times []EdgeNanos) stats.Row {
 	columns, nanos := g.columns[:0], g.nanos[:0]
 	for _, x := range times {
-		if n := group.number(x.Edge); n >= 0 {
+		if n := g.number(group, x.Edge); n >= 0 {
 			columns = append(columns, n)
 			nanos = append(nanos, x.Nanos)
 		}

@@ -276,3 +276,45 @@ func TestObserveAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a request", n)
 	}
 }
+
+// Of too many edges the same ones count in samples, whatever came first: also where most epochs lack most of them.
+func TestManyEdgesOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		var all []*analysis.Observation
+		for i := range 40 {
+			o := plain(1, 1, trace.Nanos(i+1), 0)
+			root, op := o.Contexts[0].Context, o.Contexts[0].Op
+			o.Edges = nil
+			for range 1 + r.IntN(4) {
+				ctx := root.Child(trace.Op(r.IntN(30)))
+				ns := 1 + r.Int64N(1e6)
+				o.Edges = append(o.Edges, analysis.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, After: op, Nanos: ns})
+			}
+			sortObservation(o)
+			o.Edges = slices.CompactFunc(o.Edges, func(a, b analysis.EdgeTime) bool { return a.Edge == b.Edge })
+			for _, e := range o.Edges {
+				o.Duration += time.Duration(e.Nanos)
+			}
+			all = append(all, o)
+		}
+		limit := rapid.IntRange(1, 20).Draw(t, "edges")
+		summaries := func(all []*analysis.Observation) (s []analysis.Summary) {
+			g := newGrouper(analysis.GroupOptions{Edges: limit, Sample: 16})
+			for i, o := range all {
+				g.Observe(o)
+				if i%7 == 0 {
+					g.Close(0)
+				}
+			}
+			g.Close(0)
+			for _, group := range g.Groups() {
+				s = append(s, g.Summarize(group))
+			}
+			return s
+		}
+		if diff := cmp.Diff(summaries(all), summaries(rapid.Permutation(all).Draw(t, "order")), cmpopts.EquateNaNs()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"time"
@@ -11,7 +12,12 @@ import (
 // Packer turns observations into some hundred bytes each and back, so that many can be kept and gone through several times. What
 // observations have in common (contexts, edges, places of variables) is kept once, in the Packer: only the Packer that packed
 // an observation can unpack it. It is not safe for concurrent use, except that several Unpack may run at once.
+//
+// The dictionary is bounded: what is new once it is full is written out in full, in every observation, and counted.
 type Packer struct {
+	Limit  int    // most entries of each sort; 0: DefaultPacked
+	Inline uint64 // values that were written out in full
+
 	contexts numbered[packedContext]
 	edges    numbered[EdgeTime] // Nanos is 0
 	places   numbered[packedPlace]
@@ -32,23 +38,87 @@ type packedPlace struct {
 	numeric bool
 }
 
-// numbered gives values numbers in the order of their first use.
+// DefaultPacked bounds each sort of entry of a [Packer]'s dictionary: some 100 bytes each.
+const DefaultPacked = 1 << 20
+
+// numbered gives values numbers from 1 in the order of their first use.
 type numbered[T comparable] struct {
 	numbers map[T]uint64
 	values  []T
 }
 
-func (n *numbered[T]) number(v T) uint64 {
+// number returns the number of v; 0 if it has none and the dictionary is full.
+func (n *numbered[T]) number(v T, limit int) uint64 {
 	if i, ok := n.numbers[v]; ok {
 		return i
+	}
+	if len(n.values) >= limit {
+		return 0
 	}
 	if n.numbers == nil {
 		n.numbers = make(map[T]uint64)
 	}
+	n.values = append(n.values, v)
 	i := uint64(len(n.values))
 	n.numbers[v] = i
-	n.values = append(n.values, v)
 	return i
+}
+
+// write appends the number of v to b or, where it has none, 0 and what full appends.
+func write[T comparable](p *Packer, n *numbered[T], b []byte, v T, full func([]byte, T) []byte) []byte {
+	i := n.number(v, cmp.Or(p.Limit, DefaultPacked))
+	b = binary.AppendUvarint(b, i)
+	if i == 0 {
+		p.Inline++
+		b = full(b, v)
+	}
+	return b
+}
+
+// read reads what write wrote.
+func read[T comparable](n *numbered[T], r *reader, full func(*reader) T) T {
+	if i := r.uvarint(); i > 0 {
+		return n.values[i-1]
+	}
+	return full(r)
+}
+
+func appendWords(b []byte, words ...uint64) []byte {
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+func fullOp(b []byte, op trace.Op) []byte { return appendWords(b, uint64(op)) }
+
+func readOp(r *reader) trace.Op { return trace.Op(r.fixed()) }
+
+func fullContext(b []byte, c packedContext) []byte {
+	return appendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.tracepoint))
+}
+
+func readContext(r *reader) packedContext {
+	return packedContext{trace.Context(r.fixed()), trace.Context(r.fixed()), trace.Op(r.fixed()), trace.Symbol(r.fixed())}
+}
+
+func fullEdge(b []byte, e EdgeTime) []byte {
+	return appendWords(b, uint64(e.Edge), uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Callee), uint64(e.Within))
+}
+
+func readEdge(r *reader) EdgeTime {
+	return EdgeTime{
+		Edge: trace.Edge(r.fixed()), Context: trace.Context(r.fixed()), Before: trace.Op(r.fixed()), After: trace.Op(r.fixed()),
+		Callee: trace.Op(r.fixed()), Within: trace.Edge(r.fixed()),
+	}
+}
+
+func fullPlace(b []byte, p packedPlace) []byte {
+	return append(appendWords(b, uint64(p.context), uint64(p.key)), flag(p.numeric))
+}
+
+func readPlace(r *reader) packedPlace {
+	return packedPlace{trace.Context(r.fixed()), trace.Symbol(r.fixed()), r.take(1)[0] != 0}
 }
 
 // Append appends the packed form of o to b.
@@ -57,7 +127,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.Root))
 	b = binary.AppendUvarint(b, uint64(o.Start))
 	b = binary.AppendUvarint(b, uint64(o.Duration))
-	b = binary.AppendUvarint(b, p.ops.number(o.Entry))
+	b = write(p, &p.ops, b, o.Entry, fullOp)
 	b = append(b, flag(o.Failed))
 	b = binary.AppendVarint(b, o.Plan)
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.Arm))
@@ -65,7 +135,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 	b = binary.LittleEndian.AppendUint64(b, o.Skeleton.Lo)
 	b = binary.AppendUvarint(b, uint64(len(o.Children)))
 	for _, op := range o.Children {
-		b = binary.AppendUvarint(b, p.ops.number(op))
+		b = write(p, &p.ops, b, op, fullOp)
 	}
 	b = binary.AppendUvarint(b, uint64(len(o.Contexts)))
 	for i := range o.Contexts {
@@ -77,7 +147,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 }
 
 func (p *Packer) appendContext(b []byte, c *ContextCount) []byte {
-	b = binary.AppendUvarint(b, p.contexts.number(packedContext{c.Context, c.Parent, c.Op, c.Tracepoint}))
+	b = write(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Tracepoint}, fullContext)
 	b = binary.AppendUvarint(b, uint64(c.Count))
 	b = binary.AppendUvarint(b, uint64(c.Errors))
 	b = binary.AppendUvarint(b, uint64(c.Exclusive))
@@ -90,7 +160,7 @@ func (p *Packer) appendEdges(b []byte, edges []EdgeTime) []byte {
 	for _, e := range edges {
 		nanos := e.Nanos
 		e.Nanos = 0
-		b = binary.AppendUvarint(b, p.edges.number(e))
+		b = write(p, &p.edges, b, e, fullEdge)
 		b = binary.AppendUvarint(b, uint64(nanos))
 	}
 	return b
@@ -99,7 +169,7 @@ func (p *Packer) appendEdges(b []byte, edges []EdgeTime) []byte {
 func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
 	b = binary.AppendUvarint(b, uint64(len(variables)))
 	for _, v := range variables {
-		b = binary.AppendUvarint(b, p.places.number(packedPlace{v.Context, v.Key, v.Numeric}))
+		b = write(p, &p.places, b, packedPlace{v.Context, v.Key, v.Numeric}, fullPlace)
 		if v.Numeric {
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v.Number))
 		} else {
@@ -124,18 +194,18 @@ func (p *Packer) Unpack(b []byte, o *Observation) []byte {
 	o.Root = trace.SpanID(r.fixed())
 	o.Start = trace.Nanos(r.uvarint())
 	o.Duration = time.Duration(r.uvarint())
-	o.Entry = p.ops.values[r.uvarint()]
+	o.Entry = read(&p.ops, &r, readOp)
 	o.Failed = r.take(1)[0] != 0
 	o.Plan = r.varint()
 	o.Arm = trace.Symbol(r.fixed())
 	o.Skeleton = Hash{Hi: r.fixed(), Lo: r.fixed()}
 	o.Children = o.Children[:0]
 	for range r.uvarint() {
-		o.Children = append(o.Children, p.ops.values[r.uvarint()])
+		o.Children = append(o.Children, read(&p.ops, &r, readOp))
 	}
 	o.Contexts = o.Contexts[:0]
 	for range r.uvarint() {
-		c := &p.contexts.values[r.uvarint()]
+		c := read(&p.contexts, &r, readContext)
 		o.Contexts = append(o.Contexts, ContextCount{
 			Context: c.context, Parent: c.parent, Op: c.op, Tracepoint: c.tracepoint,
 			Count: int32(r.uvarint()), Errors: int32(r.uvarint()),
@@ -150,7 +220,7 @@ func (p *Packer) Unpack(b []byte, o *Observation) []byte {
 
 func (p *Packer) unpackEdges(r *reader, edges []EdgeTime) []EdgeTime {
 	for range r.uvarint() {
-		e := p.edges.values[r.uvarint()]
+		e := read(&p.edges, r, readEdge)
 		e.Nanos = int64(r.uvarint())
 		edges = append(edges, e)
 	}
@@ -159,7 +229,7 @@ func (p *Packer) unpackEdges(r *reader, edges []EdgeTime) []EdgeTime {
 
 func (p *Packer) unpackVariables(r *reader, variables []Variable) []Variable {
 	for range r.uvarint() {
-		place := &p.places.values[r.uvarint()]
+		place := read(&p.places, r, readPlace)
 		v := Variable{Context: place.context, Key: place.key, Numeric: place.numeric}
 		if bits := r.fixed(); v.Numeric {
 			v.Number = math.Float64frombits(bits)

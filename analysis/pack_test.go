@@ -62,7 +62,7 @@ func drawObservation(t *rapid.T) *analysis.Observation {
 // Observations come back as they were, in order, into memory that held others.
 func TestPackRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p analysis.Packer
+		p := analysis.Packer{Limit: rapid.IntRange(0, 3).Draw(t, "limit")}
 		var packed []byte
 		var all []*analysis.Observation
 		for range rapid.IntRange(1, 5).Draw(t, "observations") {
@@ -85,6 +85,19 @@ func TestPackRoundTrip(t *testing.T) {
 			t.Errorf("%d bytes are left", len(packed))
 		}
 	})
+}
+
+// A full dictionary takes no more, and what it lacks is counted.
+func TestPackerIsBounded(t *testing.T) {
+	p := analysis.Packer{Limit: 2}
+	var b []byte
+	for i := range 5 {
+		b = p.Append(b, &analysis.Observation{Entry: trace.Op(i + 1)})
+	}
+	p.Append(b, &analysis.Observation{Entry: 1})
+	if p.Inline != 3 {
+		t.Errorf("%d values were written out, want 3", p.Inline)
+	}
 }
 
 // What real traces give is small.

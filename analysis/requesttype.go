@@ -17,14 +17,17 @@ import (
 //
 // The zero value is ready to learn. It is not safe for concurrent use.
 type RequestTypes struct {
-	Rules   *RuleSet // go before what is learned; nil: there are none
-	entries map[trace.Op]*entryTypes
+	Rules   *RuleSet                 // go before what is learned; nil: there are none
+	Cut     uint64                   // requests of which some children were left out, as there were too many
+	entries map[trace.Op]*entryTypes // fewer than 2·maxEntries
+	beyond  trace.Op                 // entry operations above it are not refined, as there were too many; 0: all are
 	frozen  bool
 }
 
 // Bounds on what is learned.
 const (
-	maxEntries      = 1 << 16 // entry operations; further ones are not refined
+	maxEntries      = 1 << 16 // entry operations: those with the smallest identities; further ones are not refined
+	maxChildren     = 1 << 10 // operations in a set: the smallest ones
 	maxChildSets    = 4096    // distinct sets of children of an entry operation: those with the smallest hashes, whatever comes first
 	maxTypesOfEntry = 64      // clusters; sets beyond belong to the last type, "all the rest"
 )
@@ -57,24 +60,47 @@ type RequestType struct {
 // Learn counts the request. After [RequestTypes.Freeze] it does nothing.
 func (r *RequestTypes) Learn(o *Observation) {
 	if e := r.entry(o.Entry); e != nil {
-		e.add(hashOps(o.Children), o.Children, 1)
+		ops := childrenOf(o)
+		if len(ops) < len(o.Children) {
+			r.Cut++
+		}
+		e.add(hashOps(ops), ops, 1)
 	}
 }
 
+// childrenOf returns the operations of the children of o's entry that count.
+func childrenOf(o *Observation) []trace.Op { return o.Children[:min(len(o.Children), maxChildren)] }
+
 // entry returns what is learned about an entry operation; nil where nothing is, or can be, learned.
 func (r *RequestTypes) entry(op trace.Op) *entryTypes {
-	if r.frozen {
+	if r.frozen || r.beyond != 0 && op > r.beyond {
 		return nil
 	}
 	e := r.entries[op]
-	if e == nil && len(r.entries) < maxEntries {
+	if e == nil {
 		if r.entries == nil {
 			r.entries = make(map[trace.Op]*entryTypes)
 		}
 		e = &entryTypes{sets: make(map[Hash]*childSet)}
 		r.entries[op] = e
+		if len(r.entries) == 2*maxEntries {
+			r.trim()
+			e = r.entries[op]
+		}
 	}
 	return e
+}
+
+// trim drops all entry operations but the maxEntries smallest ones, so that which are refined does not depend on what came first.
+func (r *RequestTypes) trim() {
+	if len(r.entries) <= maxEntries {
+		return
+	}
+	ops := slices.Sorted(maps.Keys(r.entries))
+	r.beyond = ops[maxEntries-1]
+	for _, op := range ops[maxEntries:] {
+		delete(r.entries, op)
+	}
 }
 
 // add counts a set of children, of which it keeps a copy.
@@ -108,8 +134,13 @@ func (e *entryTypes) trim() {
 
 // Merge adds what u learned, which stays as it is. Both must not be frozen.
 func (r *RequestTypes) Merge(u *RequestTypes) {
-	for op, from := range u.entries {
-		e := r.entry(op)
+	r.Cut += u.Cut
+	if u.beyond != 0 && (r.beyond == 0 || u.beyond < r.beyond) {
+		r.beyond = u.beyond
+		maps.DeleteFunc(r.entries, func(op trace.Op, _ *entryTypes) bool { return op > r.beyond })
+	}
+	for _, op := range slices.Sorted(maps.Keys(u.entries)) {
+		from, e := u.entries[op], r.entry(op)
 		if e == nil {
 			continue
 		}
@@ -129,6 +160,7 @@ func (r *RequestTypes) Freeze() {
 		return
 	}
 	r.frozen = true
+	r.trim()
 	for op, e := range r.entries {
 		e.trim()
 		e.freeze(op)
@@ -186,12 +218,13 @@ func (r *RequestTypes) Of(o *Observation) Hash {
 	if e == nil || e.known == nil {
 		return HashOf(uint64(o.Entry), 0)
 	}
-	set := hashOps(o.Children)
+	children := childrenOf(o)
+	set := hashOps(children)
 	if id, ok := e.known[set]; ok {
 		return id
 	}
 	id := e.rest
-	if i := e.nearest(o.Children); i >= 0 {
+	if i := e.nearest(children); i >= 0 {
 		id = e.types[i].ID
 	}
 	if len(e.known) < maxChildSets {

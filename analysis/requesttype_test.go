@@ -192,3 +192,51 @@ func TestRequestTypeOfUnknownEntry(t *testing.T) {
 		t.Error("two entries are one type")
 	}
 }
+
+// Of too many entry operations, and too many children of one, the same ones are refined whatever came first, and however they were
+// spread over what was merged.
+func TestRequestTypesAreBounded(t *testing.T) {
+	const entries = 140_000 // more than twice the bound
+	learn := func(of func(i int) int, n int) *analysis.RequestTypes {
+		var r analysis.RequestTypes
+		for i := range n {
+			k := of(i)
+			r.Learn(&analysis.Observation{Entry: trace.Op(k + 1), Children: []trace.Op{1}})
+			if k%1000 == 0 { // serves two purposes
+				r.Learn(&analysis.Observation{Entry: trace.Op(k + 1), Children: []trace.Op{2, 3, 4}})
+			}
+		}
+		return &r
+	}
+	upwards := learn(func(i int) int { return i }, entries)
+	downwards := learn(func(i int) int { return entries - 1 - i }, entries)
+	merged := learn(func(i int) int { return 2 * i }, entries/2)
+	merged.Merge(learn(func(i int) int { return 2*i + 1 }, entries/2))
+	for _, r := range []*analysis.RequestTypes{upwards, downwards, merged} {
+		r.Freeze()
+		for k := 0; k < entries; k += 1000 {
+			if refined := len(r.Siblings(trace.Op(k+1))) == 2; refined != (k < 1<<16) {
+				t.Fatalf("entry %d refined: %v", k, refined)
+			}
+		}
+	}
+}
+
+func TestManyChildren(t *testing.T) {
+	var many []trace.Op
+	for i := range trace.Op(3000) {
+		many = append(many, i+1)
+	}
+	var r analysis.RequestTypes
+	o := &analysis.Observation{Entry: 1, Children: many}
+	r.Learn(o)
+	r.Learn(&analysis.Observation{Entry: 1, Children: []trace.Op{5000}})
+	r.Freeze()
+	types := r.Siblings(1)
+	if len(types) != 2 || max(len(types[0].Children), len(types[1].Children)) >= 3000 || r.Cut != 1 {
+		t.Errorf("%d types, %d requests were cut", len(types), r.Cut)
+	}
+	if id := r.Of(o); id != types[0].ID && id != types[1].ID {
+		t.Errorf("its type %v is not among what was learned", id)
+	}
+}

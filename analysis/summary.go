@@ -141,7 +141,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 // reference, ascending by edge. Values are exact, the widths of intervals come from the uniform sample.
 func (g *Grouper) Shares(group *Group) []EdgeShare {
 	shares := g.exactShares(group)
-	group.estimate(shares)
+	g.estimate(group, shares)
 	return shares
 }
 
@@ -168,14 +168,14 @@ func (g *Grouper) exactShares(group *Group) []EdgeShare {
 
 // estimate fills in what the sample says about shares, in any order, of the edges of the window that is judged: nothing of a reference, which
 // has none.
-func (group *Group) estimate(shares []EdgeShare) {
+func (g *Grouper) estimate(group *Group, shares []EdgeShare) {
 	if group.judged() != &group.Current {
 		return
 	}
 	estimates, _ := group.table(&group.Current.Sample).Estimates()
 	for i := range shares {
 		s := &shares[i]
-		n := group.number(s.Edge)
+		n := g.number(group, s.Edge)
 		if _, found := group.Current.Tally.find(s.Edge); !found || n < 0 {
 			continue
 		}

@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -209,8 +211,8 @@ func (t *Table) Merge(u *Table) {
 	merge(t, &t.text, u.text)
 	merge(t, &t.ops, u.ops)
 	merge(t, &t.contexts, u.contexts)
-	for e, info := range u.edges {
-		t.AddEdge(e, info)
+	for _, e := range slices.Sorted(maps.Keys(u.edges)) {
+		t.AddEdge(e, u.edges[e])
 	}
 	t.refused += u.refused
 }
@@ -234,8 +236,9 @@ func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-func merge[K comparable, V any](t *Table, m *map[K]V, from map[K]V) {
-	for k, v := range from { // order matters only for what a full table refuses
-		add(t, m, k, v)
+// merge adds entries in ascending order: what a full table refuses is the same every time.
+func merge[K cmp.Ordered, V any](t *Table, m *map[K]V, from map[K]V) {
+	for _, k := range slices.Sorted(maps.Keys(from)) {
+		add(t, m, k, from[k])
 	}
 }

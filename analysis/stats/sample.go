@@ -124,6 +124,14 @@ func (s *Sample[V]) Resize(k int) {
 	s.trim()
 }
 
+// Replace puts f(v) in the place of every value v, under its key.
+func (s *Sample[V]) Replace(f func(V) V) {
+	s.items = slices.Clone(s.items) // a merged sample may share them
+	for i := range s.items {
+		s.items[i].Value = f(s.items[i].Value)
+	}
+}
+
 // Len returns the number of values kept.
 func (s *Sample[V]) Len() int { return len(s.items) }
 
