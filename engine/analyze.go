@@ -159,6 +159,9 @@ func (a *offline) group(ctx context.Context) error {
 	a.grouper.Close(0)
 	a.report.Refused = a.grouper.Refused
 	for _, group := range a.grouper.Groups() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		a.report.Groups = append(a.report.Groups, a.grouper.Summarize(group))
 	}
 	return nil
@@ -190,7 +193,10 @@ func (a *offline) judge(ctx context.Context) error {
 	if a.report.Problems, err = a.explain(ctx, problems); err != nil {
 		return err
 	}
-	proposals := a.propose(problems[:min(len(problems), a.options.Explained)])
+	proposals, err := a.propose(ctx, problems[:min(len(problems), a.options.Explained)])
+	if err != nil {
+		return err
+	}
 	for i := range a.report.Problems {
 		p := &a.report.Problems[i]
 		if d, ok := proposals[p.ID]; ok {
@@ -224,7 +230,7 @@ func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
 }
 
 // propose asks the search what it would do first about each problem.
-func (a *offline) propose(problems []analysis.Problem) map[analysis.Hash]search.Decision {
+func (a *offline) propose(ctx context.Context, problems []analysis.Problem) (map[analysis.Hash]search.Decision, error) {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	rates := make(map[analysis.Hash]float64)
 	for i := range problems {
@@ -236,6 +242,9 @@ func (a *offline) propose(problems []analysis.Problem) map[analysis.Hash]search.
 	}
 	proposals := make(map[analysis.Hash]search.Decision)
 	for i := range problems { // each by itself: a report does not share a budget between problems
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		_, decisions := search.Next(search.Input{
 			Now: problemsAt, Problems: problems[i : i+1], Trees: trees, Rates: rates, Table: a.report.Table,
 			Budget: a.options.Budget, Strategy: a.options.Strategy, Epoch: DefaultOptions().Epoch,
@@ -246,7 +255,7 @@ func (a *offline) propose(problems []analysis.Problem) map[analysis.Hash]search.
 			}
 		}
 	}
-	return proposals
+	return proposals, nil
 }
 
 // problemsAt is the time at which an offline search decides. Nothing it says depends on it.

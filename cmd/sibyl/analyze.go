@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -90,11 +92,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(p.out)
-	if err := f.write(out, r, files, terminal.Of(p.out, p.getenv)); err != nil {
-		return err
-	}
-	if err := out.Flush(); err != nil {
+	if err := f.write(c.Context(), p.out, r, files, terminal.Of(p.out, p.getenv)); err != nil {
 		return err
 	}
 	if r.Traces == 0 {
@@ -116,10 +114,40 @@ func (p *process) nothing(f *analyzeFlags) error {
 	return nil
 }
 
-func (f *analyzeFlags) write(w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
+// write writes the report unless, and until, ctx is done. What is left then is empty or no JSON: of the other formats a part could be
+// taken for the whole.
+func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
+	stopped := func() error { return context.Cause(ctx) }
+	if f.output.value == "json" { // it may be too large to be kept
+		out := bufio.NewWriter(stopping{stopped, w})
+		if err := report.JSON(out, r); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	var whole bytes.Buffer
+	if err := f.render(stopping{stopped, &whole}, r, files, style); err != nil {
+		return err
+	}
+	_, err := whole.WriteTo(w)
+	return err
+}
+
+// stopping is a writer that fails once something else says so.
+type stopping struct {
+	stopped func() error
+	to      io.Writer
+}
+
+func (w stopping) Write(p []byte) (int, error) {
+	if err := w.stopped(); err != nil {
+		return 0, err
+	}
+	return w.to.Write(p)
+}
+
+func (f *analyzeFlags) render(w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
 	switch f.output.value {
-	case "json":
-		return report.JSON(w, r)
 	case "pprof":
 		return report.Pprof(w, r)
 	case "folded":

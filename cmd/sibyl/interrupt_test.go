@@ -1,25 +1,67 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/engine"
 )
 
 // cancelling ends its context when it is first written to, as somebody does who has seen enough.
-type cancelling struct{ cancel context.CancelFunc }
+type cancelling struct {
+	cancel context.CancelFunc
+	seen   *bytes.Buffer
+}
 
 func (w cancelling) Write(p []byte) (int, error) {
 	w.cancel()
-	return len(p), nil
+	return w.seen.Write(p)
 }
 
 func TestTraceStopsWhenInterruptedWhileWriting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	args := []string{"trace", "-o", "json", "../../testdata/shop.otlp.jsonl.gz"}
-	code := run(ctx, args, func(string) string { return "" }, nil, cancelling{cancel}, io.Discard)
+	code := run(ctx, args, func(string) string { return "" }, nil, cancelling{cancel, new(bytes.Buffer)}, io.Discard)
 	if code != exitError {
 		t.Errorf("exit code %d after an interrupt, want %d", code, exitError)
+	}
+}
+
+// A report that is interrupted while it is written is no whole JSON; in the other formats there is nothing, or all.
+func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
+	for _, format := range []string{"json", "html", "folded", "table"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var out bytes.Buffer
+		args := []string{"analyze", "-o", format, "../../testdata/shop.otlp.jsonl.gz"}
+		code := run(ctx, args, func(string) string { return "" }, nil, cancelling{cancel, &out}, io.Discard)
+		switch {
+		case format == "json" && (code != exitError || json.Valid(out.Bytes())):
+			t.Errorf("exit code %d after an interrupt, and %d bytes of JSON", code, out.Len())
+		case format != "json" && code != exitFine:
+			t.Errorf("%s: exit code %d after the whole report was written", format, code)
+		}
+	}
+}
+
+// Whoever interrupts before anything is written gets nothing.
+func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
+	r, err := engine.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, engine.DefaultAnalyzeOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, format := range []string{"json", "html", "pprof", "folded", "table"} {
+		f := &analyzeFlags{output: newChoice(format)}
+		var out bytes.Buffer
+		if err := f.write(ctx, &out, r, nil, terminal.Style{}); err == nil || out.Len() > 0 {
+			t.Errorf("%s: error %v, %d bytes", format, err, out.Len())
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"math"
@@ -11,41 +12,80 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON writes r as one JSON object. Fractions are 0–1, durations integers or numbers of nanoseconds, identities hex digits,
-// contexts lists of "service operation" from the root down; null stands for what is not known.
+// JSON writes r as one JSON object, piece by piece: it may be large. Fractions are 0–1, durations integers or numbers of nanoseconds,
+// identities hex digits, contexts lists of "service operation" from the root down; null stands for what is not known.
 func JSON(w io.Writer, r *engine.Report) error {
 	n := newNames(r, verbatim)
-	doc := jsonReport{
-		Traces: r.Traces, Spans: r.Spans, Complete: r.Complete, Rejected: r.Rejected, Refused: r.Refused,
-		Groups: []jsonGroup{}, Problems: []jsonProblem{}, Common: []jsonCommon{},
+	rejected := r.Rejected
+	if rejected == nil {
+		rejected = map[trace.Reason]int{}
 	}
-	if doc.Rejected == nil {
-		doc.Rejected = map[trace.Reason]int{}
-	}
-	for i := range r.Groups {
-		doc.Groups = append(doc.Groups, n.jsonGroup(&r.Groups[i]))
-	}
-	for i := range r.Problems {
-		doc.Problems = append(doc.Problems, n.jsonProblem(i+1, &r.Problems[i]))
-	}
-	for i := range r.Common {
-		doc.Common = append(doc.Common, n.jsonCommon(&r.Common[i]))
-	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(doc)
+	o := objectWriter{out: w}
+	o.field("traces", r.Traces)
+	o.field("spans", r.Spans)
+	o.field("complete", r.Complete)
+	o.field("rejected", rejected)
+	o.field("refused", r.Refused) // requests that were not told apart by group
+	o.list("groups", len(r.Groups), func(i int) any { return n.jsonGroup(&r.Groups[i]) })
+	o.list("problems", len(r.Problems), func(i int) any { return n.jsonProblem(i+1, &r.Problems[i]) })
+	o.list("common", len(r.Common), func(i int) any { return n.jsonCommon(&r.Common[i]) })
+	return o.end()
 }
 
-type jsonReport struct {
-	Traces   int                  `json:"traces"`
-	Spans    int                  `json:"spans"`
-	Complete int                  `json:"complete"`
-	Rejected map[trace.Reason]int `json:"rejected"`
-	Refused  uint64               `json:"refused"` // requests that were not told apart by group
-	Groups   []jsonGroup          `json:"groups"`
-	Problems []jsonProblem        `json:"problems"`
-	Common   []jsonCommon         `json:"common"`
+// objectWriter writes a JSON object, indented by two spaces, field by field. After an error it does nothing.
+type objectWriter struct {
+	out    io.Writer
+	fields int
+	err    error
+}
+
+func (o *objectWriter) text(s string) {
+	if o.err == nil {
+		_, o.err = io.WriteString(o.out, s)
+	}
+}
+
+// value writes v, whose further lines begin with the given indentation.
+func (o *objectWriter) value(v any, indentation string) {
+	if o.err != nil {
+		return
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent(indentation, "  ")
+	if o.err = enc.Encode(v); o.err == nil {
+		_, o.err = o.out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	}
+}
+
+func (o *objectWriter) name(name string) {
+	o.text(map[bool]string{true: "{\n", false: ",\n"}[o.fields == 0] + `  "` + name + `": `)
+	o.fields++
+}
+
+func (o *objectWriter) field(name string, v any) {
+	o.name(name)
+	o.value(v, "  ")
+}
+
+// list writes n values, which are asked for one after the other.
+func (o *objectWriter) list(name string, n int, at func(i int) any) {
+	o.name(name)
+	if n == 0 {
+		o.text("[]")
+		return
+	}
+	for i := 0; i < n && o.err == nil; i++ {
+		o.text(map[bool]string{true: "[\n    ", false: ",\n    "}[i == 0])
+		o.value(at(i), "    ")
+	}
+	o.text("\n  ]")
+}
+
+func (o *objectWriter) end() error {
+	o.text("\n}\n")
+	return o.err
 }
 
 type jsonGroup struct {
