@@ -123,7 +123,7 @@ func (o *Offline) Spilled() int64 { return o.spill.written }
 // spillAll moves all open traces to disk, as one sorted run.
 func (o *Offline) spillAll() error {
 	if err := o.spill.run(newMemorySource(o)); err != nil {
-		return fmt.Errorf("spill open traces beyond %d bytes to disk (set another bound on memory or another directory): %w",
+		return fmt.Errorf("spill open traces to disk, as they take more than %d B (allow more memory, or set TMPDIR to a directory with room): %w",
 			o.options.Memory, err)
 	}
 	o.arena.reset()

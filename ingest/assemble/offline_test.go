@@ -178,7 +178,7 @@ func TestUnwritableTempDir(t *testing.T) {
 	o := assemble.NewOffline(assemble.Options{Memory: 1, TempDir: filepath.Join(t.TempDir(), "missing")})
 	defer o.Close()
 	err := o.Add(&ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}})
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "set another bound on memory or another directory") {
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "allow more memory, or set TMPDIR to a directory with room") {
 		t.Errorf("error %v", err)
 	}
 }
