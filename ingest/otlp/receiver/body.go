@@ -1,0 +1,265 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// encoding is how a body is compressed.
+type encoding uint8
+
+const (
+	identity encoding = iota
+	gzipped
+	zstandard
+)
+
+// encodingNames are those of HTTP's Content-Encoding and of gRPC's grpc-encoding.
+var encodingNames = map[string]encoding{"": identity, "identity": identity, "gzip": gzipped, "zstd": zstandard}
+
+// maxWindow is the largest window of zstd that is undone, in bytes: RFC 9659 allows senders no more.
+const maxWindow = 8 << 20
+
+// Why a body could not be read; read returns these as they are and all other errors of its source.
+var (
+	errOverBudget = errors.New("no memory left for the request")
+	errTooLarge   = errors.New("the request is too large")
+	errCorrupt    = errors.New("the compressed body is damaged")
+)
+
+// bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
+//
+// A compressed body is read wholly before it is uncompressed. So a slow sender holds no decoder, uncompressing only takes
+// processor time, and few decoders are enough: their memory, up to maxWindow and a bit each, is bounded by their number.
+type bodies struct {
+	budget   *budget
+	memory   memory
+	limit    int64 // bytes of a body, uncompressed
+	decoders chan *decoder
+}
+
+func newBodies(b *budget, limit int64) *bodies {
+	n := max(1, min(int64(runtime.GOMAXPROCS(0)), b.maxBytes/(4*maxWindow)))
+	s := &bodies{budget: b, limit: limit, decoders: make(chan *decoder, n)}
+	for range n {
+		s.decoders <- new(decoder)
+	}
+	return s
+}
+
+// read returns all that src has, uncompressed; free must follow. size is the number of bytes in src, −1 if not known. The
+// error is errOverBudget, errTooLarge, errCorrupt, or that of src or ctx.
+func (s *bodies) read(ctx context.Context, src io.Reader, size int64, enc encoding) (*body, error) {
+	limit := s.limit
+	if enc != identity {
+		limit += maxPiece // what does not compress becomes a little larger
+	}
+	switch {
+	case size > limit:
+		return nil, errTooLarge
+	case !s.budget.room(size):
+		return nil, errOverBudget // before anything of it is read
+	}
+	b, err := s.fill(src, size, limit)
+	if err == nil && enc != identity {
+		b, err = s.uncompress(ctx, b, enc)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := b.join(); err != nil {
+		b.free()
+		return nil, err
+	}
+	return b, nil
+}
+
+// uncompress returns what sent uncompresses to, and frees it.
+func (s *bodies) uncompress(ctx context.Context, sent *body, enc encoding) (*body, error) {
+	defer sent.free()
+	select {
+	case d := <-s.decoders:
+		defer func() { s.decoders <- d }()
+		return s.decode(d, sent, enc)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
+	r, err := d.open(sent, enc)
+	if err != nil {
+		return nil, errCorrupt
+	}
+	b, err := s.fill(r, -1, s.limit)
+	switch {
+	case err == nil, errors.Is(err, errOverBudget), errors.Is(err, errTooLarge):
+		return b, err
+	}
+	return nil, errCorrupt
+}
+
+// fill returns all that src has, but at most limit bytes.
+func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
+	b := &body{from: s, limit: limit}
+	// What a sender announces is believed up to a size that costs little if it never comes.
+	err := b.extend(pieceFor(size))
+	if err == nil {
+		err = b.fill(src)
+	}
+	if err != nil {
+		b.free()
+		return nil, err
+	}
+	return b, nil
+}
+
+// body is the bytes of one request, in memory that is charged to the budget. It grows piece by piece and becomes one
+// stretch of memory only when it is complete and known to be wanted: so what is refused in the end, however large, used
+// pieces that others used before, and leaves no garbage.
+type body struct {
+	from   *bodies
+	pieces []*[]byte
+	size   int64  // bytes in pieces
+	limit  int64  // of size
+	joined []byte // all of them, if they were more than one piece; pieces is empty then
+}
+
+// bytes returns the body. It must be joined.
+func (b *body) bytes() []byte {
+	if len(b.pieces) == 1 {
+		return *b.pieces[0]
+	}
+	return b.joined
+}
+
+func (b *body) free() {
+	for _, p := range b.pieces {
+		b.from.budget.release(int64(cap(*p)))
+		b.from.memory.free(p)
+	}
+	b.from.budget.release(int64(cap(b.joined)))
+	b.pieces, b.joined, b.size = nil, nil, 0
+}
+
+// extend adds an empty piece.
+func (b *body) extend(size int64) error {
+	if !b.from.budget.reserve(size) {
+		return errOverBudget
+	}
+	b.pieces = append(b.pieces, b.from.memory.alloc(size))
+	return nil
+}
+
+// join makes the body one stretch of memory.
+func (b *body) join() error {
+	if len(b.pieces) == 1 {
+		return nil
+	}
+	if !b.from.budget.reserve(b.size) {
+		return errOverBudget
+	}
+	joined := make([]byte, 0, b.size)
+	for _, p := range b.pieces {
+		joined = append(joined, *p...)
+	}
+	b.free()
+	b.joined = joined
+	return nil
+}
+
+// fill appends all that src has, up to its limit. It reserves memory as bytes come.
+func (b *body) fill(src io.Reader) error {
+	var next [1]byte
+	for {
+		last := b.pieces[len(b.pieces)-1]
+		held := len(*last)
+		room := min(int64(cap(*last)-held), b.limit-b.size)
+		if room > 0 {
+			n, err := src.Read((*last)[held : held+int(room)])
+			*last = (*last)[:held+n]
+			b.size += int64(n)
+			if errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			continue
+		}
+		// Often it ends just here, so memory is only asked for when there is a byte to put there.
+		if _, err := io.ReadFull(src, next[:]); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if b.size == b.limit {
+			return errTooLarge
+		}
+		if err := b.extend(pieceFor(2 * b.size)); err != nil {
+			return err
+		}
+		last = b.pieces[len(b.pieces)-1]
+		*last = append(*last, next[0])
+		b.size++
+	}
+}
+
+// reader reads the pieces of a body.
+type reader struct {
+	pieces []*[]byte
+	at     int // in the first of them
+}
+
+// Read reads from one piece at a time.
+func (r *reader) Read(p []byte) (int, error) {
+	for len(r.pieces) > 0 && r.at == len(*r.pieces[0]) {
+		r.pieces, r.at = r.pieces[1:], 0
+	}
+	if len(r.pieces) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, (*r.pieces[0])[r.at:])
+	r.at += n
+	return n, nil
+}
+
+// ReadByte spares gzip a buffer of its own.
+func (r *reader) ReadByte() (byte, error) {
+	var b [1]byte
+	_, err := r.Read(b[:])
+	return b[0], err
+}
+
+// decoder uncompresses one body at a time. The zero decoder is ready to use.
+type decoder struct {
+	gzip *gzip.Reader
+	zstd *zstd.Decoder
+}
+
+// open returns a reader of what sent, which is not of identity, uncompresses to.
+func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
+	src := &reader{pieces: sent.pieces}
+	switch {
+	case enc == gzipped && d.gzip == nil:
+		var err error
+		d.gzip, err = gzip.NewReader(src)
+		return d.gzip, err
+	case enc == gzipped:
+		return d.gzip, d.gzip.Reset(src)
+	case d.zstd == nil:
+		var err error
+		d.zstd, err = newZstd(src)
+		return d.zstd, err
+	}
+	return d.zstd, d.zstd.Reset(src)
+}
+
+func newZstd(r io.Reader) (*zstd.Decoder, error) {
+	// Without concurrency it starts no goroutines, so it needs no closing.
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+}

@@ -1,0 +1,184 @@
+package receiver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+)
+
+// fuzzLimit is small, so that fuzzing finds the way beyond it, yet takes more than one piece of memory.
+const fuzzLimit = 1 << 18
+
+// fuzzed is a server that is called without a network, and remembers what its Intake got last.
+type fuzzed struct {
+	*Server
+	got   []byte // nil: nothing
+	event Event
+}
+
+func newFuzzed(t testing.TB) *fuzzed {
+	f := &fuzzed{}
+	to := newDecoding(t)
+	s, err := New(intake(func(ctx context.Context, body []byte, format Format) (Rejected, error) {
+		f.got = append([]byte{}, body...)
+		return to.Take(ctx, body, format)
+	}), Options{MaxRequestBytes: fuzzLimit, MaxInFlightBytes: 4 << 20, Observe: func(e Event) { f.event = e }})
+	must(t, err)
+	f.Server = s
+	return f
+}
+
+// check checks what holds of any request: the Intake got just what the body uncompresses to or nothing, what was accepted
+// was taken, and nothing is held any more.
+func (f *fuzzed) check(t *testing.T, enc encoding, body []byte) {
+	t.Helper()
+	if f.event.Outcome == Accepted && f.got == nil {
+		t.Error("accepted, but not taken")
+	}
+	if f.got != nil {
+		want, err := uncompressedAtOnce(enc, body)
+		if err != nil || !bytes.Equal(f.got, want) || len(f.got) > fuzzLimit {
+			t.Errorf("the intake got %d bytes, want %d (%v)", len(f.got), len(want), err)
+		}
+	}
+	if load := f.Load(); load != (Load{}) {
+		t.Errorf("afterwards there is still %+v", load)
+	}
+}
+
+func uncompressedAtOnce(enc encoding, body []byte) ([]byte, error) {
+	switch enc {
+	case gzipped:
+		r, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		return io.ReadAll(r)
+	case zstandard:
+		d, err := zstd.NewReader(nil)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		return d.DecodeAll(body, nil)
+	}
+	return body, nil
+}
+
+func FuzzHTTP(f *testing.F) {
+	for _, encoding := range []string{"identity", "gzip", "zstd", "br"} {
+		for _, contentType := range []string{"application/x-protobuf", "application/json; charset=utf-8", "text/plain"} {
+			for _, body := range [][]byte{requestOf(2, 2), []byte(`{"resourceSpans":[]}`), make([]byte, fuzzLimit), make([]byte, fuzzLimit+1), nil} {
+				head := "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: " + contentType + "\r\nContent-Encoding: " + encoding
+				f.Add(head, compressed(encoding, body), true)
+				data := compressed(encoding, body)
+				f.Add(head, data[:len(data)/2], false)
+			}
+		}
+	}
+	f.Add("GET /x HTTP/1.0", []byte(nil), false)
+	s := newFuzzed(f)
+	f.Fuzz(func(t *testing.T, head string, body []byte, announced bool) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head + "\r\n\r\n")))
+		if err != nil {
+			t.Skip()
+		}
+		r.Body, r.ContentLength = io.NopCloser(iotest.HalfReader(bytes.NewReader(body))), -1
+		if announced {
+			r.ContentLength = int64(len(body))
+		}
+		s.got = nil
+		w := httptest.NewRecorder()
+		s.handle(w, r)
+		answer := readAnswer(t, w.Result())
+		if answer.code != outcomes[s.event.Outcome].http {
+			t.Errorf("%d for %s", answer.code, s.event.Outcome)
+		}
+		if answer.code != http.StatusOK {
+			if st := statusOf(t, answer); st.GetMessage() == "" {
+				t.Error("refused without a reason")
+			}
+		}
+		s.check(t, encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))], body)
+	})
+}
+
+func FuzzGRPC(f *testing.F) {
+	for _, encoding := range []string{"", "gzip", "zstd", "snappy"} {
+		for _, message := range [][]byte{requestOf(2, 2), make([]byte, fuzzLimit), make([]byte, fuzzLimit+1), nil} {
+			data := framed(1, compressed(encoding, message))
+			f.Add(encoding, data)
+			f.Add(encoding, framed(0, message))
+			f.Add(encoding, data[:len(data)/2])
+			f.Add(encoding, append(data, data...))
+		}
+	}
+	s := newFuzzed(f)
+	f.Fuzz(func(t *testing.T, encoding string, sent []byte) {
+		s.got, s.event = nil, Event{}
+		ctx, err := cancelable(t.Context(), nil)
+		must(t, err)
+		call := &call{ctx: grpc.NewContextWithServerTransportStream(ctx, &sentStream{left: bytes.NewReader(sent), encoding: encoding})}
+		err = s.export(nil, call)
+		if (err == nil) != (s.event.Outcome == Accepted) || (err == nil) != call.answered {
+			t.Errorf("%s: %v, answered: %t", s.event.Outcome, err, call.answered)
+		}
+		if s.got == nil {
+			s.check(t, identity, nil)
+			return
+		}
+		enc := identity
+		if sent[0] == 1 {
+			enc = encodingNames[encoding]
+		}
+		s.check(t, enc, sent[5:5+binary.BigEndian.Uint32(sent[1:])])
+	})
+}
+
+// call is a call without a connection.
+type call struct {
+	grpc.ServerStream // nil
+	ctx               context.Context
+	answered          bool
+}
+
+func (c *call) Context() context.Context { return c.ctx }
+
+func (c *call) SendMsg(any) error {
+	c.answered = true
+	return nil
+}
+
+// sentStream is what a sender sent after the header.
+type sentStream struct {
+	grpc.ServerTransportStream // nil
+	left                       *bytes.Reader
+	encoding                   string
+}
+
+func (s *sentStream) ReadMessageHeader(prefix []byte) error {
+	_, err := io.ReadFull(s.left, prefix)
+	return err
+}
+
+func (s *sentStream) Read(n int) (mem.BufferSlice, error) {
+	data := make([]byte, n)
+	if _, err := io.ReadFull(s.left, data); err != nil {
+		return nil, err
+	}
+	return mem.BufferSlice{mem.SliceBuffer(data)}, nil
+}
+
+func (s *sentStream) RecvCompress() string { return s.encoding }

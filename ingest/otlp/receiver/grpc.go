@@ -1,0 +1,233 @@
+package receiver
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcencoding "google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip" // so that gRPC lets requests with this encoding in
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// Sizes of buffers and windows, measured with BenchmarkGRPC.
+const (
+	readBuffer   = 64 << 10
+	streamWindow = 256 << 10 // what a request may send ahead of its reader
+	connWindow   = 1 << 20
+	pieceSize    = 64 << 10 // how much of a message is asked for at once
+	smallMessage = 1 << 10  // what gRPC itself may decode: nothing, as Export reads its messages raw
+)
+
+func (s *Server) newGRPC(encryption *tls.Config) *grpc.Server {
+	opts := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{grpcencoding.GetCodecV2(proto.Name)}),
+		grpc.InTapHandle(cancelable),
+		grpc.ConnectionTimeout(min(headerTimeout, s.opts.ReadTimeout)),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxRecvMsgSize(smallMessage),
+		grpc.MaxConcurrentStreams(streamsPerConn),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.opts.IdleTimeout, Time: time.Minute, Timeout: answerTimeout}),
+	}
+	if encryption != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(encrypted(encryption, "h2"))))
+	}
+	server := grpc.NewServer(opts...)
+	// Export is unary, but only handlers of streams can read a message piece by piece.
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService",
+		HandlerType: (*any)(nil),
+		Streams:     []grpc.StreamDesc{{StreamName: "Export", Handler: s.export}},
+	}, nil)
+	return server
+}
+
+// export answers one call of Export.
+func (s *Server) export(_ any, stream grpc.ServerStream) error {
+	began := time.Now()
+	event := Event{Transport: GRPC}
+	rejected, err := s.exportGRPC(stream.Context(), &event)
+	if err == nil {
+		event.Rejected = rejected.Spans
+		err = stream.SendMsg(reply(rejected.protobuf()))
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		event.Outcome = refused.outcome
+		err = refused.status().Err()
+	}
+	event.Duration = time.Since(began)
+	s.opts.Observe(event)
+	return err
+}
+
+// exportGRPC returns what of a request was left out, or a refusal.
+func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error) {
+	header, _ := metadata.FromIncomingContext(ctx)
+	if !s.authorized(first(header.Get("authorization"))) {
+		return Rejected{}, &refusal{outcome: Unauthenticated, why: "a valid bearer token is needed"}
+	}
+	if len(header) > maxHeaders {
+		return Rejected{}, &refusal{outcome: TooManyHeaders, why: "too many headers"}
+	}
+	if !s.budget.enter() {
+		return Rejected{}, errTooMany
+	}
+	defer s.budget.leave()
+	b, err := s.readGRPC(ctx)
+	if err != nil {
+		return Rejected{}, s.unread(ctx, err)
+	}
+	defer b.free()
+	event.Bytes = len(b.bytes())
+	return s.take(ctx, b.bytes(), Protobuf)
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// readGRPC returns the one message of a call, uncompressed; free must follow.
+func (s *Server) readGRPC(ctx context.Context) (*body, error) {
+	stop := timeout(ctx, s.opts.ReadTimeout)
+	defer stop()
+	stream := rawStreamOf(ctx)
+	size, compressed, err := readPrefix(stream)
+	if err != nil {
+		return nil, err
+	}
+	enc := identity
+	if compressed {
+		var known bool
+		if enc, known = encodingNames[stream.RecvCompress()]; !known || enc == identity {
+			return nil, &refusal{outcome: UnknownEncoding, why: "the message is compressed in an unknown way"}
+		}
+	}
+	return s.bodies.read(ctx, &message{stream: stream, left: size}, size, enc)
+}
+
+// readPrefix reads what stands before a message: how many bytes it has, and whether they are compressed.
+func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
+	var prefix [5]byte
+	if err := stream.ReadMessageHeader(prefix[:]); err != nil {
+		return 0, false, err
+	}
+	if prefix[0] > 1 {
+		return 0, false, &refusal{outcome: Malformed, why: "a message has flags that do not exist"}
+	}
+	return int64(binary.BigEndian.Uint32(prefix[1:])), prefix[0] == 1, nil
+}
+
+// rawStream is a call whose message can be read piece by piece, as it came. gRPC's own way, RecvMsg, reads and uncompresses
+// a message wholly before anybody can count its bytes: requests of many connections could fill the memory.
+//
+// These are methods of the type that gRPC has behind grpc.ServerTransportStream, not of that interface, so a new
+// version of gRPC may lack them. Then every test of this package fails.
+type rawStream interface {
+	ReadMessageHeader(prefix []byte) error // io.EOF: there is no message
+	Read(n int) (mem.BufferSlice, error)   // returns n bytes and no fewer; waits for them until the context is done
+	RecvCompress() string                  // of the header grpc-encoding
+}
+
+func rawStreamOf(ctx context.Context) rawStream {
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(rawStream)
+	if !ok {
+		panic("this version of gRPC does not let messages be read piece by piece")
+	}
+	return stream
+}
+
+// message reads the bytes of a message, compressed or not.
+type message struct {
+	stream rawStream
+	left   int64
+}
+
+// Read reads pieces of a moderate size: for each piece, gRPC lets the sender send as much ahead.
+func (m *message) Read(p []byte) (int, error) {
+	n := min(len(p), pieceSize, int(m.left))
+	if n == 0 && m.left == 0 {
+		return 0, io.EOF
+	}
+	data, err := m.stream.Read(n)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return 0, err
+	}
+	data.CopyTo(p)
+	data.Free()
+	m.left -= int64(n)
+	return n, nil
+}
+
+// cancelKey is under which a call's context holds the function that cancels it.
+type cancelKey struct{}
+
+// cancelable makes calls cancelable, which is all that ends a Read that waits for a sender.
+func cancelable(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return context.WithValue(ctx, cancelKey{}, cancel), nil
+}
+
+// timeout cancels the call of ctx with errSlow after d, unless stop is called before.
+func timeout(ctx context.Context, d time.Duration) (stop func() bool) {
+	cancel, _ := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
+	return time.AfterFunc(d, func() { cancel(errSlow) }).Stop
+}
+
+// reply is a response that is encoded already.
+type reply []byte
+
+// codec sends replies as they are.
+type codec struct{ grpcencoding.CodecV2 }
+
+// Marshal returns the bytes of v, which is a reply.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	r, ok := v.(reply)
+	if !ok {
+		return nil, status.Error(codes.Internal, "not a reply")
+	}
+	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
+}
+
+// zstdCompressor makes gRPC let requests with this encoding in, which are then uncompressed by bodies.
+type zstdCompressor struct{}
+
+func init() {
+	if grpcencoding.GetCompressor("zstd") == nil {
+		grpcencoding.RegisterCompressor(zstdCompressor{})
+	}
+}
+
+// Name returns the value of the header grpc-encoding.
+func (zstdCompressor) Name() string { return "zstd" }
+
+// Compress returns a writer that compresses to w.
+func (zstdCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+}
+
+// Decompress returns a reader of what r uncompresses to.
+func (zstdCompressor) Decompress(r io.Reader) (io.Reader, error) {
+	return newZstd(r)
+}

@@ -1,0 +1,260 @@
+package receiver
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// rawConn is a connection of HTTP without a client.
+type rawConn struct{ net.Conn }
+
+// connect opens a connection, on which every wait ends some time, and sends text.
+func connect(t testing.TB, to net.Addr, text string) rawConn {
+	t.Helper()
+	c, err := net.Dial("tcp", to.String())
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	must(t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(c, text)
+	must(t, err)
+	return rawConn{c}
+}
+
+// answer reads one.
+func (c rawConn) answer(t testing.TB) answer {
+	t.Helper()
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	must(t, err)
+	return readAnswer(t, r)
+}
+
+// wantClosed sends data n times and wants the server to close the connection, however it does that.
+func (c rawConn) wantClosed(t testing.TB, data []byte, n int) {
+	t.Helper()
+	go func() {
+		for range n {
+			if _, err := c.Write(data); err != nil {
+				return
+			}
+		}
+	}()
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection stays open")
+	}
+}
+
+// newPipe returns a pipe that ends when the test does, and does not wait for its reader.
+func newPipe(t testing.TB) (io.Reader, io.Writer) {
+	r, w := net.Pipe()
+	t.Cleanup(func() { w.Close() })
+	buffered := make(chan []byte, 10)
+	go func() {
+		for data := range buffered {
+			if _, err := w.Write(data); err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { close(buffered) })
+	return r, sender(buffered)
+}
+
+type sender chan []byte
+
+func (s sender) Write(data []byte) (int, error) {
+	s <- data
+	return len(data), nil
+}
+
+// Senders that are slow, in their header or their body, lose their place.
+func TestSlowSenders(t *testing.T) {
+	var outcomes sync.Map
+	s := start(t, newDecoding(t), Options{ReadTimeout: 100 * time.Millisecond, Observe: func(e Event) { outcomes.Store(e.Transport, e.Outcome) }})
+
+	header := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost:")
+	if n, err := io.Copy(io.Discard, header); err != nil {
+		t.Errorf("half a header: the connection stays open: %d bytes, %v", n, err)
+	}
+	body := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	r := body.answer(t)
+	if st := statusOf(t, r); r.code != http.StatusRequestTimeout || st.GetMessage() != errSlow.Error() {
+		t.Errorf("half a body: %d: %s", r.code, r.body)
+	}
+	preface := connect(t, s.GRPCAddr(), "PRI * HTTP")
+	if _, err := io.Copy(io.Discard, preface); err != nil {
+		t.Errorf("half a preface: %v", err)
+	}
+	for name, sent := range map[string][]byte{"no prefix": nil, "half a message": {0, 0, 0, 0, 9, 1}} {
+		outcomes.Delete(GRPC)
+		slow, sender := newPipe(t)
+		sender.Write(sent)
+		if g := rawCall(t, s.GRPCAddr().String(), "", slow); g.grpc != "4" {
+			t.Errorf("%s: the status is %s", name, g.grpc)
+		}
+		if o, _ := outcomes.Load(GRPC); o != TimedOut {
+			t.Errorf("%s: the outcome is %v", name, o)
+		}
+	}
+	// Who takes its time between requests, or for whom the Intake does, is not slow.
+	if _, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), requestOf(1, 1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The time that the Intake takes does not count as the sender's.
+func TestSlowIntake(t *testing.T) {
+	h := newHeld()
+	s := start(t, h, Options{ReadTimeout: 100 * time.Millisecond})
+	answers := background(t, s, requestOf(1, 1))
+	<-h.came
+	<-h.came
+	time.Sleep(300 * time.Millisecond)
+	close(h.letGo)
+	must(t, <-answers)
+	must(t, <-answers)
+}
+
+// A sender that goes away while its body is read, or taken, is noticed.
+func TestSenderGoesAway(t *testing.T) {
+	h := newHeld()
+	events := make(chan Event, 4)
+	s := start(t, h, Options{Observe: func(e Event) { events <- e }})
+	taken := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	<-h.came
+	taken.Close()
+	if e := <-events; e.Outcome != Canceled {
+		t.Errorf("HTTP: %s", e.Outcome)
+	}
+	conn := dial(t, s.GRPCAddr().String())
+	go func() {
+		<-h.came
+		conn.Close()
+	}()
+	exportRaw(t.Context(), conn, nil)
+	if e := <-events; e.Outcome != Canceled {
+		t.Errorf("gRPC: %s", e.Outcome)
+	}
+}
+
+// Headers without end are refused, and the server goes on.
+func TestManyHeaders(t *testing.T) {
+	taken := newDecoding(t)
+	s := start(t, taken, Options{})
+	for n, want := range map[int]int{10: 200, maxHeaders + 1: 431} {
+		var text strings.Builder
+		text.WriteString("POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n")
+		for i := range n {
+			fmt.Fprintf(&text, "H%d: x\r\n", i)
+		}
+		if r := connect(t, s.HTTPAddr(), text.String()+"\r\n{}").answer(t); r.code != want {
+			t.Errorf("HTTP with %d headers: %d, want %d", n, r.code, want)
+		}
+	}
+	endless := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\n")
+	endless.wantClosed(t, []byte("H: x\r\n"), 100_000)
+	conn := dial(t, s.GRPCAddr().String())
+	for n, want := range map[int]codes.Code{10: codes.OK, maxHeaders + 1: codes.InvalidArgument} {
+		header := metadata.MD{}
+		for i := range n {
+			header.Set(fmt.Sprint("h", i), "x")
+		}
+		if _, err := exportRaw(metadata.NewOutgoingContext(t.Context(), header), conn, nil); status.Code(err) != want {
+			t.Errorf("gRPC with %d headers: %v, want %s", n, err, want)
+		}
+	}
+	// gRPC's own client would not send more than the server's settings allow.
+	c := connect(t, s.GRPCAddr(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+string(http2Frame(4, 0, 0, nil)))
+	field := append([]byte{0x40, 1, 'h', 127}, bytes.Repeat([]byte("x"), 127)...) // a literal one
+	fields := bytes.Repeat(field, 120)
+	c.Write(http2Frame(1, 0, 1, fields))
+	c.wantClosed(t, http2Frame(9, 0, 1, fields), 1000)
+	if _, err := exportRaw(t.Context(), conn, requestOf(1, 1)); err != nil || taken.taken() != 1 {
+		t.Errorf("afterwards: %v, %d spans taken", err, taken.taken())
+	}
+}
+
+// http2Frame returns a frame of HTTP/2.
+func http2Frame(kind, flags, stream byte, payload []byte) []byte {
+	n := len(payload)
+	return append([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, stream}, payload...)
+}
+
+// Pings without end end the connection.
+func TestManyPings(t *testing.T) {
+	s := start(t, newDecoding(t), Options{})
+	c := connect(t, s.GRPCAddr(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+string(http2Frame(4, 0, 0, nil)))
+	c.wantClosed(t, http2Frame(6, 0, 0, make([]byte, 8)), 1000)
+}
+
+// Line 2: whatever many senders send at once, the server's memory stays below 600 MiB, and it still serves afterwards.
+func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends a gigabyte")
+	}
+	const size = 200 << 20
+	zeros := make([]byte, size)
+	server := startChild(t)
+	bombs := map[string][]byte{"gzip": compressed("gzip", zeros), "zstd": compressed("zstd", zeros)}
+	var refused, tooLarge atomic.Int64
+	var senders sync.WaitGroup
+	for range 16 {
+		for encoding, bomb := range bombs {
+			senders.Go(func() {
+				header := http.Header{"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {encoding}}
+				r := send(t, server.http, http.MethodPost, tracesPath, header, bytes.NewReader(bomb))
+				count(t, r.code, http.StatusTooManyRequests, http.StatusRequestEntityTooLarge, &refused, &tooLarge)
+			})
+			senders.Go(func() {
+				r := rawCall(t, server.grpc, encoding, bytes.NewReader(framed(1, bomb)))
+				count(t, r.grpc, "14", "8", &refused, &tooLarge)
+			})
+		}
+		conn := dial(t, server.grpc)
+		senders.Go(func() { // of a size that would be taken
+			_, err := exportRaw(t.Context(), conn, zeros[:60<<20])
+			if code := status.Code(err); code != codes.OK && code != codes.Unavailable {
+				t.Error(err)
+			}
+		})
+	}
+	senders.Wait()
+	if _, err := exportRaw(t.Context(), dial(t, server.grpc), requestOf(10, 10), grpc.UseCompressor("gzip")); err != nil {
+		t.Error(err)
+	}
+	if tooLarge.Load() == 0 {
+		t.Errorf("no bomb got far enough to be too large; %d were refused", refused.Load())
+	}
+	_, memory := server.end()
+	t.Logf("%d MiB at most; %d bombs too large, %d refused", memory>>20, tooLarge.Load(), refused.Load())
+	if memory > 600<<20 {
+		t.Errorf("the server took %d MiB", memory>>20)
+	}
+}
+
+// count counts got, which must be one or the other.
+func count[T comparable](t *testing.T, got, one, other T, ones, others *atomic.Int64) {
+	switch got {
+	case one:
+		ones.Add(1)
+	case other:
+		others.Add(1)
+	default:
+		t.Errorf("answered with %v", got)
+	}
+}

@@ -1,0 +1,100 @@
+package receiver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// TLS names the files of transport security, in PEM. The zero TLS is clear text.
+type TLS struct {
+	CertFile     string // the server's certificate and those between it and the root
+	KeyFile      string
+	ClientCAFile string // who may sign certificates of clients, which then must have one; "": they need none
+}
+
+// config returns nil for clear text.
+func (t TLS) config() (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load the certificate of the OTLP receivers: %w", err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if t.ClientCAFile == "" {
+		return c, nil
+	}
+	authorities, err := os.ReadFile(t.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("load who signs clients of the OTLP receivers: %w", err)
+	}
+	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("load who signs clients of the OTLP receivers: %s: %w", t.ClientCAFile, errNoCertificate)
+	}
+	return c, nil
+}
+
+var errNoCertificate = errors.New("no certificate in PEM")
+
+// listener accepts at most max connections at a time. More are closed at once, so that they do not wait unanswered in the
+// kernel's queue.
+type listener struct {
+	net.Listener
+	max     int64
+	open    atomic.Int64
+	refused atomic.Uint64
+}
+
+func listen(ctx context.Context, address string, limit int64) (*listener, error) {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{Listener: l, max: limit}, nil
+}
+
+// addr is nil for a nil listener.
+func (l *listener) addr() net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
+
+// Accept returns the next connection that is not one too many.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= l.max {
+			return &conn{Conn: c, left: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		}
+		l.open.Add(-1)
+		l.refused.Add(1)
+		c.Close() //nolint:errcheck // nothing was written to it
+	}
+}
+
+// conn tells its listener once when it is closed.
+type conn struct {
+	net.Conn
+	left func()
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.left()
+	return c.Conn.Close()
+}

@@ -1,0 +1,271 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// held is an intake that keeps requests until they are let go, or canceled.
+type held struct {
+	came  chan int // bytes of one that came
+	letGo chan struct{}
+}
+
+func newHeld() *held { return &held{came: make(chan int, 100), letGo: make(chan struct{})} }
+
+func (h *held) Take(ctx context.Context, body []byte, _ Format) (Rejected, error) {
+	h.came <- len(body)
+	select {
+	case <-h.letGo:
+		return Rejected{}, nil
+	case <-ctx.Done():
+		return Rejected{}, ctx.Err()
+	}
+}
+
+// background sends a request over both transports and returns their answers: nil for success.
+func background(t testing.TB, s *Server, body []byte) <-chan error {
+	answers := make(chan error, 2)
+	conn := dial(t, s.GRPCAddr().String())
+	go func() {
+		_, err := exportRaw(context.Background(), conn, body)
+		conn.Close()
+		answers <- err
+	}()
+	go func() {
+		r, err := http.Post("http://"+s.HTTPAddr().String()+tracesPath, "application/x-protobuf", bytes.NewReader(body))
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode != http.StatusOK {
+				err = errors.New(r.Status)
+			}
+		}
+		answers <- err
+	}()
+	return answers
+}
+
+// Shutdown answers the requests it has and takes no others.
+func TestShutdownDrains(t *testing.T) {
+	before := runtime.NumGoroutine()
+	h := newHeld()
+	s, err := New(h, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
+	must(t, err)
+	must(t, s.Listen(t.Context()))
+	served := make(chan error)
+	go func() { served <- s.Serve() }()
+	answers := background(t, s, requestOf(1, 1))
+	<-h.came
+	<-h.came
+	down := make(chan error)
+	go func() { down <- s.Shutdown(context.Background()) }()
+	for _, address := range []net.Addr{s.GRPCAddr(), s.HTTPAddr()} {
+		for end := time.Now().Add(patience); ; time.Sleep(quick) {
+			c, err := net.Dial("tcp", address.String())
+			if err != nil {
+				break
+			}
+			c.Close()
+			if time.Now().After(end) {
+				t.Fatal("connections are accepted after Shutdown")
+			}
+		}
+	}
+	select {
+	case err := <-down:
+		t.Fatalf("Shutdown returned %v before the requests were answered", err)
+	default:
+	}
+	close(h.letGo)
+	must(t, <-answers)
+	must(t, <-answers)
+	must(t, <-down)
+	must(t, <-served)
+	settled(t, before)
+}
+
+// settled waits until there are not more goroutines than before.
+func settled(t testing.TB, before int) {
+	t.Helper()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(quick) { // those of clients end when they notice
+		if time.Now().After(end) {
+			var stacks [1 << 16]byte
+			t.Fatalf("%d goroutines, before there were %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks[:], true)])
+		}
+	}
+}
+
+// When time is up, Shutdown cancels what the Intake still has, waits for it and says so.
+func TestShutdownInTime(t *testing.T) {
+	before := runtime.NumGoroutine()
+	h := newHeld()
+	s, err := New(h, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
+	must(t, err)
+	must(t, s.Listen(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve() }()
+	answers := background(t, s, nil)
+	<-h.came
+	<-h.came
+	ctx, cancel := context.WithTimeout(t.Context(), quick)
+	defer cancel()
+	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Shutdown returned %v", err)
+	}
+	if load := s.Load(); load.Requests != 0 || load.Bytes != 0 {
+		t.Errorf("there is still %+v", load)
+	}
+	for range 2 {
+		if err := <-answers; err == nil {
+			t.Error("a request that was cut off succeeded")
+		}
+	}
+	must(t, <-served)
+	settled(t, before)
+}
+
+// Line 4: beyond the number of requests, others are refused before anything of their bodies is read.
+func TestTooManyRequests(t *testing.T) {
+	h := newHeld()
+	s := start(t, h, Options{MaxRequests: 2})
+	answers := background(t, s, requestOf(1, 1))
+	<-h.came
+	<-h.came
+	wantOverload(t, s, "too many requests at the same time")
+	close(h.letGo)
+	must(t, <-answers)
+	must(t, <-answers)
+}
+
+// Line 4: likewise beyond their bytes.
+func TestTooManyBytes(t *testing.T) {
+	h := newHeld()
+	s := start(t, h, Options{MaxRequestBytes: 1 << 20, MaxInFlightBytes: 5 << 20})
+	var answers []<-chan error
+	for _, size := range []int{1 << 20, 1 << 20, 1 << 19} {
+		answers = append(answers, background(t, s, make([]byte, size)))
+		<-h.came
+		<-h.came
+	}
+	if load := s.Load(); load.Requests != 6 || load.Bytes != 5<<20 {
+		t.Errorf("the load is %+v", load)
+	}
+	wantOverload(t, s, "too many bytes in flight")
+	close(h.letGo)
+	for _, answer := range answers {
+		must(t, <-answer)
+		must(t, <-answer)
+	}
+}
+
+// wantOverload announces requests without sending their bodies.
+func wantOverload(t *testing.T, s *Server, why string) {
+	t.Helper()
+	c := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
+	r := c.answer(t)
+	if st := statusOf(t, r); r.code != http.StatusTooManyRequests || r.header.Get("Retry-After") != "1" || st.GetMessage() != why {
+		t.Errorf("%d, Retry-After %q: %s", r.code, r.header.Get("Retry-After"), r.body)
+	}
+	body, sender := newPipe(t)
+	sender.Write([]byte{0, 0, 15, 0, 0})
+	g := rawCall(t, s.GRPCAddr().String(), "", body)
+	if g.grpc != "14" || g.header.Get("Grpc-Message") != why || g.header.Get("Grpc-Status-Details-Bin") == "" {
+		t.Errorf("the header is %v", g.header)
+	}
+	_, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), make([]byte, 1_000_000))
+	if st := status.Convert(err); st.Code() != codes.Unavailable || st.Message() != why || retryDelay(st) != time.Second {
+		t.Errorf("gRPC: %v", err)
+	}
+}
+
+// Connections beyond the bound are closed at once, and others may come when some are gone.
+func TestTooManyConnections(t *testing.T) {
+	s := start(t, newDecoding(t), Options{MaxConnections: 2})
+	for _, address := range []net.Addr{s.GRPCAddr(), s.HTTPAddr()} {
+		first, second := connect(t, address, ""), connect(t, address, "")
+		third := connect(t, address, "")
+		if n, err := third.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Errorf("a third connection to %s is open", address)
+		}
+		first.Close()
+		second.Close()
+	}
+	if s.Load().Refused != 2 {
+		t.Errorf("%d connections refused, want 2", s.Load().Refused)
+	}
+	for end := time.Now().Add(patience); s.Load().Connections > 0 && time.Now().Before(end); {
+		time.Sleep(quick)
+	}
+	must(t, <-background(t, s, nil))
+}
+
+// An address that is taken is an error of Listen, which leaves nothing open.
+func TestListenFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
+	s, err := New(drop{}, Options{GRPC: "127.0.0.1:0", HTTP: taken.Addr().String()})
+	must(t, err)
+	if err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("Listen returned %v", err)
+	}
+	if c, err := net.Dial("tcp", s.GRPCAddr().String()); err == nil {
+		c.Close()
+		t.Error("the other address is open")
+	}
+}
+
+// One receiver alone is fine, and a listener that fails ends both.
+func TestServeFails(t *testing.T) {
+	s, err := New(drop{}, Options{HTTP: "127.0.0.1:0"})
+	must(t, err)
+	must(t, s.Listen(t.Context()))
+	if s.GRPCAddr() != nil {
+		t.Error("gRPC is on")
+	}
+	must(t, s.httpListener.Close())
+	if err := s.Serve(); err == nil {
+		t.Error("Serve returned nil")
+	}
+	s, err = New(drop{}, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
+	must(t, err)
+	must(t, s.Listen(t.Context()))
+	must(t, s.grpcListener.Close())
+	if err := s.Serve(); err == nil {
+		t.Error("Serve returned nil")
+	}
+}
+
+// Options with which the largest request would be asked to try again for ever are refused.
+func TestOptionsThatNeverTake(t *testing.T) {
+	if _, err := New(drop{}, Options{MaxRequestBytes: 64 << 20, MaxInFlightBytes: 130 << 20}); err == nil {
+		t.Error("no error")
+	}
+	// With the least that is allowed, the largest request is taken in every encoding.
+	got := make(chan int, 1)
+	s := start(t, intake(func(_ context.Context, body []byte, _ Format) (Rejected, error) {
+		got <- len(body)
+		return Rejected{}, nil
+	}), Options{MaxRequestBytes: 8 << 20, MaxInFlightBytes: 19 << 20})
+	data := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{}).Read(data) // which makes it larger when compressed
+	for _, encoding := range []string{"", "gzip", "zstd"} {
+		r := post(t, s, "application/x-protobuf", encoding, io.MultiReader(bytes.NewReader(compressed(encoding, data))))
+		if r.code != http.StatusOK || <-got != len(data) {
+			t.Errorf("%q: %d", encoding, r.code)
+		}
+	}
+}
