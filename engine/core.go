@@ -58,7 +58,8 @@ type Core struct {
 	state       search.State
 	problems    []analysis.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
-	plans       []plan                         // the present one last
+	causes      *causes
+	plans       []plan // the present one last
 
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
@@ -93,6 +94,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		grouper:     analysis.NewGrouper(types, table, options.Groups),
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
+		causes:      newCauses(),
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
 	}
@@ -106,6 +108,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 // Announce takes the tracepoints that agents say they could switch on.
 func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 	c.catalogue, c.announced = catalogue, now
+	c.causes.announce(catalogue)
 	for _, t := range c.trees {
 		t.builder.Announce(now, catalogue)
 		t.grown = true
@@ -219,6 +222,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })
 	c.ageTrees(now)
 	c.attachRefined()
+	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
@@ -226,6 +230,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		Explore: c.options.Explore, Arms: c.armTimes(),
 	})
 	c.remember(decisions)
+	c.causes.follow(decisions)
 	c.adopt(&c.state.Plan)
 	return decisions
 }
@@ -405,6 +410,7 @@ func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool)
 		return
 	}
 	a := c.arm(o)
+	c.causes.observe(group, o, a.on)
 	if a.set == 0 {
 		if o.Plan > 0 && len(c.plans[len(c.plans)-1].arms) > 0 {
 			r.bare.Add(o.Duration.Nanoseconds())

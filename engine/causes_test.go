@@ -1,0 +1,41 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// A variable that is known while requests come in explains the place that was located: the tenant and the size that are captured for its
+// sake, and the host that is always known. Where there is none, the investigation ends with the place.
+func TestExplained(t *testing.T) {
+	for _, c := range []struct {
+		seed  uint64
+		fault simapp.Fault
+		want  string // variable; "": none
+	}{
+		{1, simapp.Attribute, "tenant"}, {0, simapp.Payload, "payload.size"}, {0, simapp.Host, "host.name"}, {0, simapp.SlowPath, ""},
+	} {
+		options := engine.DefaultOptions()
+		options.Learning = 2 * time.Minute
+		w := newWorld(small(c.seed, c.fault), options)
+		w.until(3 * time.Minute)
+		w.app.Inject(w.now)
+		reasons := make(map[search.Status]string)
+		for w.now < start.Add(8*time.Minute) {
+			w.play()
+			for _, v := range w.core.State().Investigations {
+				reasons[v.Status] = v.Reason
+			}
+		}
+		_, located := reasons[search.Located]
+		why, explained := reasons[search.Explained]
+		if !located || explained != (c.want != "") || !strings.HasPrefix(why, c.want) {
+			t.Errorf("%s: %v, want it explained by %q", c.fault, reasons, c.want)
+		}
+	}
+}
