@@ -9,7 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 func (p *process) configCommand() *cobra.Command {

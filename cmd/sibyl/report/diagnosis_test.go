@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 )
 
@@ -48,7 +50,7 @@ func TestDiagnosis(t *testing.T) {
 		r := newSample()
 		p := &r.Problems[c.problem].Problem
 		c.change(p)
-		if got := newNames(r, verbatim).diagnosis(p).String(); got != c.want {
+		if got := newNames(r, words.Verbatim).Diagnosis(p).String(); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 	}

@@ -7,21 +7,23 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // contrast says which hosts or versions are slower than the others, and where.
-func (n *names) contrast(p *analysis.Problem, c *engine.NamedContrast) sentence {
-	var s sentence
-	s.strong(n.clean(c.Key) + " = " + n.clean(c.Value))
-	s.plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
+func (n *names) contrast(p *analysis.Problem, c *engine.NamedContrast) words.Sentence {
+	var s words.Sentence
+	s.Strong(n.Clean(c.Key) + " = " + n.Clean(c.Value))
+	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
 		" with others (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)")
 	for i := range p.Edges {
 		if e := &p.Edges[i]; len(c.Edges) > 0 && e.Edge == c.Edges[0].Edge {
-			s.plain("; " + units.Duration(time.Duration(c.Edges[0].Value)) + " of that in " + n.edge(e))
+			s.Plain("; " + units.Duration(time.Duration(c.Edges[0].Value)) + " of that in " + n.Edge(e))
 		}
 	}
 	return s
@@ -31,8 +33,8 @@ func (n *names) contrast(p *analysis.Problem, c *engine.NamedContrast) sentence 
 const leastRecovery = 0.05
 
 // recoveries says what would come back if edges were at their reference levels.
-func (n *names) recoveries(r *engine.ProblemReport) []sentence {
-	var all []sentence
+func (n *names) recoveries(r *engine.ProblemReport) []words.Sentence {
+	var all []words.Sentence
 	for i := range r.Recoveries {
 		x := &r.Recoveries[i]
 		if x.MeanPart < leastRecovery && x.P99Part < leastRecovery {
@@ -40,10 +42,10 @@ func (n *names) recoveries(r *engine.ProblemReport) []sentence {
 		}
 		for k := range r.Edges {
 			if e := &r.Edges[k]; e.Edge == x.Edge {
-				var s sentence
-				s.plain("with " + n.edge(e) + " at " + units.Duration(x.Level) + ", ")
-				s.strong(units.Percent(x.MeanPart) + " of the mean and " + units.Percent(x.P99Part) + " of the p99")
-				s.plain(" would come back")
+				var s words.Sentence
+				s.Plain("with " + n.Edge(e) + " at " + units.Duration(x.Level) + ", ")
+				s.Strong(units.Percent(x.MeanPart) + " of the mean and " + units.Percent(x.P99Part) + " of the p99")
+				s.Plain(" would come back")
 				all = append(all, s)
 			}
 		}
@@ -52,23 +54,23 @@ func (n *names) recoveries(r *engine.ProblemReport) []sentence {
 }
 
 // common says which places of different request types rise and fall together.
-func (n *names) common(c *engine.CommonEdges) sentence {
-	var s sentence
+func (n *names) common(c *engine.CommonEdges) words.Sentence {
+	var s words.Sentence
 	for i, e := range c.Edges {
 		if i > 0 {
-			s.plain(" and ")
+			s.Plain(" and ")
 		}
-		s.strong(n.op(n.last(e.Context)))
-		s.plain(" in " + n.clean(n.requestType(e.RequestType, 0)))
+		s.Strong(n.Op(n.Last(e.Context)))
+		s.Plain(" in " + n.Clean(n.RequestType(e.RequestType, 0)))
 	}
-	s.plain(" rise and fall together (correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + pValue(c.PValue) +
+	s.Plain(" rise and fall together (correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + pValue(c.PValue) +
 		"): a lock or a dependency that they share?")
 	return s
 }
 
 // exemplars says which traces to look at; empty if none are known.
-func (n *names) exemplars(r *engine.ProblemReport) sentence {
-	var s sentence
+func (n *names) exemplars(r *engine.ProblemReport) words.Sentence {
+	var s words.Sentence
 	for _, stratum := range []struct {
 		name string
 		all  []engine.Exemplar
@@ -77,12 +79,12 @@ func (n *names) exemplars(r *engine.ProblemReport) sentence {
 			continue
 		}
 		if len(s) > 0 {
-			s.plain(", ")
+			s.Plain(", ")
 		}
 		x := stratum.all[0]
-		s.plain(stratum.name + " ")
-		s.strong(x.Trace.String())
-		s.plain(" (" + units.Duration(x.Duration) + ")")
+		s.Plain(stratum.name + " ")
+		s.Strong(x.Trace.String())
+		s.Plain(" (" + units.Duration(x.Duration) + ")")
 	}
 	return s
 }

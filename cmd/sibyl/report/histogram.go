@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Size of a histogram in the units of its drawing.

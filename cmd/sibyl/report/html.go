@@ -6,10 +6,12 @@ import (
 	"io"
 	"math"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Limits of what a page shows, so that a browser opens it at once; JSON holds everything.
@@ -52,15 +54,15 @@ type pageProblem struct {
 	Kind, Onset, Who    string
 	Requests, Impact    string
 	CoV                 string
-	Diagnosis           sentence
+	Diagnosis           words.Sentence
 	Path                []string
 	TailName            string // what the last column of Edges is
 	Edges               []pageEdge
-	MoreEdges           string   // how many there are besides, and what they carry
-	Size                sentence // empty: not judged by size
-	Because, Next       []sentence
-	OnlyOn, WhatIf      []sentence
-	Traces              sentence
+	MoreEdges           string         // how many there are besides, and what they carry
+	Size                words.Sentence // empty: not judged by size
+	Because, Next       []words.Sentence
+	OnlyOn, WhatIf      []words.Sentence
+	Traces              words.Sentence
 	Show                string // command that shows one of them
 	Anchor, RequestType string // of the request type
 }
@@ -77,8 +79,8 @@ type pageType struct {
 	Anchor, Name        string
 	Count               string
 	P50, P99, Mean, CoV string
-	Between             string   // part of the variance between groups; "" if it is little
-	Size                sentence // empty: not judged by size
+	Between             string         // part of the variance between groups; "" if it is little
+	Size                words.Sentence // empty: not judged by size
 	Open                bool
 	Histogram           histogram
 	Frames              []pageFrame
@@ -147,16 +149,16 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 	p := &r.Problem
 	v := pageProblem{
 		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
-		Requests: units.Plural(int(p.Requests), "request"), Impact: perSecond(p.Impact),
+		Requests: units.Plural(int(p.Requests), "request"), Impact: words.PerSecond(p.Impact),
 		CoV:       units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
-		Diagnosis: n.diagnosis(p), TailName: "tail lift",
-		Anchor: anchor(p.RequestType), RequestType: n.requestType(p.RequestType, p.Entry),
+		Diagnosis: n.Diagnosis(p), TailName: "tail lift",
+		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
 	}
 	if p.Level == analysis.GroupLevel {
 		v.Who = "group " + p.Group.String()[:8]
 	}
-	if e := leading(p); e != nil {
-		v.Path = n.context(e.Context)
+	if e := words.Leading(p); e != nil {
+		v.Path = n.Context(e.Context)
 	}
 	for i := range p.Edges[:min(problemEdges, len(p.Edges))] {
 		e := n.pageEdge(&p.Edges[i])
@@ -192,7 +194,7 @@ func moreEdges(p *analysis.Problem) string {
 
 func (n *names) pageEdge(e *analysis.EdgeShare) pageEdge {
 	return pageEdge{
-		Where: n.edge(e), Value: percent(e.ShareVariance), Low: percent(e.ShareLow), High: percent(e.ShareHigh),
+		Where: n.Edge(e), Value: percent(e.ShareVariance), Low: percent(e.ShareLow), High: percent(e.ShareHigh),
 		Share: units.Percent(e.ShareVariance), Interval: units.Range(e.ShareLow, e.ShareHigh),
 		Mean: units.Nanos(e.Mean), MeanShare: units.Percent(e.ShareMean), Tail: units.Signed(e.TailLift),
 	}
@@ -208,7 +210,7 @@ func percent(f float64) float64 {
 
 func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageType {
 	t := pageType{
-		Anchor: anchor(s.ID), Name: n.requestType(s.ID, s.Entry), Count: units.Plural(int(s.Count), "request"),
+		Anchor: anchor(s.ID), Name: n.RequestType(s.ID, s.Entry), Count: units.Plural(int(s.Count), "request"),
 		P50: units.Duration(s.P50), P99: units.Duration(s.P99), Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
 		Histogram: newHistogram(s), MoreEdges: max(0, len(s.Edges)-pageEdges), MoreGroups: max(0, len(groups)-pageGroups),
 	}
@@ -216,7 +218,7 @@ func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageTyp
 		t.Between = units.Percent(s.Between)
 	}
 	t.Size = sizeSentence(s.Size)
-	profile := newProfile(n, s)
+	profile := words.NewProfile(n.Names, s)
 	t.Frames, t.Rows = pageFrames(&profile)
 	for _, i := range byVariance(s.Edges)[:min(pageEdges, len(s.Edges))] {
 		t.Edges = append(t.Edges, n.pageEdge(&s.Edges[i]))
@@ -230,11 +232,11 @@ func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageTyp
 func (n *names) pageGroup(s *analysis.Summary) pageGroup {
 	g := pageGroup{
 		ID: s.ID.String()[:8], Count: units.Count(int(s.Count)), P50: units.Duration(s.P50), P99: units.Duration(s.P99),
-		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s), Bins: n.bins(s),
+		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s), Bins: n.Bins(s),
 	}
 	if order := byVariance(s.Edges); len(order) > 0 {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
-			g.Where = units.Percent(e.ShareVariance) + " " + n.edge(e)
+			g.Where = units.Percent(e.ShareVariance) + " " + n.Edge(e)
 		}
 	}
 	return g
@@ -242,7 +244,7 @@ func (n *names) pageGroup(s *analysis.Summary) pageGroup {
 
 // pageFrames lays the frames of p out: a child below its parent, children from the left, the parent's own time to their
 // right. It returns the boxes wide enough to be seen and the number of rows.
-func pageFrames(p *treeProfile) (boxes []pageFrame, rows int) {
+func pageFrames(p *words.Profile) (boxes []pageFrame, rows int) {
 	left := make([]float64, len(p.Frames)) // where the next child of a frame begins, 0–1
 	for i := range p.Frames {
 		f := &p.Frames[i]
@@ -258,7 +260,7 @@ func pageFrames(p *treeProfile) (boxes []pageFrame, rows int) {
 		}
 		rows = max(rows, f.Depth+1)
 		boxes = append(boxes, pageFrame{
-			Name: f.Name, Path: pathText(p.stack(i)), Left: round(at * 100), Width: round(width * 100), Row: f.Depth,
+			Name: f.Name, Path: pathText(p.Stack(i)), Left: round(at * 100), Width: round(width * 100), Row: f.Depth,
 			Heat: percent(f.Variance), Cold: percent(-f.Variance), Share: units.Percent(f.Variance),
 			Own: units.Nanos(f.Own), Total: units.Nanos(f.Total), Part: units.Percent(width),
 		})

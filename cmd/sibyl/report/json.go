@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -15,7 +17,7 @@ import (
 // JSON writes r as one JSON object, piece by piece: it may be large. Fractions are 0–1, durations integers or numbers of nanoseconds,
 // identities hex digits, contexts lists of "service operation" from the root down; null stands for what is not known.
 func JSON(w io.Writer, r *engine.Report) error {
-	n := newNames(r, verbatim)
+	n := newNames(r, words.Verbatim)
 	rejected := r.Rejected
 	if rejected == nil {
 		rejected = map[trace.Reason]int{}
@@ -206,14 +208,14 @@ func (x number) MarshalJSON() ([]byte, error) {
 func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
 	g := jsonGroup{
 		ID: s.ID.String(), Level: s.Level.String(),
-		RequestType: n.requestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
+		RequestType: n.RequestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
 		Count: s.Count, MeanNS: int64(s.Mean), P50NS: int64(s.P50), P99NS: int64(s.P99),
 		CoV: number(s.CoV), CoVLow: number(s.CoVLow), CoVHigh: number(s.CoVHigh),
 		Failed: s.Failed, Between: number(s.Between), SizeModel: jsonSizeModelOf(s.Size), Bins: []jsonBin{}, Edges: []jsonEdge{},
 	}
 	for i := range s.Bins {
 		b := &s.Bins[i]
-		g.Bins = append(g.Bins, jsonBin{Variable: b.Variable, Value: b.Value, Where: n.context(b.Where)})
+		g.Bins = append(g.Bins, jsonBin{Variable: b.Variable, Value: b.Value, Where: n.Context(b.Where)})
 	}
 	for i := range s.Edges {
 		g.Edges = append(g.Edges, n.jsonEdge(&s.Edges[i]))
@@ -223,14 +225,14 @@ func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
 
 func (n *names) jsonPlace(e *analysis.EdgeShare) jsonPlace {
 	if e.Edge == 0 {
-		return jsonPlace{Context: []string{}, Operation: otherPlaces}
+		return jsonPlace{Context: []string{}, Operation: words.OtherPlaces}
 	}
-	op := n.last(e.Context)
+	op := n.Last(e.Context)
 	p := jsonPlace{
-		Context: n.context(e.Context), Service: n.service(op), Operation: n.opName(op),
-		Kind: n.table.Operation(op).Kind.String(),
+		Context: n.Context(e.Context), Service: n.Service(op), Operation: n.OpName(op),
+		Kind: n.Table.Operation(op).Kind.String(),
 	}
-	p.Before, p.After, p.Callee = n.op(e.Before), n.op(e.After), n.op(e.Callee)
+	p.Before, p.After, p.Callee = n.Op(e.Before), n.Op(e.After), n.Op(e.Callee)
 	return p
 }
 
@@ -253,8 +255,8 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
 		Rank: rank, ID: p.ID.String(), Kind: p.Kind.String(), Onset: p.Onset.String(), Level: p.Level.String(),
-		Group: p.Group.String(), RequestType: n.requestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
-		Diagnosis: n.diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
+		Group: p.Group.String(), RequestType: n.RequestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
+		Diagnosis: n.Diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
 		CoV: number(p.CoV), CoVLow: number(p.CoVLow), CoVHigh: number(p.CoVHigh), Impact: number(p.Impact),
 		Edges: []jsonLeading{}, Explanations: []jsonExplanation{},
 		Contrasts: []jsonContrast{}, WhatIf: []jsonRecovery{}, Proposed: []jsonPick{}, Missing: []string{},
@@ -282,7 +284,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 		j.Proposed = append(j.Proposed, n.jsonPick(&r.Proposed[i]))
 	}
 	for _, op := range r.Missing {
-		j.Missing = append(j.Missing, n.op(op))
+		j.Missing = append(j.Missing, n.Op(op))
 	}
 	j.Exemplars = jsonExemplarsOf(&r.Exemplars)
 	return j
@@ -290,7 +292,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 
 func (n *names) jsonExplanation(p *analysis.Problem, x *analysis.Explanation) jsonExplanation {
 	j := jsonExplanation{
-		Variable: x.Variable, Value: x.Value, Where: n.context(x.Where), Effect: number(x.Effect), Low: number(x.Low),
+		Variable: x.Variable, Value: x.Value, Where: n.Context(x.Where), Effect: number(x.Effect), Low: number(x.Low),
 		High: number(x.High), PValue: number(x.PValue), Remains: number(x.Remains),
 	}
 	for i := range p.Edges {
@@ -303,5 +305,5 @@ func (n *names) jsonExplanation(p *analysis.Problem, x *analysis.Explanation) js
 }
 
 func (n *names) jsonPick(k *search.Pick) jsonPick {
-	return jsonPick{Tracepoint: n.tracepoint(k), Context: n.context(k.Context), Score: number(k.Score), Reason: k.Reason}
+	return jsonPick{Tracepoint: n.tracepoint(k), Context: n.Context(k.Context), Score: number(k.Score), Reason: k.Reason}
 }

@@ -66,7 +66,7 @@ func (n *names) placeOf(p *analysis.Problem, edge trace.Edge) *jsonPlace {
 
 func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonContrast {
 	j := jsonContrast{
-		Key: c.Key, Value: n.clean(c.Value), Requests: c.Requests, Rest: c.Rest,
+		Key: c.Key, Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
 		Duration: n.jsonDifference(p, &c.Duration), Edges: []jsonDifference{},
 	}
 	for i := range c.Edges {
@@ -94,7 +94,7 @@ func (n *names) jsonCommon(c *engine.CommonEdges) jsonCommon {
 	j := jsonCommon{Edges: []jsonTypedEdge{}, Correlation: number(c.Correlation), PValue: number(c.PValue)}
 	for _, e := range c.Edges {
 		j.Edges = append(j.Edges, jsonTypedEdge{
-			RequestType: n.requestType(e.RequestType, 0), RequestTypeID: e.RequestType.String(), Context: n.context(e.Context),
+			RequestType: n.RequestType(e.RequestType, 0), RequestTypeID: e.RequestType.String(), Context: n.Context(e.Context),
 		})
 	}
 	return j

@@ -4,64 +4,65 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/words"
 )
 
 // pick says which tracepoint to switch on, where, and why.
-func (n *names) pick(k *search.Pick) sentence {
-	var s sentence
-	s.plain("switch on ")
-	s.strong(n.tracepoint(k))
+func (n *names) pick(k *search.Pick) words.Sentence {
+	var s words.Sentence
+	s.Plain("switch on ")
+	s.Strong(n.tracepoint(k))
 	if k.Context != 0 {
-		s.plain(" at " + n.op(n.last(k.Context)))
+		s.Plain(" at " + n.Op(n.Last(k.Context)))
 	}
 	if k.Reason != "" {
-		s.plain(": " + n.clean(k.Reason))
+		s.Plain(": " + n.Clean(k.Reason))
 	}
 	return s
 }
 
 // next says what to do about a problem, first things first.
-func (n *names) next(r *engine.ProblemReport) []sentence {
-	var all []sentence
+func (n *names) next(r *engine.ProblemReport) []words.Sentence {
+	var all []words.Sentence
 	for i := range r.Proposed {
 		all = append(all, n.pick(&r.Proposed[i]))
 	}
 	if len(r.Missing) > 0 {
-		var s sentence
-		s.plain("add tracepoints within ")
+		var s words.Sentence
+		s.Plain("add tracepoints within ")
 		for i, op := range r.Missing {
 			if i > 0 {
-				s.plain(", ")
+				s.Plain(", ")
 			}
-			s.strong(n.op(op))
+			s.Strong(n.Op(op))
 		}
-		s.plain(": nothing below carries what is wrong, as far as is known")
+		s.Plain(": nothing below carries what is wrong, as far as is known")
 		all = append(all, s)
 	}
-	if e := leading(&r.Problem); len(all) == 0 && e != nil && e.Edge != 0 {
+	if e := words.Leading(&r.Problem); len(all) == 0 && e != nil && e.Edge != 0 {
 		all = append(all, n.uncharted(e))
 	}
 	return all
 }
 
 // uncharted says where to add instrumentation when the search knows no tracepoint: an edge is time that no span explains.
-func (n *names) uncharted(e *analysis.EdgeShare) sentence {
-	var s sentence
+func (n *names) uncharted(e *analysis.EdgeShare) words.Sentence {
+	var s words.Sentence
 	if e.Callee != 0 {
-		s.plain("look at the connections and the queue of ")
-		s.strong(n.op(e.Callee))
+		s.Plain("look at the connections and the queue of ")
+		s.Strong(n.Op(e.Callee))
 	} else {
-		s.plain("add tracepoints inside ")
-		s.strong(n.edge(e))
+		s.Plain("add tracepoints inside ")
+		s.Strong(n.Edge(e))
 	}
-	s.plain(": no span shows where the time goes there")
+	s.Plain(": no span shows where the time goes there")
 	return s
 }
 
 // tracepoint returns the name of what k switches on.
 func (n *names) tracepoint(k *search.Pick) string {
-	if name := n.table.Text(k.Tracepoint); name != "" {
-		return n.clean(name)
+	if name := n.Table.Text(k.Tracepoint); name != "" {
+		return n.Clean(name)
 	}
-	return n.op(k.Op)
+	return n.Op(k.Op)
 }

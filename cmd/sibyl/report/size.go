@@ -3,8 +3,10 @@ package report
 import (
 	"strconv"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // jsonSizeModel is how durations depend on sizes.
@@ -35,16 +37,16 @@ func jsonSizeModelOf(m *analysis.SizeModel) *jsonSizeModel {
 
 // sizeSentence says what a request takes for its size, and how requests compare with that; empty for requests that are not judged by
 // size.
-func sizeSentence(m *analysis.SizeModel) (s sentence) {
+func sizeSentence(m *analysis.SizeModel) (s words.Sentence) {
 	if m == nil {
 		return nil
 	}
-	s.plain("a request takes " + units.Nanos(m.Base) + " and " + units.Nanos(1000*m.PerByte) + " a kB")
+	s.Plain("a request takes " + units.Nanos(m.Base) + " and " + units.Nanos(1000*m.PerByte) + " a kB")
 	if m.PerSegment > 0 {
-		s.plain(" and " + units.Nanos(m.PerSegment) + " for each " + strconv.Itoa(m.Segment) + " B full")
+		s.Plain(" and " + units.Nanos(m.PerSegment) + " for each " + strconv.Itoa(m.Segment) + " B full")
 	}
-	s.plain("; ")
-	s.strong(units.Percent(m.Delayed) + " are delayed")
-	s.plain(", " + units.Percent(m.TimedOut) + " time out; the CoV is " + units.Ratio(m.CoVTotal) + ", and " + units.Ratio(m.CoV) + " at equal size")
+	s.Plain("; ")
+	s.Strong(units.Percent(m.Delayed) + " are delayed")
+	s.Plain(", " + units.Percent(m.TimedOut) + " time out; the CoV is " + units.Ratio(m.CoVTotal) + ", and " + units.Ratio(m.CoV) + " at equal size")
 	return s
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -66,11 +68,11 @@ func (t *table) more(left int, noun, indent string) {
 }
 
 func (t *table) heading(r *engine.Report) {
-	var s sentence
-	s.plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
+	var s words.Sentence
+	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
 		units.Plural(r.Complete, "complete trace") + " in the statistics")
 	if left := rejections(r.Rejected); left != "" {
-		s.plain("; left out: " + left)
+		s.Plain("; left out: " + left)
 	}
 	t.printf("%s", wrap(t.style, s, 0))
 	if r.Refused > 0 {
@@ -123,7 +125,7 @@ func (t *table) problems(all []engine.ProblemReport) {
 func (t *table) problem(rank int, r *engine.ProblemReport) {
 	p := &r.Problem
 	t.title(rank, p)
-	t.printf("%s", wrap(t.style, t.names.diagnosis(p), 4))
+	t.printf("%s", wrap(t.style, t.names.Diagnosis(p), 4))
 	t.edges(p)
 	t.place(p)
 	if s := sizeSentence(p.Size); len(s) > 0 {
@@ -152,7 +154,7 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 
 func (t *table) title(rank int, p *analysis.Problem) {
 	kind := p.Kind.String() + ", " + p.Onset.String()
-	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + perSecond(p.Impact)
+	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + words.PerSecond(p.Impact)
 	t.printf("\n%s  %s%s\n", terminal.PadLeft(strconv.Itoa(rank), 2), t.style.Paint(onsetColour(p.Onset), kind),
 		terminal.Shorten(rest, t.style.Line()-4-len(kind)))
 }
@@ -184,7 +186,7 @@ func (t *table) edges(p *analysis.Problem) {
 	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 17+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
 	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
 		e := &p.Edges[i]
-		where := terminal.Shorten(t.names.edge(e), t.style.Line()-43-t.barWidth())
+		where := terminal.Shorten(t.names.Edge(e), t.style.Line()-43-t.barWidth())
 		if i == 0 {
 			where = t.style.Paint(terminal.Bold, where)
 		}
@@ -211,8 +213,8 @@ func interval(e *analysis.EdgeShare) string {
 
 // place writes the calling context of the leading edge, which its name alone does not tell.
 func (t *table) place(p *analysis.Problem) {
-	if e := leading(p); e != nil && e.Edge != 0 {
-		t.labelled("path", 0, sentence{{Text: strings.Join(t.names.context(e.Context), " › ")}})
+	if e := words.Leading(p); e != nil && e.Edge != 0 {
+		t.labelled("path", 0, words.Sentence{{Text: strings.Join(t.names.Context(e.Context), " › ")}})
 	}
 }
 
@@ -228,7 +230,7 @@ func (t *table) common(all []engine.CommonEdges) {
 const margin = 13
 
 // labelled writes text beside a label in the margin; the label only for the first of several.
-func (t *table) labelled(label string, i int, text sentence) {
+func (t *table) labelled(label string, i int, text words.Sentence) {
 	if i > 0 {
 		label = ""
 	}
@@ -237,13 +239,13 @@ func (t *table) labelled(label string, i int, text sentence) {
 }
 
 // because returns the explanations of p, each variable once at each place: what explains the duration explains edges too.
-func (n *names) because(p *analysis.Problem) []sentence {
+func (n *names) because(p *analysis.Problem) []words.Sentence {
 	type variable struct {
 		name  string
 		where trace.Context
 	}
 	said := make(map[variable]bool)
-	var all []sentence
+	var all []words.Sentence
 	for i := range p.Explanations {
 		x := &p.Explanations[i]
 		if v := (variable{x.Variable, x.Where}); !said[v] {
@@ -255,20 +257,20 @@ func (n *names) because(p *analysis.Problem) []sentence {
 }
 
 // explanation says how much a variable accounts for.
-func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) sentence {
-	var s sentence
-	what, where := n.variable(x)
-	s.strong(what)
-	s.plain(where + ": " + units.Percent(x.Effect))
+func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) words.Sentence {
+	var s words.Sentence
+	what, where := n.Variable(x)
+	s.Strong(what)
+	s.Plain(where + ": " + units.Percent(x.Effect))
 	if r := units.Range(x.Low, x.High); r != units.Unknown {
-		s.plain(" (" + r + ")")
+		s.Plain(" (" + r + ")")
 	}
-	s.plain(" of the variance" + n.target(p, x))
+	s.Plain(" of the variance" + n.target(p, x))
 	if x.PValue == x.PValue {
-		s.plain(", p " + pValue(x.PValue))
+		s.Plain(", p " + pValue(x.PValue))
 	}
 	if x.Remains == x.Remains {
-		s.plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
+		s.Plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
 	}
 	return s
 }
@@ -277,7 +279,7 @@ func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) senten
 func (n *names) target(p *analysis.Problem, x *analysis.Explanation) string {
 	for i := range p.Edges {
 		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
-			return " of " + n.edge(e)
+			return " of " + n.Edge(e)
 		}
 	}
 	return ""
@@ -365,15 +367,15 @@ func betweenGroups(s *analysis.Summary) string {
 // it varies most: each as far as there is room.
 func (t *table) summaryName(s *analysis.Summary, room int) string {
 	if s.Level == analysis.RequestTypeLevel {
-		return fitting(room, t.names.requestType(s.ID, s.Entry), betweenGroups(s))
+		return fitting(room, t.names.RequestType(s.ID, s.Entry), betweenGroups(s))
 	}
 	name, where := "  "+s.ID.String()[:8], ""
-	if bins := t.names.bins(s); bins != "" {
+	if bins := t.names.Bins(s); bins != "" {
 		name += "  " + bins
 	}
 	if order := byVariance(s.Edges); len(order) > 0 {
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
-			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.edge(e)
+			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.Edge(e)
 		}
 	}
 	if len(s.Bins) == 0 {

@@ -4,14 +4,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sibyl-trace/sibyl/words"
+
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 )
 
 // wrap writes a sentence in lines of the style's width, each indented by n spaces.
-func wrap(s terminal.Style, text sentence, n int) string {
+func wrap(s terminal.Style, text words.Sentence, n int) string {
 	var b strings.Builder
 	column := 0
-	for _, w := range words(text) {
+	for _, w := range split(text) {
 		width := utf8.RuneCountInString(w.Text)
 		switch {
 		case column == 0:
@@ -37,18 +39,18 @@ func wrap(s terminal.Style, text sentence, n int) string {
 
 // word is a part of a sentence between spaces, or up to where emphasis changes.
 type word struct {
-	phrase
+	words.Phrase
 
 	glued bool // no space before it
 }
 
-func words(text sentence) []word {
+func split(text words.Sentence) []word {
 	var all []word
 	space := true
 	for _, p := range text {
 		glued := !space && !strings.HasPrefix(p.Text, " ")
 		for w := range strings.FieldsSeq(p.Text) {
-			all = append(all, word{phrase{w, p.Strong}, glued})
+			all = append(all, word{words.Phrase{Text: w, Strong: p.Strong}, glued})
 			glued = false
 		}
 		space = strings.HasSuffix(p.Text, " ")

@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/internal/localize/recorded"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // ChoiceTable writes, to follow a [RecordedTable], what was found by what the engine chose to see: a line for each strategy, a line

@@ -12,8 +12,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/internal/localize/recorded"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // JSON writes v, indented.

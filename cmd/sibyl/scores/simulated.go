@@ -10,8 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/internal/localize"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // SimulatedTable writes a report to be read in a terminal: a line for each strategy, then one for each strategy and fault.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
 	"github.com/sibyl-trace/sibyl/internal/sizegen"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Extent of the comparison of size models.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/units"
+	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

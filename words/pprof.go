@@ -1,17 +1,15 @@
-package report
+package words
 
 import (
 	"io"
 
 	"github.com/google/pprof/profile"
-
-	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// Pprof writes the critical paths of all request types as a gzipped pprof profile: one sample per calling context that has
+// Pprof writes the critical paths of request types as a gzipped pprof profile: one sample per calling context that has
 // time of its own, with the exclusive nanoseconds over all requests, and the label request_type. The sample type requests
 // counts requests at their entry.
-func Pprof(w io.Writer, r *engine.Report) error {
+func Pprof(w io.Writer, profiles []Profile) error {
 	b := pprofBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
 		SampleType: []*profile.ValueType{
 			{Type: "requests", Unit: "count"},
@@ -20,9 +18,9 @@ func Pprof(w io.Writer, r *engine.Report) error {
 		DefaultSampleType: "exclusive",
 		Comments:          []string{"critical path by calling context; values are exclusive times over all requests"},
 	}}
-	for _, p := range profiles(newNames(r, verbatim), r) {
-		for i := range p.Frames {
-			b.add(&p, i)
+	for i := range profiles {
+		for k := range profiles[i].Frames {
+			b.add(&profiles[i], k)
 		}
 	}
 	if err := b.out.CheckValid(); err != nil {
@@ -37,8 +35,8 @@ type pprofBuilder struct {
 }
 
 // add adds the sample of frame i, unless it has nothing to say.
-func (b *pprofBuilder) add(p *treeProfile, i int) {
-	s := &profile.Sample{Value: []int64{0, p.nanos(i)}, Label: map[string][]string{"request_type": {p.Name}}}
+func (b *pprofBuilder) add(p *Profile, i int) {
+	s := &profile.Sample{Value: []int64{0, p.Nanos(i)}, Label: map[string][]string{"request_type": {p.Name}}}
 	if i == 0 {
 		s.Value[0] = int64(p.Count)
 	}
