@@ -13,7 +13,8 @@ const (
 	mostSplit  = 32  // so that a region of thousands of siblings does not take the whole budget
 	secondDraw = 0.8 // a second region is divided too if its draw is this fraction of the best
 	all        = 5   // regions of so few candidates are taken whole
-	mostProbes = 12  // of what may be anywhere
+	mostProbes = 12  // of what may be anywhere, at a place where nothing else is left to try
+	fewProbes  = 4   // of what may be anywhere, while functions divide the region
 )
 
 // adaptive picks what reveals most of the share that nothing explains yet, per unit of cost:
@@ -23,8 +24,9 @@ const (
 //  2. The drawn region is divided: each pick takes the part with the most prior mass (history, smoothed; else the number of
 //     places) and divides it best for its cost. Shares are inclusive, so that what shows below one pick and not below
 //     another tells the parts apart, whatever lies between is off.
-//  3. What may be executed anywhere in the operation, such as probes of its process, is tried at once: below a leaf it
-//     would have to be tried anyway, and would cost the same.
+//  3. What may be executed anywhere in the operation, such as probes of its process, is tried beside, a few at a time while
+//     there is something to divide: it need not be tried to the end where one of them turns out to carry most. Below a leaf
+//     many are tried at once.
 //
 // It asks for as many requests as a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
@@ -66,7 +68,11 @@ func (q *Question) divide(r int) []Pick {
 	if len(inside) == 0 {
 		picks = q.split(r, outside, splitCount(len(outside)), "may reach into what carries most")
 	}
-	return append(picks, q.split(r, anywhere, min(len(anywhere), mostProbes), "may be anywhere in what carries most")...)
+	probes := mostProbes
+	if len(picks) > 0 {
+		probes = fewProbes
+	}
+	return append(picks, q.split(r, anywhere, min(len(anywhere), probes), "may be anywhere in what carries most")...)
 }
 
 // split returns the n of list that divide region r best, best first.

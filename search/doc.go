@@ -17,9 +17,14 @@
 //     nothing stays silent for a while.
 //  5. The place is located when it, or up to three together, keep most of what the operations carry, are told apart from the
 //     next, and nothing below them is left to try. Shares judged by few requests are verified first: what is slow rarely
-//     may have been missing from them. Nothing is looked for below a wait in the kernel. An operation in which nothing was
-//     looked at is not located: the search is exhausted, and names it as missing tracepoints.
+//     may have been missing from them, and of places that stand out only together the first is to be told from the others.
+//     Nothing is looked for below a wait in the kernel, and what nobody places is looked for below functions only: once a
+//     wait, a lock or another part of the runtime carries most, the other probes of its process are not needed. Below a
+//     function they are: its own time may be any wait that no probe showed yet. An operation in which nothing was looked at is
+//     not located: the search is exhausted, and names it as missing tracepoints.
 //  6. A wait that was located, or a variable that accounts for half of what is left, explains it.
+//  7. One cause often opens several problems, of request types and their groups. While the greatest of those that the same
+//     operation leads is searched, the others wait for what it shows, for some epochs at most.
 //
 // # What a plan may cost
 //

@@ -61,12 +61,14 @@ type step struct {
 	strategy  string
 	answer    Strategy
 	costs     *costs
+	leading   map[trace.Op]bool // operations that better-ranked problems' investigations are picking in
 }
 
 func newStep(in Input) *step {
 	n := &step{
 		Input: in, old: &in.State.Plan, seen: make(map[analysis.Hash]bool), onset: make(map[analysis.Hash]analysis.Onset),
 		forbidden: make(map[trace.Symbol]bool), broken: make(map[trace.Symbol]bool), silent: make(map[Silence]bool),
+		leading: make(map[trace.Op]bool),
 	}
 	n.strategy, n.answer = StrategyNamed(in.Strategy)
 	n.costs = newCosts(in.Trees, in.Rates)
@@ -280,16 +282,27 @@ func (i *inquiry) search() {
 		i.set(Investigating, "waiting for requests")
 	case i.standsOut(true):
 		if i.verify() {
-			i.set(Investigating, "making sure that it is not below")
+			i.set(Investigating, "making sure of the place")
 		} else {
 			i.conclude(true, "")
 		}
+	case i.follows():
+		i.set(Investigating, "a greater problem is searched in the same operation")
 	case i.pick():
 		i.v.Idle = 0
 		i.set(Investigating, "searching what carries most")
 	default:
 		i.exhaust()
 	}
+	if i.v.Status == Investigating {
+		i.leading[i.searched[0].op] = true
+	}
+}
+
+// follows reports whether a better-ranked problem, of another request type or level, is searched in the operation that leads this one:
+// one cause often opens several problems, and what is on shows something to all of them. It waits for patience decisions only.
+func (i *inquiry) follows() bool {
+	return i.leading[i.searched[0].op] && i.v.Epochs < patience
 }
 
 // settled reports whether what is known of tp will not get better by waiting.
@@ -320,9 +333,12 @@ func (i *inquiry) pending() map[trace.Symbol]bool {
 // requests returns how many requests tp was judged by.
 func (v *Investigation) requests(tp trace.Symbol) uint64 { return requestsOf(v.Evidence)[tp] }
 
-// standsOut reports whether the best place, or up to three together, keep most of what the leading operations carry, are told
-// apart from the next and, if the search is to be over, have nothing below them left to try.
-func (i *inquiry) standsOut(over bool) bool {
+// standsOut reports whether places do, see outstanding.
+func (i *inquiry) standsOut(over bool) bool { return i.outstanding(over) > 0 }
+
+// outstanding returns how many places, three at most, together keep most of what the leading operations carry, are told apart from the
+// next and, if the search is to be over, have nothing below them left to try. 0: none do.
+func (i *inquiry) outstanding(over bool) int {
 	total := 0.0
 	for _, a := range i.searched {
 		if a.score >= i.searched[0].score/2 {
@@ -334,35 +350,58 @@ func (i *inquiry) standsOut(over bool) bool {
 		s := &i.v.Suspects[k]
 		sum += s.Share
 		if k >= standOut || over && s.Open > 0 {
-			return false
+			return 0
 		}
 		if sum >= keptShare*total {
-			return k+1 == len(i.v.Suspects) || s.Low > i.v.Suspects[k+1].Share
+			if k+1 < len(i.v.Suspects) && s.Low <= i.v.Suspects[k+1].Share {
+				return 0
+			}
+			return k + 1
 		}
 	}
-	return false
+	return 0
 }
 
 // verify switches the places next below the best one on again that were judged by few requests, in which what is rare may have
-// been missing. It reports whether there are any.
+// been missing, and those that stand out only together. It reports whether there are any.
 func (i *inquiry) verify() bool {
 	if i.v.Verified == i.v.Suspects[0].Context {
 		return false
 	}
 	i.v.Verified = i.v.Suspects[0].Context
-	any, need := false, i.verifyingNeeds()
+	any, below := false, i.verifyingNeeds()
+	rivals := i.rivals()
 	for _, a := range i.searched {
 		for k := 1; k < len(a.classes); k++ {
-			c := &a.classes[k]
+			c, need := &a.classes[k], 0.0
 			above := &a.classes[a.classes[max(c.parent, 0)].region]
-			if !c.known || c.n >= need || above.tp != i.v.Suspects[0].Tracepoint || above.op != i.v.Suspects[0].Op {
-				continue
+			if above.tp == i.v.Suspects[0].Tracepoint && above.op == i.v.Suspects[0].Op {
+				need = below
 			}
-			any = i.again(c, uint64(need)) || any
+			if slices.Contains(rivals, c.tp) {
+				need = verifyRequests
+			}
+			if c.known && c.n < need {
+				any = i.again(c, uint64(need)) || any
+			}
 		}
 	}
 	i.adopt()
 	return any
+}
+
+// rivals returns the tracepoints of the places that only together keep most of what the leading operations carry: which of them comes
+// first is to be judged by more requests than that it is one of them. None if one place is enough.
+func (i *inquiry) rivals() []trace.Symbol {
+	n := i.outstanding(false)
+	if n < 2 {
+		return nil
+	}
+	list := make([]trace.Symbol, n)
+	for k := range list {
+		list[k] = i.v.Suspects[k].Tracepoint
+	}
+	return list
 }
 
 // verifyingNeeds returns how many requests a place must be judged by so that what is slow is hardly missing from them: the
@@ -402,7 +441,7 @@ func (i *inquiry) again(c *class, need uint64) bool {
 	return true
 }
 
-const whyVerify = "to be sure that it is not below"
+const whyVerify = "to be sure of the place"
 
 // conclude ends the search: located if the best place stands out, unless that is a whole operation that no tracepoint divides,
 // of which nothing was found out, or carries next to nothing. Else it is exhausted, for the given reason.
@@ -589,28 +628,35 @@ func (i *inquiry) refuses(tp trace.Symbol) string {
 	return ""
 }
 
-// opens returns for each class of a how many tracepoints in its region could still be tried.
+// opens returns for each class of a how many tracepoints in its region could still be tried. What may be executed anywhere may be
+// below any function that carries something itself.
 func (i *inquiry) opens(a *area) []int {
-	counts, best := make([]int, len(a.classes)), a.best()
+	counts, floating := make([]int, len(a.classes)), 0
 	for k := range a.classes {
 		x := &a.classes[k]
 		switch {
 		case x.known || x.kind == cct.VariablePoint || i.refuses(x.tp) != "":
 		case x.floating:
-			counts[best]++
+			floating++
 		default:
 			counts[x.region]++
+		}
+	}
+	least := liveShare * a.classes[a.best()].own
+	for k := range a.classes {
+		if c := &a.classes[k]; c.known && c.layer == cct.App && c.own >= least {
+			counts[k] += floating
 		}
 	}
 	return counts
 }
 
-// best returns the known class that carries most itself, of those that may call anything: a thread that waits in the kernel
-// executes nothing meanwhile.
+// best returns the known class that carries most itself, of those that may call what nobody places: the functions. A thread that
+// waits in the kernel executes nothing meanwhile, and what runtimes call they announce.
 func (a *area) best() int32 {
 	best := int32(0)
 	for k := range a.classes {
-		if c := &a.classes[k]; c.known && c.layer != cct.Kernel && c.own > a.classes[best].own {
+		if c := &a.classes[k]; c.known && c.layer == cct.App && c.own > a.classes[best].own {
 			best = int32(k)
 		}
 	}

@@ -133,6 +133,11 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("gone") {
 		s.in.Problems = nil
 	}
+	if d.HasArg("behind") { // a greater problem that shows the same
+		greater := s.p
+		greater.ID = analysis.Hash{Hi: 3}
+		s.in.Problems = []analysis.Problem{greater, s.p}
+	}
 	times := 1
 	d.MaybeScanArgs(t, "times", &times)
 	var decisions []Decision
