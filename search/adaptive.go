@@ -64,13 +64,13 @@ func (q *Question) divide(r int) []Pick {
 			outside = append(outside, i)
 		}
 	}
-	picks := q.split(r, inside, splitCount(len(inside)), "divides what carries most")
+	picks := q.split(r, inside, q.splitCount(len(inside)), "divides what carries most")
 	if len(inside) == 0 {
-		picks = q.split(r, outside, splitCount(len(outside)), "may reach into what carries most")
+		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into what carries most")
 	}
 	probes := mostProbes
 	if len(picks) > 0 {
-		probes = fewProbes
+		probes = min(int(fewProbes*q.wait()), mostProbes)
 	}
 	return append(picks, q.split(r, anywhere, min(len(anywhere), probes), "may be anywhere in what carries most")...)
 }
@@ -94,10 +94,13 @@ func (q *Question) mass(i int) float64 {
 }
 
 // splitCount returns how many of n candidates are picked at once: about as many as parts they leave to be divided by the
-// next step.
-func splitCount(n int) int {
+// next step. Where a step takes several epochs, for want of requests, it is so much wider: then time is dear and spans are few.
+func (q *Question) splitCount(n int) int {
 	if n <= all {
 		return n
 	}
-	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n)))), leastSplit), mostSplit)
+	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n))*q.wait())), leastSplit), mostSplit, n)
 }
+
+// wait returns how many epochs it takes until what is picked now can be judged, at least 1.
+func (q *Question) wait() float64 { return min(max(1, minRequests/q.Requests), mostSplit) }

@@ -19,6 +19,7 @@ type Question struct {
 	Candidates []Candidate    // of all regions, those of a region together and in pre-order
 	Enabled    []trace.Symbol // ascending
 	Budget     Budget         // what is left
+	Requests   float64        // of the problem, expected in an epoch
 	Seed       uint64
 }
 
