@@ -227,7 +227,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
-		Explore: c.options.Explore, Arms: c.armTimes(),
+		Explore: c.options.Explore, Arms: c.armTimes(), Pairs: c.pairShares(),
 	})
 	c.remember(decisions)
 	c.causes.follow(decisions)
@@ -401,6 +401,7 @@ func (c *Core) arm(o *analysis.Observation) *arm {
 type refinements struct {
 	bySet map[uint64]*analysis.Refinement
 	bare  stats.Moments // durations of requests with nothing on, while a plan was
+	pairs *analysis.Pairs
 }
 
 // refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
@@ -409,6 +410,7 @@ func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool)
 	if r == nil {
 		return
 	}
+	r.pairs.Observe(o, coarse)
 	a := c.arm(o)
 	c.causes.observe(group, o, a.on)
 	if a.set == 0 {
@@ -433,7 +435,7 @@ func (c *Core) attachRefined() {
 		p := &c.problems[i]
 		r := c.refinements[p.Group]
 		if r == nil {
-			r = &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+			r = &refinements{bySet: make(map[uint64]*analysis.Refinement), pairs: analysis.NewPairs(p)}
 		}
 		open[p.Group] = r
 		for set := range r.bySet {
@@ -445,6 +447,19 @@ func (c *Core) attachRefined() {
 		p.Attribute()
 	}
 	c.refinements = open
+}
+
+// pairShares returns for every problem how its edges vary together, where the strategy asks for it.
+func (c *Core) pairShares() map[analysis.Hash][]analysis.PairShare {
+	if c.options.Strategy != search.Covariance {
+		return nil
+	}
+	pairs := make(map[analysis.Hash][]analysis.PairShare, len(c.problems))
+	for i := range c.problems {
+		p := &c.problems[i]
+		pairs[p.ID] = c.refinements[p.Group].pairs.Shares()
+	}
+	return pairs
 }
 
 // shares returns what the sets of the given arms showed.

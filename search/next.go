@@ -802,7 +802,7 @@ func (i *inquiry) regions() {
 	share := func(s spot) float64 { return s.a.score * s.a.classes[s.c].own }
 	slices.SortStableFunc(spots, func(x, y spot) int { return cmp.Compare(share(y), share(x)) })
 	q := &i.question
-	*q = Question{Problem: i.p, Tree: i.tree, Budget: i.Budget, Requests: finite(i.p.Rate) * i.Epoch.Seconds(),
+	*q = Question{Problem: i.p, Tree: i.tree, Budget: i.Budget, Requests: finite(i.p.Rate) * i.Epoch.Seconds(), Pairs: i.Pairs[i.p.ID],
 		Seed: trace.Mix(i.Seed, trace.Mix(i.v.Problem.Lo, uint64(i.v.Epochs)))}
 	for _, w := range i.v.Wants {
 		q.Enabled = append(q.Enabled, w.Tracepoint)
@@ -814,12 +814,11 @@ func (i *inquiry) regions() {
 		if share(s) < liveShare*most || share(s)+1.96*sd < refutedShare*i.searched[0].score {
 			continue
 		}
-		r := Region{Tracepoint: c.tp, Op: c.op, Share: share(s), SD: sd, From: len(q.Candidates)}
+		r := Region{Tracepoint: c.tp, Op: c.op, Share: share(s), SD: sd, From: len(q.Candidates), Edges: s.a.edges}
 		q.Regions = append(q.Regions, r)
 		i.candidates(s.a, s.c)
 		q.Regions[len(q.Regions)-1].To = len(q.Candidates)
 	}
-	i.share()
 }
 
 // candidates appends those of the region of class c, in pre-order, and to the best region those that may be executed anywhere.
@@ -860,32 +859,6 @@ func (i *inquiry) candidate(x *class, parent, depth int) int {
 		Layer: x.layer, Kind: x.kind, Mass: x.mass, Hits: x.hits, Inside: x.inside, Loose: x.floating,
 	})
 	return len(q.Candidates) - 1
-}
-
-// share counts in how many regions each tracepoint is a candidate.
-func (i *inquiry) share() {
-	type in struct {
-		tp     trace.Symbol
-		region int
-	}
-	regions := make(map[in]bool)
-	count := make(map[trace.Symbol]int)
-	if len(i.question.Regions) < 2 {
-		for k := range i.question.Candidates {
-			i.question.Candidates[k].Shared = 1
-		}
-		return
-	}
-	for _, c := range i.question.Candidates {
-		if k := (in{c.Tracepoint, c.Region}); !regions[k] {
-			regions[k] = true
-			count[c.Tracepoint]++
-		}
-	}
-	for k := range i.question.Candidates {
-		c := &i.question.Candidates[k]
-		c.Shared = count[c.Tracepoint]
-	}
 }
 
 // armsFor returns arms that together have about the given share of the requests, at least 0.7 of it. They are the first ones

@@ -15,11 +15,12 @@ import (
 type Question struct {
 	Problem    *analysis.Problem
 	Tree       *cct.Tree
-	Regions    []Region       // what may carry the problem, best first
-	Candidates []Candidate    // of all regions, those of a region together and in pre-order
-	Enabled    []trace.Symbol // ascending
-	Budget     Budget         // what is left
-	Requests   float64        // of the problem, expected in an epoch
+	Regions    []Region             // what may carry the problem, best first
+	Candidates []Candidate          // of all regions, those of a region together and in pre-order
+	Enabled    []trace.Symbol       // ascending
+	Budget     Budget               // what is left
+	Requests   float64              // of the problem, expected in an epoch
+	Pairs      []analysis.PairShare // edges that vary together, the largest share first
 	Seed       uint64
 }
 
@@ -28,9 +29,10 @@ type Question struct {
 type Region struct {
 	Tracepoint trace.Symbol // 0: a baseline operation
 	Op         trace.Op
-	Share      float64 // of what is wrong
-	SD         float64 // its standard deviation
-	From, To   int     // its candidates: Candidates[From:To]
+	Share      float64               // of what is wrong
+	SD         float64               // its standard deviation
+	From, To   int                   // its candidates: Candidates[From:To]
+	Edges      []*analysis.EdgeShare // those of the problem in its operation
 }
 
 // Candidate is a tracepoint that is off and lies in a region.
@@ -49,7 +51,6 @@ type Candidate struct {
 	Hits       float64 // expected spans per request
 	Inside     bool    // can lie between the neighbours of the edges
 	Loose      bool    // may be executed anywhere in the operation
-	Shared     int     // regions in which the same tracepoint is a candidate
 }
 
 // Strategy returns what to switch on next, best first, with reasons. It is pure and picks no candidate twice.
@@ -62,7 +63,7 @@ var strategies = []struct {
 	{"adaptive", adaptive},
 	{"binary", binary},
 	{"breadth-first", breadthFirst},
-	{"covariance", covariance},
+	{Covariance, covariance},
 	{"cross-layer", crossLayer},
 	{"flat", flat},
 	{"hierarchical", hierarchical},
@@ -72,6 +73,9 @@ var strategies = []struct {
 
 // DefaultStrategy is the name of the strategy that is used where none is chosen.
 const DefaultStrategy = "adaptive"
+
+// Covariance is the name of the strategy that goes by pairs of edges, see Input.Pairs.
+const Covariance = "covariance"
 
 // Strategies returns the names of all strategies, ascending.
 func Strategies() []string {
@@ -179,28 +183,59 @@ func flat(q *Question) []Pick {
 	return nil
 }
 
-// covariance picks tracepoints that lie in several of the places that carry the problem: what is shared may be the cause of
-// both. Without any it picks like hierarchical.
+// covariance picks tracepoints that are candidates in both edges of a pair, of two operations, that vary together: what is common to
+// them may be why.
+// Those come first whose pairs carry most of the variance. Without any it picks like hierarchical.
 func covariance(q *Question) []Pick {
-	var shared []int
-	taken := make(map[trace.Symbol]bool)
-	for i := range q.Candidates {
-		if c := &q.Candidates[i]; c.Shared > 1 && q.isSpan(i) && !taken[c.Tracepoint] {
-			taken[c.Tracepoint] = true
-			shared = append(shared, i)
+	type common struct {
+		at    int // the first of its candidates
+		share float64
+	}
+	var list []common
+	for _, at := range q.places() {
+		if share := q.commonShare(at); share > 0 {
+			list = append(list, common{at[0], share})
 		}
 	}
-	slices.SortStableFunc(shared, func(a, b int) int {
-		return cmp.Or(cmp.Compare(q.Candidates[b].Shared, q.Candidates[a].Shared), cmp.Compare(q.Candidates[a].Depth, q.Candidates[b].Depth))
-	})
+	slices.SortFunc(list, func(a, b common) int { return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.at, b.at)) })
 	var picks []Pick
-	for _, i := range shared[:min(batch, len(shared))] {
-		picks = append(picks, q.pick(i, float64(q.Candidates[i].Shared), "common to places that vary together"))
+	for _, c := range list[:min(batch, len(list))] {
+		picks = append(picks, q.pick(c.at, c.share, "common to edges that vary together"))
 	}
 	if len(picks) == 0 {
 		return hierarchical(q)
 	}
 	return picks
+}
+
+// places returns the candidates that are spans, ascending, by tracepoint.
+func (q *Question) places() map[trace.Symbol][]int {
+	places := make(map[trace.Symbol][]int)
+	for i := range q.Candidates {
+		if q.isSpan(i) {
+			tp := q.Candidates[i].Tracepoint
+			places[tp] = append(places[tp], i)
+		}
+	}
+	return places
+}
+
+// commonShare returns what the pairs of edges of different operations carry in both of which the given candidates lie.
+func (q *Question) commonShare(candidates []int) float64 {
+	operation := make(map[trace.Edge]*analysis.EdgeShare) // by edge: the first of its operation's
+	for _, i := range candidates {
+		edges := q.Regions[q.Candidates[i].Region].Edges
+		for _, e := range edges {
+			operation[e.Edge] = edges[0]
+		}
+	}
+	share := 0.0
+	for _, p := range q.Pairs {
+		if a, b := operation[p.A], operation[p.B]; a != nil && b != nil && a != b {
+			share += p.Share
+		}
+	}
+	return share
 }
 
 // crossLayer picks runtime tracepoints, then kernel probes, of the leading region; without any it picks like hierarchical.

@@ -3,6 +3,7 @@ package search
 import (
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -32,5 +33,25 @@ func TestAdaptiveTriesFewProbes(t *testing.T) {
 	}
 	if slow := probes(10, minRequests/2); slow != 2*fewProbes {
 		t.Errorf("%d probes where a step takes two epochs, want %d", slow, 2*fewProbes)
+	}
+}
+
+// TestCovariance: what is common to two operations whose edges vary together is picked, not what is common to two that do not, nor
+// what only one of them has.
+func TestCovariance(t *testing.T) {
+	edges := []*analysis.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
+	q := &Question{Pairs: []analysis.PairShare{{A: 1, B: 3, Share: 0.4}}}
+	for r, tracepoints := range [][]trace.Symbol{{10, 11, 12}, {11, 13}, {12, 13, 14}} {
+		q.Regions = append(q.Regions, Region{Share: 1, Edges: edges[r : r+1], From: len(q.Candidates), To: len(q.Candidates) + len(tracepoints)})
+		for _, tp := range tracepoints {
+			q.Candidates = append(q.Candidates, Candidate{Tracepoint: tp, Region: r, Parent: -1, End: len(q.Candidates) + 1, Depth: 1, Inside: true})
+		}
+	}
+	if picks := covariance(q); len(picks) != 1 || picks[0].Tracepoint != 12 || picks[0].Score != 0.4 {
+		t.Errorf("picks %+v, want tracepoint 12 with a score of 0.4", picks)
+	}
+	q.Pairs = nil
+	if picks := covariance(q); len(picks) < 3 {
+		t.Errorf("without pairs %d picks, want all children of what carries most", len(picks))
 	}
 }

@@ -17,8 +17,9 @@ const Horizon = 360
 // minute. A bet whose winnings are capped is still no better than fair.
 const maxEpoch = 148.4
 
-// alternatives are the odds ratios against the bound that Evidence bets on, with equal weights.
-var alternatives = [...]float64{2, 4, 16}
+// alternatives are the odds ratios against the bound that Evidence bets on, with equal weights: the first is that of latencies which
+// all rose by a tenth, which one above 2 would never notice.
+var alternatives = [...]float64{1.4, 4, 8}
 
 // Evidence is an anytime-valid test of the claim that an event has at most a given probability: a gambler who bets
 // against the claim, epoch by epoch, and would on average win nothing if it held. One may look after every epoch and stop
