@@ -144,6 +144,9 @@ func (s *Simulation) run(seed uint64, fault simapp.Fault, strategy string, clock
 	healthy := now.Add(s.Healthy)
 	now = g.play(now, healthy)
 	g.inject(now, s.Epochs)
+	if g.injected && !g.Locatable && !g.Significant {
+		return g.Run // nothing is to be found, and no rate counts it
+	}
 	for epoch := 1; epoch <= s.Epochs && !g.Raised; epoch++ {
 		now = g.play(now, now.Add(g.epoch))
 		g.Detected = epoch
