@@ -36,11 +36,11 @@ type WatchOptions struct {
 }
 
 // DefaultWatchOptions returns the options of design: 5 % false discoveries, two disjoint windows. The tests are less cautious than
-// package stats would have them: the correlation of requests within an epoch is learned, and a false discovery has more gates to
-// pass here.
+// package stats would have them: the correlation of requests within an epoch is learned, a limit that was learned wrong is still
+// a margin away from what is healthy, and a false discovery has more gates to pass here.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
-	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-3
+	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-2
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 

@@ -802,8 +802,10 @@ func (i *inquiry) regions() {
 	share := func(s spot) float64 { return s.a.score * s.a.classes[s.c].own }
 	slices.SortStableFunc(spots, func(x, y spot) int { return cmp.Compare(share(y), share(x)) })
 	q := &i.question
-	*q = Question{Problem: i.p, Tree: i.tree, Budget: i.Budget, Requests: finite(i.p.Rate) * i.Epoch.Seconds(), Pairs: i.Pairs[i.p.ID],
-		Seed: trace.Mix(i.Seed, trace.Mix(i.v.Problem.Lo, uint64(i.v.Epochs)))}
+	*q = Question{
+		Problem: i.p, Tree: i.tree, Budget: i.Budget, Requests: finite(i.p.Rate) * i.Epoch.Seconds(), Pairs: i.Pairs[i.p.ID],
+		Seed: trace.Mix(i.Seed, trace.Mix(i.v.Problem.Lo, uint64(i.v.Epochs))),
+	}
 	for _, w := range i.v.Wants {
 		q.Enabled = append(q.Enabled, w.Tracepoint)
 	}
