@@ -157,7 +157,9 @@ func diffReports(want, got *engine.Report) string {
 
 // Shares of each group add up to 1, every edge has a name, problems are in order.
 func TestReport(t *testing.T) {
-	r := analyze(t, []string{corpus}, engine.DefaultAnalyzeOptions())
+	options := engine.DefaultAnalyzeOptions()
+	options.Input.Keys = ingest.AllKeys()
+	r := analyze(t, []string{corpus}, options)
 	for _, g := range r.Groups {
 		mean, variance := 0.0, 0.0
 		for _, e := range g.Edges {
@@ -171,7 +173,11 @@ func TestReport(t *testing.T) {
 			t.Errorf("group %v of %d: shares add up to %v and %v", g.ID, g.Count, mean, variance)
 		}
 	}
+	unrelated := 0
 	for i, p := range r.Problems {
+		if unrelated += len(p.Unrelated); p.Joint < 0 || p.Joint > 1 {
+			t.Errorf("problem %d: joint correlation %v", i, p.Joint)
+		}
 		if p.Onset != analysis.Chronic || i > 0 && p.Kind < r.Problems[i-1].Kind {
 			t.Errorf("problem %d: %v %v", i, p.Onset, p.Kind)
 		}
@@ -180,6 +186,9 @@ func TestReport(t *testing.T) {
 			slow[0].Duration < slow[2].Duration || slow[2].Duration < typical[2].Duration || typical[0].Duration < fast[2].Duration || slow[0].Duration < p.Mean {
 			t.Errorf("problem %d, exemplars %v", i, p.Exemplars)
 		}
+	}
+	if unrelated == 0 {
+		t.Error("no attribute is unrelated to any problem")
 	}
 }
 

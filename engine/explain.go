@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -33,7 +34,7 @@ func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]P
 	}
 	reports := make([]ProblemReport, len(problems))
 	for i := range problems {
-		reports[i].Problem = problems[i]
+		reports[i].Problem, reports[i].Joint = problems[i], math.NaN()
 		if i < a.options.Explained {
 			e.explain(&reports[i])
 		}
@@ -122,7 +123,8 @@ func (e *explainer) explain(r *ProblemReport) {
 		load.load = explain.NewLoad(load.all())
 	}
 	options := explain.Options{Concurrency: load.load.Concurrency}
-	p.Explanations = explain.Associate(p, requests, e.report.Table, options).Explanations
+	a := explain.Associate(p, requests, e.report.Table, options)
+	p.Explanations, r.Joint, r.Unrelated = a.Explanations, a.Joint, a.Unrelated
 	for _, key := range contrastKeys { // of whoever the leading edge belongs to
 		by := explain.ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
 		for _, c := range explain.Contrast(p, requests, by, e.report.Table, options) {

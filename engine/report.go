@@ -24,8 +24,10 @@ type Report struct {
 // would switch on next. The later ones of many problems have nothing but the problem.
 type ProblemReport struct {
 	analysis.Problem
-	Contrasts  []NamedContrast    // hosts and versions that are slower than the others
-	Recoveries []explain.Recovery // of the leading edges, the leading one first
+	Joint      float64                     // see explain.Association; NaN where nothing was explained
+	Unrelated  []explain.UnrelatedVariable // likewise
+	Contrasts  []NamedContrast             // hosts and versions that are slower than the others
+	Recoveries []explain.Recovery          // of the leading edges, the leading one first
 	Proposed   []search.Pick
 	Missing    []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
 	Exemplars  Exemplars

@@ -48,18 +48,17 @@ type Association struct {
 	// Joint is the first canonical correlation, 0–1, between the numeric variables that were looked at closely and the targets (the
 	// duration and the leading edges): what they explain together. NaN where there are none.
 	Joint float64
-	// Unrelated holds the variables that certainly explain less than a tenth of the variance of every target. They need not be
-	// recorded. Ascending by (Context, Key).
+	// Unrelated holds the attributes that certainly explain less than a tenth of the variance of every target. They need not be
+	// recorded for its sake. Ascending by (Context, Key).
 	Unrelated []UnrelatedVariable
 	Tried     int // pairs of variable and target that were tested
 }
 
-// UnrelatedVariable is an attribute, or the presence, count or errors of a context, that explains nothing.
+// UnrelatedVariable is an attribute that explains nothing.
 type UnrelatedVariable struct {
-	Context    trace.Context
-	Key        trace.Symbol // of the attribute; 0: derived from the context
-	Name       string
-	Tracepoint trace.Symbol // of the context; 0: baseline
+	Context trace.Context
+	Key     trace.Symbol
+	Name    string
 }
 
 // Associate finds out which variables of the requests go with their durations, and with their times in the leading edges of
@@ -406,27 +405,27 @@ func (s *study) joint() float64 {
 // unrelatedBound is the part of the variance under which a variable is of no use.
 const unrelatedBound = 0.1
 
-// unrelated returns the variables with nothing to say about any target.
+// unrelated returns the attributes with nothing to say about any target.
 func (s *study) unrelated() []UnrelatedVariable {
 	useful := make(map[columnID]bool)
-	tested := make(map[columnID]trace.Symbol)
+	tested := make(map[columnID]bool)
 	for k := range s.columns {
 		c := &s.columns[k]
 		for _, id := range append([]columnID{c.id}, c.copies...) {
-			tested[id] = c.tracepoint
+			tested[id] = id.kind == attribute
 			if slices.ContainsFunc(s.targets, func(t target) bool { return !(t.bound[k] < unrelatedBound) }) {
 				useful[id] = true
 			}
 		}
 	}
 	var out []UnrelatedVariable
-	for id, tracepoint := range tested {
-		if !useful[id] && id.context != 0 {
-			out = append(out, UnrelatedVariable{Context: id.context, Key: id.key, Name: s.name(id), Tracepoint: tracepoint})
+	for id, recorded := range tested {
+		if recorded && !useful[id] {
+			out = append(out, UnrelatedVariable{Context: id.context, Key: id.key, Name: s.name(id)})
 		}
 	}
 	slices.SortFunc(out, func(a, b UnrelatedVariable) int {
-		return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.Key, b.Key))
 	})
 	return out
 }

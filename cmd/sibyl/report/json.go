@@ -158,6 +158,8 @@ type jsonProblem struct {
 	Edge          *jsonLeading      `json:"edge"`
 	Edges         []jsonLeading     `json:"edges"`
 	Explanations  []jsonExplanation `json:"explanations"`
+	Joint         number            `json:"joint_correlation"`
+	Unrelated     []jsonUnrelated   `json:"unrelated"`
 	Contrasts     []jsonContrast    `json:"contrasts"`
 	WhatIf        []jsonRecovery    `json:"what_if"`
 	Proposed      []jsonPick        `json:"proposed"`
@@ -173,6 +175,12 @@ type jsonLeading struct {
 	ExcessLowNS  number `json:"excess_low_ns"`
 	ExcessHighNS number `json:"excess_high_ns"`
 	Score        number `json:"score"`
+}
+
+// jsonUnrelated is an attribute that need not be recorded for the problem's sake.
+type jsonUnrelated struct {
+	Variable string   `json:"variable"`
+	Where    []string `json:"where"`
 }
 
 type jsonExplanation struct {
@@ -258,7 +266,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 		Group: p.Group.String(), RequestType: n.RequestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
 		Diagnosis: n.Diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
 		CoV: number(p.CoV), CoVLow: number(p.CoVLow), CoVHigh: number(p.CoVHigh), Impact: number(p.Impact),
-		Edges: []jsonLeading{}, Explanations: []jsonExplanation{},
+		Edges: []jsonLeading{}, Explanations: []jsonExplanation{}, Joint: number(r.Joint), Unrelated: []jsonUnrelated{},
 		Contrasts: []jsonContrast{}, WhatIf: []jsonRecovery{}, Proposed: []jsonPick{}, Missing: []string{},
 	}
 	if p.Expected != 0 {
@@ -273,6 +281,10 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	}
 	for i := range p.Explanations {
 		j.Explanations = append(j.Explanations, n.jsonExplanation(p, &p.Explanations[i]))
+	}
+	for i := range r.Unrelated {
+		x := &r.Unrelated[i]
+		j.Unrelated = append(j.Unrelated, jsonUnrelated{Variable: x.Name, Where: n.context(x.Context)})
 	}
 	for i := range r.Contrasts {
 		j.Contrasts = append(j.Contrasts, n.jsonContrast(p, &r.Contrasts[i]))

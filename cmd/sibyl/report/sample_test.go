@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -111,6 +112,7 @@ func (s *sample) checkoutGroups() {
 			{Tracepoint: s.Table.Symbol("net.tcp.connect"), Reason: "kernel waits of the process"},
 		},
 		Missing: []trace.Op{s.charge},
+		Joint:   0.71, Unrelated: []explain.UnrelatedVariable{{Context: s.context(s.checkout), Name: "user.locale"}},
 		Exemplars: engine.Exemplars{
 			Slow:    []engine.Exemplar{{Trace: trace.ID{1, 0xab}, Duration: 1900 * ms}, {Trace: trace.ID{2}, Duration: 1422 * ms}},
 			Typical: []engine.Exemplar{{Trace: trace.ID{15: 3}, Duration: 101 * ms}},
@@ -138,7 +140,7 @@ func (s *sample) indexGroups() {
 	s.Problems = append([]engine.ProblemReport{{Problem: analysis.Problem{
 		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: analysis.KindSlow, Onset: analysis.Changed, Group: id, RequestType: id, Entry: s.index,
 		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
-	}}}, s.Problems...)
+	}, Joint: math.NaN()}}, s.Problems...)
 }
 
 // hostile adds a request type whose names hold what formats and terminals give a meaning to.
