@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,8 +206,8 @@ func TestManyPings(t *testing.T) {
 
 // Line 2: whatever many senders send at once, the server's memory stays below 600 MiB, and it still serves afterwards.
 func TestBombs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sends a gigabyte")
+	if testing.Short() || raceDetector() {
+		t.Skip("sends a gigabyte, and the race detector takes several times the memory")
 	}
 	const size = 200 << 20
 	zeros := make([]byte, size)
@@ -245,6 +247,12 @@ func TestBombs(t *testing.T) {
 	if memory > 600<<20 {
 		t.Errorf("the server took %d MiB", memory>>20)
 	}
+}
+
+// raceDetector reports whether the test was built with it.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // count counts got, which must be one or the other.

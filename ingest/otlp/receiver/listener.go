@@ -48,7 +48,7 @@ var errNoCertificate = errors.New("no certificate in PEM")
 // listener accepts at most max connections at a time. More are closed at once, so that they do not wait unanswered in the
 // kernel's queue.
 type listener struct {
-	net.Listener
+	*net.TCPListener
 	max     int64
 	open    atomic.Int64
 	refused atomic.Uint64
@@ -60,7 +60,11 @@ func listen(ctx context.Context, address string, limit int64) (*listener, error)
 	if err != nil {
 		return nil, err
 	}
-	return &listener{Listener: l, max: limit}, nil
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		panic("listening for TCP gave something else")
+	}
+	return &listener{TCPListener: tcp, max: limit}, nil
 }
 
 // addr is nil for a nil listener.
@@ -74,12 +78,12 @@ func (l *listener) addr() net.Addr {
 // Accept returns the next connection that is not one too many.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		c, err := l.AcceptTCP()
 		if err != nil {
 			return nil, err
 		}
 		if l.open.Add(1) <= l.max {
-			return &conn{Conn: c, left: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+			return &conn{TCPConn: c, left: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
 		}
 		l.open.Add(-1)
 		l.refused.Add(1)
@@ -87,14 +91,15 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// conn tells its listener once when it is closed.
+// conn tells its listener once when it is closed. It has all methods of a TCP connection, by which gRPC waits for one that
+// is idle without holding a buffer for it.
 type conn struct {
-	net.Conn
+	*net.TCPConn
 	left func()
 }
 
 // Close closes the connection.
 func (c *conn) Close() error {
 	c.left()
-	return c.Conn.Close()
+	return c.TCPConn.Close()
 }
