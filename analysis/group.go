@@ -497,11 +497,14 @@ func (g *Grouper) Len() int { return len(g.groups) }
 func (g *Grouper) all() []*Group {
 	if g.ordered == nil {
 		g.ordered = slices.AppendSeq(make([]*Group, 0, len(g.groups)), maps.Values(g.groups))
-		slices.SortFunc(g.ordered, func(a, b *Group) int {
-			return cmp.Or(a.RequestType.Compare(b.RequestType), cmp.Compare(a.Level, b.Level), a.ID.Compare(b.ID))
-		})
+		slices.SortFunc(g.ordered, compareGroups)
 	}
 	return g.ordered
+}
+
+// compareGroups orders request types, each followed by its groups, by identity.
+func compareGroups(a, b *Group) int {
+	return cmp.Or(a.RequestType.Compare(b.RequestType), cmp.Compare(a.Level, b.Level), a.ID.Compare(b.ID))
 }
 
 // byType yields every request type with its groups.

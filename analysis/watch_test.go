@@ -3,8 +3,10 @@ package analysis_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,9 +160,9 @@ func (s *stage) report(out *bytes.Buffer, number int) {
 		}
 		check(out, &p)
 	}
-	for id, what := range s.open {
+	for _, id := range slices.SortedFunc(maps.Keys(s.open), analysis.Hash.Compare) {
 		if still[id] == "" {
-			fmt.Fprintf(out, "epoch %d: closed %s\n", number, what)
+			fmt.Fprintf(out, "epoch %d: closed %s\n", number, s.open[id])
 		}
 	}
 	s.open = still

@@ -3,6 +3,7 @@ package stats
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by
@@ -107,4 +108,38 @@ func DecodeMix(b []byte) (Mix, []byte, error) {
 		return Mix{}, nil, fmt.Errorf("%w: mix", ErrCorrupt)
 	}
 	return m, d.rest, nil
+}
+
+const mixReferenceVersion = 1
+
+// Groups returns the number of groups of the mix.
+func (r *MixReference) Groups() int { return len(r.more) }
+
+// AppendBinary appends r to b.
+func (r MixReference) AppendBinary(b []byte) []byte {
+	b = append(b, mixReferenceVersion)
+	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.rho))
+	b = binary.AppendUvarint(b, uint64(len(r.more)))
+	for i := range r.more {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.more[i]))
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.less[i]))
+	}
+	return b
+}
+
+// DecodeMixReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+func DecodeMixReference(b []byte) (MixReference, []byte, error) {
+	d := decoder{rest: b}
+	d.version(mixReferenceVersion)
+	r := MixReference{rho: d.fraction()}
+	for range d.below(maxGroups) {
+		r.more, r.less = append(r.more, d.fraction()), append(r.less, d.fraction())
+		if d.bad {
+			break
+		}
+	}
+	if d.bad {
+		return MixReference{}, nil, fmt.Errorf("%w: reference of a mix", ErrCorrupt)
+	}
+	return r, d.rest, nil
 }

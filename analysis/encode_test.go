@@ -1,0 +1,131 @@
+package analysis_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/sizegen"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// restarted returns a Grouper that goes on where g is, from its bytes alone.
+func restarted(t testing.TB, g *analysis.Grouper, options analysis.GroupOptions) *analysis.Grouper {
+	t.Helper()
+	b := g.AppendBinary(nil)
+	again, rest, err := analysis.DecodeGrouper(b, g.Types, g.Table, options)
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes left: %v", len(rest), err)
+	}
+	if !bytes.Equal(again.AppendBinary(nil), b) {
+		t.Fatal("what was decoded encodes otherwise")
+	}
+	return again
+}
+
+// drama is traffic in which everything happens that a Grouper keeps: problems of every kind open and close, groups come, go silent and
+// are evicted, edges are too many, and requests have sizes.
+func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte) {
+	options := analysis.GroupOptions{Edges: 3, Groups: 8}
+	s := newStage()
+	s.g = sizeGrouper(analysis.Rules{Size: bodySize})
+	s.g = analysis.NewGrouper(s.g.Types, s.g.Table, options)
+	s.options.Renew, s.options.Chronic = 40, analysis.Thresholds{CoV: 0.18}
+	lines := func(epoch int) []string {
+		switch {
+		case epoch < 30:
+			return []string{"group=a n=30 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms"}
+		case epoch < 50:
+			return []string{"group=a n=30 a=9ms b=2ms d=1ms e=1ms f=2ms g=1ms", "group=b n=20 a=5ms"}
+		case epoch < 90:
+			return []string{"group=a n=30 failed=9 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms", fmt.Sprintf("group=%c n=2 a=5ms", 'c'+rune(epoch%9))}
+		}
+		return []string{"group=a n=30 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms"}
+	}
+	var out bytes.Buffer
+	for i := range 160 {
+		for _, line := range lines(i) {
+			r := parseTraffic(&testing.T{}, line)
+			for k := range r.n {
+				o := s.request(r)
+				o.Failed = k < r.failed
+				s.g.Observe(o)
+				if k == r.n/2 && restart(-i) {
+					s.g = restarted(t, s.g, options)
+				}
+			}
+		}
+		for k, x := range sizegen.Generate(uint64(i), 20, network()) {
+			s.g.Observe(sized(100*i+k, s.now, x))
+		}
+		s.now = s.now.Add(epoch)
+		s.report(&out, i)
+		s.g.Learn(s.now.Add(-5*time.Minute), s.options)
+		if restart(i) {
+			s.g = restarted(t, s.g, options)
+		}
+	}
+	fmt.Fprintf(&out, "%d groups, %d refused, %d evicted\n", s.g.Len(), s.g.Refused, s.g.Evicted)
+	return out.String(), s.g.AppendBinary(nil)
+}
+
+// A Grouper that is written and read back, after an epoch or in the midst of one, goes on exactly as it would have.
+func TestGrouperRestarts(t *testing.T) {
+	wantLog, want := drama(t, func(int) bool { return false })
+	for _, kind := range []string{"opened request_type slow", "shifted", "chronic", "closed"} {
+		if !bytes.Contains([]byte(wantLog), []byte(kind)) {
+			t.Errorf("nothing %s in\n%s", kind, wantLog)
+		}
+	}
+	for name, restart := range map[string]func(epoch int) bool{
+		"often": func(epoch int) bool { return epoch%7 == 3 },
+		"once":  func(epoch int) bool { return epoch == 45 },
+		"amid":  func(epoch int) bool { return epoch == -45 || epoch == -95 },
+	} {
+		if log, state := drama(t, restart); log != wantLog || !bytes.Equal(state, want) {
+			t.Errorf("%s: state of %d and %d bytes;\n%s\nwithout a restart:\n%s", name, len(state), len(want), log, wantLog)
+		}
+	}
+}
+
+func FuzzDecodeGrouper(f *testing.F) {
+	_, state := drama(f, func(int) bool { return false })
+	f.Add(state)
+	f.Add(state[:len(state)/2])
+	g := sizeGrouper(analysis.Rules{Size: bodySize})
+	for i, x := range sizegen.Generate(1, 100, network()) {
+		g.Observe(sized(i, 1, x))
+	}
+	f.Add(g.AppendBinary(nil))
+	g.Close(2e18)
+	g.Learn(2e18, analysis.DefaultWatchOptions())
+	f.Add(g.AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		types := &analysis.RequestTypes{}
+		types.Freeze()
+		g, rest, err := analysis.DecodeGrouper(b, types, &trace.Table{}, analysis.GroupOptions{})
+		if err != nil {
+			if g != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+				t.Errorf("%v with a result", err)
+			}
+			return
+		}
+		now := trace.Nanos(2e18)
+		for i := range 60 {
+			g.Observe(plain(1, 1, now.Add(time.Duration(i)), time.Millisecond))
+		}
+		g.Watch(now, analysis.DefaultWatchOptions())
+		g.Learn(now, analysis.DefaultWatchOptions())
+		for _, group := range g.Groups() {
+			g.Summarize(group)
+			group.Windows()
+		}
+		if _, _, err := analysis.DecodeGrouper(g.AppendBinary(nil), types, g.Table, analysis.GroupOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
