@@ -1,0 +1,54 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+func FuzzDecodeSearchState(f *testing.F) {
+	f.Add(engine.AppendSearchState(nil, &search.State{}))
+	s := search.State{
+		Plan:           search.Plan{Version: 3, Arms: []search.Arm{{Name: 1, Share: 0.5}}, Leases: []search.Lease{{Tracepoint: 7, Owner: analysis.Hash{Hi: 1}}}},
+		Investigations: []search.Investigation{{Problem: analysis.Hash{Hi: 1}, Status: search.Located, Wants: []search.Want{{Tracepoint: 7, Arms: 1}}}},
+		Wishes:         []search.Wish{{Tracepoint: 8, Kind: search.Forbid, By: "someone"}},
+	}
+	f.Add(engine.AppendSearchState(nil, &s))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := engine.DecodeSearchState(b)
+		if err != nil {
+			if !errors.Is(err, engine.ErrCorrupt) || cmp.Diff(search.State{}, s) != "" {
+				t.Errorf("%v with a result", err)
+			}
+			return
+		}
+		again, err := engine.DecodeSearchState(engine.AppendSearchState(nil, &s))
+		if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%v: %s", err, diff)
+		}
+		for _, l := range s.Plan.Leases {
+			s.Plan.On(s.Plan.Arms[l.Arm].Name, l.Tracepoint)
+		}
+		for i := range s.Investigations {
+			_ = s.Investigations[i].Status.String()
+		}
+	})
+}
+
+// What cannot be a state is refused.
+func TestDecodeSearchStateRefuses(t *testing.T) {
+	for _, bad := range []string{
+		"", "\x02{}", "\x01", "\x01{} {}", "\x01" + `{"Surprise":1}`, "\x01" + `{"Plan":{"Leases":[{"Arm":0}]}}`,
+		"\x01" + `{"Investigations":[{"Status":200}]}`, "\x01" + `{"Investigations":[{"Epochs":-1}]}`, "\x01" + `{"Wishes":[{"Kind":3}]}`,
+	} {
+		if _, err := engine.DecodeSearchState([]byte(bad)); !errors.Is(err, engine.ErrCorrupt) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

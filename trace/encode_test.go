@@ -1,0 +1,66 @@
+package trace_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// filledTable returns a table with entries of every sort, one of them refused.
+func filledTable() *trace.Table {
+	t := &trace.Table{Limit: 12}
+	for i := range 4 {
+		op := t.Op(t.Symbol("shop"), t.Symbol(fmt.Sprintf("GET /%d", i)), trace.Kind(i))
+		ctx := t.Child(trace.Context(i), op)
+		t.AddEdge(trace.EdgeOf(ctx, op, 0), trace.EdgeInfo{Context: ctx, Before: op, Callee: trace.Op(i)})
+	}
+	for i := range 20 {
+		t.Symbol(fmt.Sprint(i))
+	}
+	return t
+}
+
+// A table that is written and read back knows what it knew, and refuses what it refused.
+func TestTableRoundTrip(t *testing.T) {
+	for _, table := range []*trace.Table{{}, filledTable()} {
+		b := table.AppendBinary(nil)
+		again, rest, err := trace.DecodeTable(append(bytes.Clone(b), 7), table.Limit)
+		if err != nil || len(rest) != 1 {
+			t.Fatalf("%d bytes left: %v", len(rest), err)
+		}
+		if !bytes.Equal(again.AppendBinary(nil), b) || again.Refused() != table.Refused() {
+			t.Error("another table")
+		}
+		for _, x := range []*trace.Table{table, again} {
+			x.Symbol("one more")
+			x.Op(1, 2, trace.Server)
+		}
+		if !bytes.Equal(again.AppendBinary(nil), table.AppendBinary(nil)) {
+			t.Error("they go on differently")
+		}
+	}
+	if _, _, err := trace.DecodeTable(filledTable().AppendBinary(nil), 3); !errors.Is(err, trace.ErrCorrupt) {
+		t.Errorf("more entries than the limit: %v", err)
+	}
+}
+
+func FuzzDecodeTable(f *testing.F) {
+	f.Add(filledTable().AppendBinary(nil))
+	f.Add((&trace.Table{}).AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		table, rest, err := trace.DecodeTable(b, 100)
+		if err != nil {
+			if table != nil || rest != nil || !errors.Is(err, trace.ErrCorrupt) {
+				t.Errorf("%v with a result", err)
+			}
+			return
+		}
+		if !bytes.Equal(table.AppendBinary(nil), b[:len(b)-len(rest)]) {
+			t.Error("another encoding of the same")
+		}
+		table.Path(table.Child(1, 2))
+	})
+}
