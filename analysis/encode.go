@@ -522,4 +522,3 @@ func (g *Grouper) adopt(group, before *Group) bool {
 	g.groups[group.ID] = group
 	return true
 }
-
