@@ -284,7 +284,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	}
 	for i := range r.Unrelated {
 		x := &r.Unrelated[i]
-		j.Unrelated = append(j.Unrelated, jsonUnrelated{Variable: x.Name, Where: n.context(x.Context)})
+		j.Unrelated = append(j.Unrelated, jsonUnrelated{Variable: x.Name, Where: n.Context(x.Context)})
 	}
 	for i := range r.Contrasts {
 		j.Contrasts = append(j.Contrasts, n.jsonContrast(p, &r.Contrasts[i]))
