@@ -38,10 +38,9 @@ func take(total *atomic.Int64, n, limit int64) bool {
 
 // Sizes of pieces of memory, in bytes: powers of two.
 const (
-	minPieceBits = 16
-	maxPieceBits = 20
-	minPiece     = 1 << minPieceBits // where a body of unknown size starts
-	maxPiece     = 1 << maxPieceBits // most bodies need one piece
+	minPieceBits = 16 // where a body of unknown size starts
+	maxPieceBits = 20 // most bodies need one piece
+	maxPiece     = 1 << maxPieceBits
 )
 
 // memory keeps pieces for reuse, by size. It is safe for concurrent use.
