@@ -6,7 +6,7 @@
 //	paths ─▶ open, decompress, split into records (one goroutine) ─▶ decode (workers) ─▶ count, report, assemble (one goroutine)
 //
 // [Read] runs this to the end of the input; [Input.All] then yields whole traces in the order of their IDs. The result does
-// not depend on the number of workers. A record that is broken is reported with its position and left out; what is broken
+// not depend on the number of workers. [Everything] hands on what records hold as OTLP instead, undiminished. A record that is broken is reported with its position and left out; what is broken
 // outside of records costs what follows up to where reading can begin anew: the next line of JSON, the next file.
 //
 // Memory is bounded: by Options.Memory for open traces, and for each worker by a chunk of records and by the largest
@@ -340,19 +340,27 @@ func (r *reading) take(c *chunk) error {
 	r.input.Summary.Records += c.used
 	slices.SortStableFunc(c.broken, func(a, b Broken) int { return cmp.Compare(a.Offset, b.Offset) })
 	for _, b := range c.broken {
-		if r.options.Strict {
-			return b
-		}
-		n := r.input.Summary.Broken[b.Reason]
-		if n.Spans += int64(b.Spans); b.Spans == 0 {
-			n.Records++
-		}
-		r.input.Summary.Broken[b.Reason] = n
-		if r.options.Report != nil {
-			r.options.Report(b)
+		if err := r.count(b); err != nil {
+			return err
 		}
 	}
 	return r.input.assembler.Add(&c.batch)
+}
+
+// count counts and reports what is broken, or returns it where that is an error.
+func (r *reading) count(b Broken) error {
+	if r.options.Strict {
+		return b
+	}
+	n := r.input.Summary.Broken[b.Reason]
+	if n.Spans += int64(b.Spans); b.Spans == 0 {
+		n.Records++
+	}
+	r.input.Summary.Broken[b.Reason] = n
+	if r.options.Report != nil {
+		r.options.Report(b)
+	}
+	return nil
 }
 
 // maxKept bounds the buffers that an empty chunk keeps.
@@ -374,7 +382,7 @@ func (r *reading) split(ctx context.Context, sources []source) error {
 	f := &filler{reading: r, stop: ctx.Done()}
 	for _, s := range sources {
 		f.path = s.path
-		if err := r.splitFile(ctx, s, f); err != nil {
+		if err := r.splitFile(ctx, s, f.record, f.broken); err != nil {
 			return err
 		}
 		if err := f.flush(); err != nil {
@@ -384,7 +392,14 @@ func (r *reading) split(ctx context.Context, sources []source) error {
 	return nil
 }
 
-func (r *reading) splitFile(ctx context.Context, s source, f *filler) (err error) {
+// takeRecord and takeBroken take what a stream is cut into; see splitter.
+type (
+	takeRecord func(data []byte, f format, line, offset int64) error
+	takeBroken func(reason trace.Reason, err error, line, offset int64) error
+)
+
+// splitFile cuts one source into records.
+func (r *reading) splitFile(ctx context.Context, s source, record takeRecord, broken takeBroken) (err error) {
 	file, err := s.open(ctx, r.options.Stdin, &r.read)
 	if err != nil {
 		return err
@@ -394,7 +409,7 @@ func (r *reading) splitFile(ctx context.Context, s source, f *filler) (err error
 			err = fmt.Errorf("close input: %w", closed)
 		}
 	}()
-	split := &splitter{w: newWindow(file, r.options.MaxRecord), record: f.record, broken: f.broken}
+	split := &splitter{w: newWindow(file, r.options.MaxRecord), record: record, broken: broken}
 	head := split.w.peek(sniffSize)
 	how := sniff(head)
 	if s.listed && !holdsTraces(head, how, s.named()) {
@@ -415,7 +430,7 @@ func (r *reading) splitFile(ctx context.Context, s source, f *filler) (err error
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			err = errors.New("the data ends too early: is the file complete?")
 		}
-		return f.broken(trace.Malformed, fmt.Errorf("decompress: %w", err), 0, split.w.offset())
+		return broken(trace.Malformed, fmt.Errorf("decompress: %w", err), 0, split.w.offset())
 	}
 	return err
 }

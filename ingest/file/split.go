@@ -57,9 +57,9 @@ type splitter struct {
 	inResult bool // within the envelope of Jaeger's API
 
 	// record takes a record that begins at offset. data is valid until it returns.
-	record func(data []byte, f format, line, offset int64) error
+	record takeRecord
 	// broken takes a stretch of the stream that is no record.
-	broken func(reason trace.Reason, err error, line, offset int64) error
+	broken takeBroken
 }
 
 // run cuts the whole stream. It returns errors of the two callbacks and of the stream.

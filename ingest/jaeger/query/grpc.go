@@ -1,0 +1,110 @@
+package query
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/gogo/protobuf/proto"
+	"github.com/jaegertracing/jaeger-idl/model/v1"
+	"github.com/jaegertracing/jaeger-idl/proto-gen/api_v2"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/sibyl-trace/sibyl/ingest/jaeger/translate"
+)
+
+// overGRPC is a Jaeger that has api_v2.QueryService, which all have.
+type overGRPC struct {
+	connection *grpc.ClientConn
+	client     api_v2.QueryServiceClient
+	most       int64 // bytes of all messages of an answer
+}
+
+// maxMessage bounds one message of an answer, which has some ten spans, in bytes.
+const maxMessage = 16 << 20
+
+func newGRPC(base *url.URL, most int64) (*overGRPC, error) {
+	security := insecure.NewCredentials()
+	if base.Scheme == "https" {
+		security = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	c, err := grpc.NewClient(base.Host, grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogoCodec{}), grpc.MaxCallRecvMsgSize(int(min(most, maxMessage)))))
+	if err != nil {
+		return nil, fmt.Errorf("connect to Jaeger at %s: %w", base.Host, err)
+	}
+	return &overGRPC{c, api_v2.NewQueryServiceClient(c), most}, nil
+}
+
+func (g *overGRPC) close() error { return g.connection.Close() }
+
+// services implements source.
+func (g *overGRPC) services(ctx context.Context) ([]string, error) {
+	answer, err := g.client.GetServices(ctx, &api_v2.GetServicesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask Jaeger for services: %w", err)
+	}
+	return answer.Services, nil
+}
+
+// find implements source.
+func (g *overGRPC) find(ctx context.Context, service string, w window, n int) (ptrace.Traces, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream
+	stream, err := g.client.FindTraces(ctx, &api_v2.FindTracesRequest{Query: &api_v2.TraceQueryParameters{
+		ServiceName: service, StartTimeMin: w.from, StartTimeMax: w.to, SearchDepth: int32(n), RawTraces: true,
+	}})
+	if err != nil {
+		return ptrace.Traces{}, fmt.Errorf("ask Jaeger for traces: %w", err)
+	}
+	var spans []model.Span
+	size := int64(0)
+	for {
+		chunk, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return translate.Spans(spans), nil
+		}
+		if status.Code(err) == codes.ResourceExhausted { // also what a message larger than allowed is
+			return ptrace.Traces{}, errLarge
+		}
+		if err != nil {
+			return ptrace.Traces{}, fmt.Errorf("read traces from Jaeger: %w", err)
+		}
+		if size += int64(chunk.Size()); size > g.most {
+			return ptrace.Traces{}, errLarge
+		}
+		spans = append(spans, chunk.Spans...)
+	}
+}
+
+// gogoCodec encodes the messages of jaeger-idl, whose custom types the default codec does not know.
+type gogoCodec struct{}
+
+var errNoMessage = errors.New("not a message of gogo/protobuf")
+
+// Marshal implements encoding.Codec.
+func (gogoCodec) Marshal(v any) ([]byte, error) {
+	if m, ok := v.(proto.Message); ok {
+		return proto.Marshal(m)
+	}
+	return nil, errNoMessage
+}
+
+// Unmarshal implements encoding.Codec.
+func (gogoCodec) Unmarshal(data []byte, v any) error {
+	if m, ok := v.(proto.Message); ok {
+		return proto.Unmarshal(data, m)
+	}
+	return errNoMessage
+}
+
+// Name implements encoding.Codec.
+func (gogoCodec) Name() string { return "proto" }

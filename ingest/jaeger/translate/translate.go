@@ -1,0 +1,188 @@
+// Package translate turns Jaeger's spans, from its model or from its JSON, into OTLP with all that they hold: for whoever hands them on. What
+// package jaeger reads from a document, package otlp reads from its translation; a test holds the two equal.
+//
+// What a span is follows Jaeger's own model, as in package jaeger. Tags stay attributes, those too that also become a field of OTLP; logs
+// become events. A span whose identifiers or times are impossible keeps its place with an empty identifier or an impossible time, so that
+// whoever takes it counts it.
+package translate
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/jaegertracing/jaeger-idl/model/v1"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Spans returns spans as OTLP, each with its process as resource. A span without a process has an empty resource.
+func Spans(spans []model.Span) ptrace.Traces {
+	t := translator{out: ptrace.NewTraces(), of: make(map[*model.Process]ptrace.SpanSlice), same: make(map[string]ptrace.SpanSlice)}
+	for i := range spans {
+		t.span(&spans[i])
+	}
+	return t.out
+}
+
+type translator struct {
+	out  ptrace.Traces
+	of   map[*model.Process]ptrace.SpanSlice
+	same map[string]ptrace.SpanSlice // by what the process holds: over gRPC each span comes with a copy of its own
+}
+
+// spansOf returns where the spans of p go.
+func (t *translator) spansOf(p *model.Process) ptrace.SpanSlice {
+	spans, ok := t.of[p]
+	if ok {
+		return spans
+	}
+	var key []byte // of no process: empty, as of an empty one
+	if p != nil {
+		var err error
+		if key, err = p.Marshal(); err != nil {
+			panic(err) // only custom types fail, and it has none
+		}
+	}
+	if spans, ok = t.same[string(key)]; !ok {
+		spans = t.resource(p)
+		t.same[string(key)] = spans
+	}
+	t.of[p] = spans
+	return spans
+}
+
+// resource makes the resource that p is.
+func (t *translator) resource(p *model.Process) ptrace.SpanSlice {
+	rs := t.out.ResourceSpans().AppendEmpty()
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	if p == nil {
+		return spans
+	}
+	resource := rs.Resource().Attributes()
+	attributes(p.Tags, resource)
+	if p.ServiceName != "" {
+		resource.PutStr("service.name", p.ServiceName)
+	}
+	for _, tag := range p.Tags {
+		if key := hostTags[tag.Key]; key != "" && tag.VType == model.StringType {
+			if _, given := resource.Get(key); !given {
+				resource.PutStr(key, tag.VStr)
+			}
+		}
+	}
+	return spans
+}
+
+// hostTags maps the tags by which Jaeger's own clients name a host to those of OpenTelemetry.
+var hostTags = map[string]string{"hostname": "host.name", "ip": "host.ip"}
+
+func (t *translator) span(s *model.Span) {
+	out := t.spansOf(s.Process).AppendEmpty()
+	out.SetTraceID(traceID(s.TraceID))
+	out.SetSpanID(spanID(s.SpanID))
+	out.SetName(s.OperationName)
+	start := nanos(s.StartTime)
+	end := uint64(math.MaxUint64)
+	if s.Duration >= 0 && start <= math.MaxUint64-uint64(s.Duration) {
+		end = start + uint64(s.Duration)
+	}
+	out.SetStartTimestamp(pcommon.Timestamp(start))
+	out.SetEndTimestamp(pcommon.Timestamp(end))
+	relate(s, out)
+	attributes(s.Tags, out.Attributes())
+	mark(s.Tags, out)
+	for i := range s.Logs {
+		event(&s.Logs[i], out.Events().AppendEmpty())
+	}
+}
+
+// relate finds the parent of s, and its links: the parent is the first CHILD_OF within the trace, else the first FOLLOWS_FROM.
+func relate(s *model.Span, out ptrace.Span) {
+	parent := -1
+	for i, r := range s.References {
+		if r.TraceID == s.TraceID && (parent < 0 || r.RefType == model.ChildOf && s.References[parent].RefType != model.ChildOf) {
+			parent = i
+		}
+	}
+	for i, r := range s.References {
+		switch {
+		case i == parent:
+			out.SetParentSpanID(spanID(r.SpanID))
+		case r.RefType != model.ChildOf:
+			link := out.Links().AppendEmpty()
+			link.SetTraceID(traceID(r.TraceID))
+			link.SetSpanID(spanID(r.SpanID))
+		}
+	}
+}
+
+// mark sets what OTLP has fields for and Jaeger has tags.
+func mark(tags []model.KeyValue, out ptrace.Span) {
+	for _, tag := range tags {
+		switch tag.Key {
+		case "span.kind":
+			kind, _ := trace.ParseKind(tag.VStr)
+			out.SetKind(ptrace.SpanKind(kind))
+		case "error":
+			if tag.VBool || tag.VStr == "true" {
+				out.Status().SetCode(ptrace.StatusCodeError)
+			}
+		case "otel.status_code":
+			if tag.VStr == "ERROR" {
+				out.Status().SetCode(ptrace.StatusCodeError)
+			}
+		case "otel.status_description":
+			out.Status().SetMessage(tag.VStr)
+		}
+	}
+}
+
+func attributes(tags []model.KeyValue, to pcommon.Map) {
+	to.EnsureCapacity(len(tags))
+	for _, tag := range tags {
+		switch tag.VType {
+		case model.StringType:
+			to.PutStr(tag.Key, tag.VStr)
+		case model.BoolType:
+			to.PutBool(tag.Key, tag.VBool)
+		case model.Int64Type:
+			to.PutInt(tag.Key, tag.VInt64)
+		case model.Float64Type:
+			to.PutDouble(tag.Key, tag.VFloat64)
+		case model.BinaryType:
+			to.PutEmptyBytes(tag.Key).FromRaw(tag.VBinary)
+		}
+	}
+}
+
+// event translates a log. Its name is the field "event", as in OpenTracing.
+func event(l *model.Log, out ptrace.SpanEvent) {
+	out.SetTimestamp(pcommon.Timestamp(nanos(l.Timestamp)))
+	attributes(l.Fields, out.Attributes())
+	if name, ok := out.Attributes().Get("event"); ok && name.Type() == pcommon.ValueTypeStr {
+		out.SetName(name.Str())
+		out.Attributes().Remove("event")
+	}
+}
+
+// nanos returns t since the epoch, the largest number if that is not possible.
+func nanos(t time.Time) uint64 {
+	if s := t.Unix(); s < 0 || s >= math.MaxInt64/int64(time.Second) {
+		return math.MaxUint64
+	}
+	return uint64(t.UnixNano())
+}
+
+func traceID(id model.TraceID) (b pcommon.TraceID) {
+	binary.BigEndian.PutUint64(b[:8], id.High)
+	binary.BigEndian.PutUint64(b[8:], id.Low)
+	return b
+}
+
+func spanID(id model.SpanID) (b pcommon.SpanID) {
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	return b
+}
