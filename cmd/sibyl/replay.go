@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/replay"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// replayFlags are the options of the replay command.
+type replayFlags struct {
+	to     string
+	token  string
+	speed  float64
+	loop   bool
+	newIDs bool
+	strict bool
+	output *choice
+}
+
+func (p *process) replayCommand() *cobra.Command {
+	f := &replayFlags{output: newChoice("text", "json")}
+	c := &cobra.Command{
+		Use:   "replay FILE…",
+		Short: "Send recorded traces to an OTLP endpoint as if they happened now",
+		Long: `Sends traces, with all that was recorded of them, to an endpoint of OTLP. Each trace is shifted as a whole, so that it means the
+same; the first one begins now, order stays, and times between traces are divided by --speed. A trace is sent when it has ended.
+
+FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
+All of it is read before anything is sent; a temporary file holds it. Whoever refuses for now is asked again, for a minute.
+
+Sibyl knows traces for a while (assembly.remember, by default 10 minutes) and takes each once: to replay a recording again
+within that time, use --new-ids.`,
+		Example: `  sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, as fast as it was
+  sibyl replay --speed 60 jaeger-export.json            an hour in a minute
+  sibyl replay --to http://localhost:4318 --loop traces/`,
+		Args: someFiles,
+		RunE: func(c *cobra.Command, files []string) error { return p.replay(c, f, files) },
+	}
+	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317", "endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
+	c.Flags().StringVar(&f.token, "token", "", "bearer token to send along; also SIBYL_TOKEN")
+	c.Flags().Float64Var(&f.speed, "speed", 1, "how many times as fast as it was")
+	c.Flags().BoolVar(&f.loop, "loop", false, "begin anew at the end, with other trace IDs, until interrupted")
+	c.Flags().BoolVar(&f.newIDs, "new-ids", false, "send other trace IDs than the recorded ones")
+	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
+	f.output.flag(c, "output", "o", "format of the summary")
+	return c
+}
+
+func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error {
+	if !(f.speed > 0) || math.IsInf(f.speed, 1) {
+		return usageError{errors.New("--speed must be a number above 0")}
+	}
+	if f.token == "" {
+		f.token = p.getenv("SIBYL_TOKEN")
+	}
+	to, err := replay.ParseEndpoint(f.to, f.token)
+	if err != nil {
+		return usageError{fmt.Errorf("--to: %w", err)}
+	}
+	n := &notices{out: p.err}
+	options := replay.Options{
+		Files: files, Speed: f.speed, Loop: f.loop, NewIDs: f.newIDs,
+		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.broken, Progress: n.progress(p.err)},
+	}
+	var bar *progressbar.ProgressBar
+	options.Started = func(traces int64, length time.Duration) {
+		if bar == nil {
+			n.close()
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s, which takes %s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length))
+		}
+		if terminal.Is(p.err) {
+			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("sending"),
+				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+		}
+	}
+	options.Sent = func(traces int64) {
+		if bar != nil {
+			_ = bar.Set64(traces) // a bar that cannot be drawn is no reason to stop
+		}
+	}
+	s, err := replay.Replay(c.Context(), to, options)
+	if bar != nil {
+		_ = bar.Finish() // as above
+	}
+	if err != nil && s.Requests == 0 {
+		return err
+	}
+	return errors.Join(err, p.replayed(&s, f))
+}
+
+// replayed writes the summary.
+func (p *process) replayed(s *replay.Summary, f *replayFlags) error {
+	if s.Requests == 0 {
+		fmt.Fprintf(p.err, "sibyl: %v\n", errNoTrace)
+	}
+	if f.output.value == "json" {
+		return json.NewEncoder(p.out).Encode(s)
+	}
+	_, err := fmt.Fprintf(p.out, "%s sent: %s taken, %d rejected; %s, %d tried again\n", units.Plural(int(s.Traces), "trace"),
+		units.Plural(int(s.Spans), "span"), s.Rejected, units.Plural(int(s.Requests), "request"), s.Retries)
+	if err == nil && s.Why != "" {
+		_, err = fmt.Fprintf(p.out, "first reason: %s\n", terminal.Printable(s.Why))
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/encoding/gzip" // requests are compressed
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Endpoint takes OTLP.
+type Endpoint struct {
+	url   *url.URL
+	token string
+}
+
+// ParseEndpoint reads an endpoint: host:port or grpc://host:port for gRPC in clear text, grpcs://host:port with TLS, or a URL of
+// OTLP/HTTP, whose path is /v1/traces unless it has one. The token goes with each request; "": none does.
+func ParseEndpoint(text, token string) (*Endpoint, error) {
+	if !strings.Contains(text, "://") {
+		text = "grpc://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no endpoint: %w", text, err)
+	}
+	switch u.Scheme {
+	case "http", "https":
+		if u.Path == "" || u.Path == "/" {
+			u.Path = "/v1/traces"
+		}
+	case "grpc", "grpcs":
+		if _, _, err := net.SplitHostPort(u.Host); err != nil || u.Path != "" {
+			return nil, fmt.Errorf("%q is no endpoint: want a host and a port, like localhost:4317", text)
+		}
+	default:
+		return nil, fmt.Errorf("%q is no endpoint: want host:port, grpc://…, grpcs://…, http://… or https://…", text)
+	}
+	if u.Hostname() == "" {
+		return nil, fmt.Errorf("%q is no endpoint: it names no host", text)
+	}
+	return &Endpoint{u, token}, nil
+}
+
+// connection is a way to an endpoint.
+type connection interface {
+	sender
+	close() error
+}
+
+func (e *Endpoint) connect() (connection, error) {
+	if strings.HasPrefix(e.url.Scheme, "http") {
+		return &overHTTP{e.url.String(), e.token, &http.Client{Timeout: answerTimeout}}, nil
+	}
+	security := insecure.NewCredentials()
+	if e.url.Scheme == "grpcs" {
+		security = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	c, err := grpc.NewClient(e.url.Host, grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", e.url.Host, err)
+	}
+	return &overGRPC{c, ptraceotlp.NewGRPCClient(c), e.token}, nil
+}
+
+// answerTimeout is how long an answer may take.
+const answerTimeout = 30 * time.Second
+
+type overGRPC struct {
+	connection *grpc.ClientConn
+	client     ptraceotlp.GRPCClient
+	token      string
+}
+
+func (g *overGRPC) close() error { return g.connection.Close() }
+
+// send implements sender.
+func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, error) {
+	call, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if g.token != "" {
+		call = metadata.AppendToOutgoingContext(call, "authorization", "Bearer "+g.token)
+	}
+	response, err := g.client.Export(call, ptraceotlp.NewExportRequestFromTraces(traces))
+	if err == nil {
+		return partial(response), nil
+	}
+	if ctx.Err() != nil {
+		return answer{}, context.Cause(ctx)
+	}
+	s := status.Convert(err)
+	after, throttled := retryDelay(s)
+	switch s.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.Canceled, codes.OutOfRange, codes.DataLoss:
+		return answer{}, &again{err, after}
+	case codes.ResourceExhausted:
+		if throttled {
+			return answer{}, &again{err, after}
+		}
+		return answer{int64(traces.SpanCount()), s.Message()}, nil
+	case codes.InvalidArgument:
+		return answer{int64(traces.SpanCount()), s.Message()}, nil
+	}
+	return answer{}, fmt.Errorf("send to %s: %w", g.connection.Target(), err)
+}
+
+func retryDelay(s *status.Status) (time.Duration, bool) {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration(), true
+		}
+	}
+	return 0, false
+}
+
+func partial(r ptraceotlp.ExportResponse) answer {
+	return answer{r.PartialSuccess().RejectedSpans(), r.PartialSuccess().ErrorMessage()}
+}
+
+type overHTTP struct {
+	url, token string
+	client     *http.Client
+}
+
+func (h *overHTTP) close() error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 10
+
+// send implements sender.
+func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, error) {
+	body, err := ptraceotlp.NewExportRequestFromTraces(traces).MarshalProto()
+	if err != nil {
+		return answer{}, fmt.Errorf("encode a request: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, fmt.Errorf("make a request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/x-protobuf")
+	if h.token != "" {
+		request.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return answer{}, context.Cause(ctx)
+		}
+		return answer{}, &again{err, 0}
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return answer{}, &again{err, 0}
+	}
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
+		r := ptraceotlp.NewExportResponse()
+		if err := r.UnmarshalProto(text); err != nil {
+			return answer{}, fmt.Errorf("%s does not answer as OTLP does: %w", h.url, err)
+		}
+		return partial(r), nil
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 if it is a date, or nothing
+		return answer{}, &again{fmt.Errorf("%s answers %s", h.url, response.Status), time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return answer{int64(traces.SpanCount()), response.Status}, nil
+	}
+	return answer{}, fmt.Errorf("%s answers %s", h.url, response.Status)
+}

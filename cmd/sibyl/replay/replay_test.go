@@ -1,0 +1,261 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/sibyl-trace/sibyl/ingest/file"
+)
+
+// sent is a span as it arrived: times since the beginning of the replay.
+type sent struct {
+	At         time.Duration
+	ID         byte // first of its span ID
+	Start, End time.Duration
+}
+
+// fake is an endpoint that remembers what it was sent and answers with what it is told to, in turn; the last answer stays.
+type fake struct {
+	began   time.Time
+	spans   []sent
+	traces  []pcommon.TraceID
+	answers []error
+	rejects answer
+}
+
+func (f *fake) send(_ context.Context, traces ptrace.Traces) (answer, error) {
+	if len(f.answers) > 0 {
+		err := f.answers[0]
+		if len(f.answers) > 1 {
+			f.answers = f.answers[1:]
+		}
+		if err != nil {
+			return answer{}, err
+		}
+	}
+	for s := range spans(traces) {
+		f.spans = append(f.spans, sent{
+			time.Since(f.began), s.SpanID()[0], s.StartTimestamp().AsTime().Sub(f.began), s.EndTimestamp().AsTime().Sub(f.began),
+		})
+		f.traces = append(f.traces, s.TraceID())
+	}
+	return f.rejects, nil
+}
+
+// hour is when what is replayed was recorded: in seconds since the epoch.
+const hour = 1_700_000_000
+
+// record puts a span on a tape; times in seconds after hour.
+func record(t *testing.T, tape *tape, trace, id byte, start, end float64) {
+	t.Helper()
+	traces := ptrace.NewTraces()
+	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{15: trace})
+	s.SetSpanID(pcommon.SpanID{id})
+	s.SetStartTimestamp(pcommon.Timestamp((hour + start) * 1e9))
+	s.SetEndTimestamp(pcommon.Timestamp((hour + end) * 1e9))
+	if err := tape.add(traces); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func play(t *testing.T, to *fake, o Options, fill func(*tape)) (Summary, error) {
+	t.Helper()
+	tape, err := newTape(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tape.close()
+	fill(tape)
+	to.began = time.Now()
+	var s Summary
+	err = (&player{tape: tape, to: to, options: o, summary: &s}).play(t.Context())
+	return s, err
+}
+
+// Recorded in any order, traces are sent in the order in which they end; durations stay, what is between traces shrinks with the speed.
+func TestTimes(t *testing.T) {
+	fill := func(tape *tape) {
+		record(t, tape, 3, 6, 40, 41)
+		record(t, tape, 1, 1, 0, 20)
+		record(t, tape, 2, 4, 10, 12)
+		record(t, tape, 1, 2, 5, 6)
+	}
+	for speed, want := range map[float64][]sent{
+		1: {{12e9, 4, 10e9, 12e9}, {20e9, 1, 0, 20e9}, {20e9, 2, 5e9, 6e9}, {41e9, 6, 40e9, 41e9}},
+		2: {{6e9, 4, 5e9, 7e9}, {10e9, 1, 0, 20e9}, {10e9, 2, 5e9, 6e9}, {20.5e9, 6, 20e9, 21e9}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			to := &fake{}
+			s, err := play(t, to, Options{Speed: speed}, fill)
+			if diff := cmp.Diff(want, to.spans); diff != "" || err != nil || s.Traces != 3 || s.Spans != 4 || s.Requests != 3 {
+				t.Errorf("speed %v: %+v, %v\n%s", speed, s, err, diff)
+			}
+		})
+	}
+}
+
+// A trace without a possible time is sent all the same, first, and what it says of time stays.
+func TestImpossibleTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &fake{}
+		s, err := play(t, to, Options{Speed: 1}, func(tape *tape) {
+			record(t, tape, 1, 1, 1, 2)
+			record(t, tape, 2, 2, -hour, 1)
+		})
+		if err != nil || s.Traces != 2 || to.spans[0].ID != 2 || to.spans[1].At != time.Second || to.spans[1].Start != 0 {
+			t.Errorf("%+v %v %+v", s, err, to.spans)
+		}
+	})
+}
+
+// Whoever refuses for now is asked again, and what was refused for good is counted.
+func TestRefusals(t *testing.T) {
+	one := func(tape *tape) { record(t, tape, 1, 1, 0, 0) }
+	synctest.Test(t, func(t *testing.T) {
+		to := &fake{answers: []error{&again{errors.New("busy"), 3 * time.Second}, &again{errors.New("busy"), 0}, nil}, rejects: answer{1, "bad"}}
+		s, err := play(t, to, Options{Speed: 1}, one)
+		if err != nil || s.Retries != 2 || s.Rejected != 1 || s.Spans != 0 || s.Why != "bad" || to.spans[0].At != 3500*time.Millisecond {
+			t.Errorf("%+v %v %+v", s, err, to.spans)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("busy")
+		began := time.Now()
+		s, err := play(t, &fake{answers: []error{&again{busy, 0}}}, Options{Speed: 1}, one)
+		if !errors.Is(err, busy) || s.Requests != 0 || time.Since(began) > 2*time.Minute {
+			t.Errorf("never taken: %+v %v after %v", s, err, time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		if s, err := play(t, &fake{answers: []error{refused}}, Options{Speed: 1}, one); !errors.Is(err, refused) || s.Retries != 0 {
+			t.Errorf("refused for good: %+v %v", s, err)
+		}
+	})
+}
+
+// Each round has IDs of its own, the same for all spans of a trace.
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := errors.New("end")
+		to := &fake{answers: []error{nil, nil, nil, end}}
+		_, err := play(t, to, Options{Speed: 1, Loop: true}, func(tape *tape) {
+			record(t, tape, 1, 1, 0, 1)
+			record(t, tape, 1, 2, 0, 1)
+		})
+		ids := slices.Compact(slices.Clone(to.traces))
+		if !errors.Is(err, end) || len(to.traces) != 6 || len(ids) != 3 || ids[0] != (pcommon.TraceID{15: 1}) {
+			t.Errorf("%v, trace IDs %v", err, to.traces)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		to := &fake{}
+		if _, err := play(t, to, Options{Speed: 1, NewIDs: true}, func(tape *tape) { record(t, tape, 1, 1, 0, 1) }); err != nil {
+			t.Fatal(err)
+		}
+		if to.traces[0] == (pcommon.TraceID{15: 1}) {
+			t.Error("the ID is the recorded one")
+		}
+	})
+}
+
+// Large traces go in requests that receivers take.
+func TestRequestsAreBounded(t *testing.T) {
+	traces := ptrace.NewTraces()
+	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for i := range 5000 {
+		s := spans.AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{byte(i >> 8), byte(i), 1})
+		s.Attributes().PutStr("text", string(make([]byte, 1000)))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		to := &fake{}
+		s, err := play(t, to, Options{Speed: 1}, func(tape *tape) {
+			if err := tape.add(traces); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err != nil || s.Spans != 5000 || s.Traces != 1 || s.Requests < 6 || s.Requests > 10 {
+			t.Errorf("%+v %v", s, err)
+		}
+	})
+}
+
+func TestEndpoints(t *testing.T) {
+	for text, want := range map[string]string{
+		"localhost:4317": "grpc://localhost:4317", "grpcs://h:1": "grpcs://h:1", "http://h": "http://h/v1/traces", "https://h/x": "https://h/x",
+		"[::1]:4317": "grpc://[::1]:4317",
+	} {
+		if e, err := ParseEndpoint(text, ""); err != nil || e.url.String() != want {
+			t.Errorf("%s: %v %v, want %s", text, e, err, want)
+		}
+	}
+	for _, text := range []string{"", "h", "ftp://h", "http://", "grpc://h:1/x", "h:1/x", "http://%"} {
+		if _, err := ParseEndpoint(text, ""); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+// Over HTTP, what is worth another try is told from what is not.
+func TestHTTP(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.json")
+	doc := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001","name":"x","startTimeUnixNano":"1"}]}]}]}`
+	if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var codes []int
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("Authorization")+" "+r.URL.Path)
+		code := codes[0]
+		codes = codes[1:]
+		if code != http.StatusOK {
+			w.WriteHeader(code)
+			return
+		}
+		response := ptraceotlp.NewExportResponse()
+		response.PartialSuccess().SetRejectedSpans(1)
+		body, _ := response.MarshalProto()
+		_, _ = w.Write(body)
+	}))
+	defer server.Close()
+	to, err := ParseEndpoint(server.URL, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		codes []int
+		want  Summary
+		fails bool
+	}{
+		{[]int{503, 429, 200}, Summary{Traces: 1, Rejected: 1, Requests: 1, Retries: 2}, false},
+		{[]int{400}, Summary{Traces: 1, Rejected: 1, Requests: 1, Why: "400 Bad Request"}, false},
+		{[]int{401}, Summary{}, true},
+	} {
+		codes = c.codes
+		s, err := Replay(t.Context(), to, Options{Files: []string{path}, Speed: 1})
+		s.Input = file.Summary{}
+		if diff := cmp.Diff(c.want, s); diff != "" || (err != nil) != c.fails {
+			t.Errorf("%v: %v\n%s", c.codes, err, diff)
+		}
+	}
+	if !slices.Equal(slices.Compact(got), []string{"Bearer secret /v1/traces"}) {
+		t.Error(got)
+	}
+}

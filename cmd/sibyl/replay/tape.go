@@ -1,0 +1,124 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// tape holds recorded spans in a temporary file, so that a recording may be larger than memory and in any order. In memory it takes about
+// 150 bytes for each trace.
+type tape struct {
+	file   *os.File
+	out    *bufio.Writer
+	size   int64
+	traces map[pcommon.TraceID]*recorded
+	spans  int64
+}
+
+// recorded is a trace on the tape.
+type recorded struct {
+	id         pcommon.TraceID
+	start, end uint64 // of its spans with possible times, in nanoseconds since the epoch; start > end: there is none
+	pieces     []piece
+}
+
+// piece is a stretch of the tape: an OTLP request with spans of one trace.
+type piece struct {
+	at   int64
+	size int32
+}
+
+// pieceSpans is how many spans a piece holds at most: what an SDK sends at once.
+const pieceSpans = 512
+
+// newTape returns an empty tape in dir, "" being the system's directory for temporary files.
+func newTape(dir string) (*tape, error) {
+	f, err := os.CreateTemp(dir, "sibyl-replay-")
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary file: %w", err)
+	}
+	if err := os.Remove(f.Name()); err != nil { // it goes with the process
+		return nil, errors.Join(fmt.Errorf("unlink a temporary file: %w", err), f.Close())
+	}
+	return &tape{file: f, out: bufio.NewWriterSize(f, 1<<20), traces: make(map[pcommon.TraceID]*recorded)}, nil
+}
+
+func (t *tape) close() error { return t.file.Close() }
+
+// add records spans; it empties traces.
+func (t *tape) add(traces ptrace.Traces) error {
+	for _, part := range otlp.Apart(traces, pieceSpans) {
+		r := t.traces[part.Trace]
+		if r == nil {
+			r = &recorded{id: part.Trace, start: math.MaxUint64}
+			t.traces[part.Trace] = r
+		}
+		for s := range spans(part.Traces) {
+			t.spans++
+			if start, end := uint64(s.StartTimestamp()), uint64(s.EndTimestamp()); start > 0 && max(start, end) <= uint64(trace.MaxNanos) {
+				r.start, r.end = min(r.start, start), max(r.end, start, end)
+			}
+		}
+		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(part.Traces)
+		if err != nil {
+			return fmt.Errorf("encode spans of trace %s: %w", part.Trace, err)
+		}
+		if len(data) > math.MaxInt32 {
+			return fmt.Errorf("spans of trace %s are too large", part.Trace)
+		}
+		if _, err := t.out.Write(data); err != nil {
+			return fmt.Errorf("write a temporary file: %w", err)
+		}
+		r.pieces = append(r.pieces, piece{t.size, int32(len(data))})
+		t.size += int64(len(data))
+	}
+	return nil
+}
+
+// rewind returns the traces in the order in which they ended, and when the first of them began. A trace without a possible time comes
+// first.
+func (t *tape) rewind() (order []*recorded, first uint64, err error) {
+	if err := t.out.Flush(); err != nil {
+		return nil, 0, fmt.Errorf("write a temporary file: %w", err)
+	}
+	first = math.MaxUint64
+	for _, r := range t.traces {
+		order = append(order, r)
+		first = min(first, r.start)
+	}
+	for _, r := range order {
+		if r.start > r.end {
+			r.start, r.end = first, first
+		}
+	}
+	slices.SortFunc(order, func(a, b *recorded) int {
+		return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.start, b.start), bytes.Compare(a.id[:], b.id[:]))
+	})
+	return order, first, nil
+}
+
+// read returns the spans of a piece.
+func (t *tape) read(p piece) (ptrace.Traces, error) {
+	data := make([]byte, p.size)
+	if _, err := io.ReadFull(io.NewSectionReader(t.file, p.at, int64(p.size)), data); err != nil {
+		return ptrace.Traces{}, fmt.Errorf("read a temporary file: %w", err)
+	}
+	traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+	if err != nil {
+		return traces, fmt.Errorf("decode what was recorded: %w", err)
+	}
+	return traces, nil
+}
