@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,19 +109,17 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	}
 	s := status.Convert(err)
 	after, throttled := retryDelay(s)
-	switch s.Code() {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.Canceled, codes.OutOfRange, codes.DataLoss:
+	switch code := s.Code(); {
+	case slices.Contains(forNow, code), code == codes.ResourceExhausted && throttled:
 		return answer{}, &again{err, after}
-	case codes.ResourceExhausted:
-		if throttled {
-			return answer{}, &again{err, after}
-		}
-		return answer{int64(traces.SpanCount()), s.Message()}, nil
-	case codes.InvalidArgument:
+	case code == codes.ResourceExhausted, code == codes.InvalidArgument:
 		return answer{int64(traces.SpanCount()), s.Message()}, nil
 	}
 	return answer{}, fmt.Errorf("send to %s: %w", g.connection.Target(), err)
 }
+
+// forNow are the codes after which a request may be sent again, as OTLP has them.
+var forNow = []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss}
 
 func retryDelay(s *status.Status) (time.Duration, bool) {
 	for _, detail := range s.Details() {

@@ -23,11 +23,11 @@ import (
 
 // Options say what is replayed, and how.
 type Options struct {
-	Files   []string
-	Input   file.Options // Keys and Workers mean nothing
-	Speed   float64      // above 0; 1: as it was
-	Loop    bool         // begin anew at the end, with other IDs, until the context is done
-	NewIDs  bool         // other IDs from the beginning, so that a recording can be replayed again soon
+	Files  []string
+	Input  file.Options // Keys and Workers mean nothing
+	Speed  float64      // above 0; 1: as it was
+	Loop   bool         // begin anew at the end, with other IDs, until the context is done
+	NewIDs bool         // other IDs from the beginning, so that a recording can be replayed again soon
 
 	// Started is called when a round begins, with how many traces it has and how long it takes; Sent with how many of them were sent. One
 	// goroutine calls them. Nil: nobody is told.

@@ -23,7 +23,7 @@ type overHTTP struct {
 }
 
 func newHTTP(base *url.URL, most int64) *overHTTP {
-	return &overHTTP{base, &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}, most}
+	return &overHTTP{base, &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute}}, most}
 }
 
 func (h *overHTTP) close() error {

@@ -186,7 +186,7 @@ func (p *Puller) Run(ctx context.Context) (err error) {
 				if ctx.Err() != nil {
 					break
 				}
-				p.log.Warn("fetching from Jaeger failed: it is tried again", slog.Any("error", err), slog.Duration("pause", pause))
+				p.log.WarnContext(ctx, "fetching from Jaeger failed: it is tried again", slog.Any("error", err), slog.Duration("pause", pause))
 				sleep(ctx, jittered(pause))
 				if errors.Is(err, errUnreadable) && to.Sub(from) <= leastTried && p.leave(ctx, to) == nil {
 					from = to
@@ -207,7 +207,7 @@ func (p *Puller) Run(ctx context.Context) (err error) {
 // leave gives up what is left of a window, which can never be read.
 func (p *Puller) leave(ctx context.Context, to time.Time) error {
 	p.counts.Cut.Add(1)
-	p.log.Error("what Jaeger returns cannot be read: some traces are missing", slog.Time("until", to))
+	p.log.ErrorContext(ctx, "what Jaeger returns cannot be read: some traces are missing", slog.Time("until", to))
 	return p.save(ctx, to)
 }
 
@@ -261,7 +261,7 @@ func (p *Puller) allServices(ctx context.Context) ([]string, error) {
 	slices.Sort(services)
 	services = slices.Compact(services)
 	if len(services) > mostServices {
-		p.log.Warn("Jaeger knows more services than are fetched: name those that matter", slog.Int("services", len(services)), slog.Int("fetched", mostServices))
+		p.log.WarnContext(ctx, "Jaeger knows more services than are fetched: name those that matter", slog.Int("services", len(services)), slog.Int("fetched", mostServices))
 		services = services[:mostServices]
 	}
 	return services, nil
@@ -302,7 +302,7 @@ func (p *Puller) find(ctx context.Context, service string, w window) error {
 		return p.find(ctx, service, window{middle, w.to})
 	}
 	p.counts.Cut.Add(1)
-	p.log.Warn("more traces at one time than are asked for: some are missing", slog.String("service", service), slog.Time("time", w.from))
+	p.log.WarnContext(ctx, "more traces at one time than are asked for: some are missing", slog.String("service", service), slog.Time("time", w.from))
 	return p.handOn(ctx, traces)
 }
 
@@ -378,7 +378,7 @@ func (p *Puller) take(ctx context.Context, traces ptrace.Traces, spans int64) er
 			continue
 		}
 		if bad, ok := errors.AsType[*ingest.RecordError](err); ok {
-			p.log.Warn("what Jaeger returned cannot be used", slog.Any("error", bad))
+			p.log.WarnContext(ctx, "what Jaeger returned cannot be used", slog.Any("error", bad))
 			rejected.Spans, err = int(spans), nil
 		}
 		if err != nil {
