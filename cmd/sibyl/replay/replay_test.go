@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sibyl-trace/sibyl/ingest/file"
 )
@@ -209,6 +216,75 @@ func TestEndpoints(t *testing.T) {
 		if _, err := ParseEndpoint(text, ""); err == nil {
 			t.Errorf("%q: no error", text)
 		}
+	}
+}
+
+// server answers over gRPC with what it is told to, in turn.
+type server struct {
+	ptraceotlp.UnimplementedGRPCServer
+	answers []error
+	tokens  []string
+}
+
+func (s *server) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	m, _ := metadata.FromIncomingContext(ctx)
+	s.tokens = append(s.tokens, m.Get("authorization")...)
+	response := ptraceotlp.NewExportResponse()
+	response.PartialSuccess().SetRejectedSpans(int64(r.Traces().SpanCount()) - 1)
+	err := s.answers[0]
+	s.answers = s.answers[1:]
+	return response, err
+}
+
+// Over gRPC, what is worth another try is told from what is not.
+func TestGRPC(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{}
+	g := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(g, s)
+	go func() { _ = g.Serve(l) }()
+	defer g.Stop()
+	to, err := ParseEndpoint(l.Addr().String(), "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := to.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	full, err := status.New(codes.ResourceExhausted, "full").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces := ptrace.NewTraces()
+	traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	for _, x := range []struct {
+		says  error
+		want  answer
+		again bool
+		after time.Duration
+		fails bool
+	}{
+		{nil, answer{}, false, 0, false},
+		{full.Err(), answer{}, true, 7 * time.Second, false},
+		{status.Error(codes.Unavailable, "away"), answer{}, true, 0, false},
+		{status.Error(codes.ResourceExhausted, "large"), answer{1, "large"}, false, 0, false},
+		{status.Error(codes.InvalidArgument, "bad"), answer{1, "bad"}, false, 0, false},
+		{status.Error(codes.Unauthenticated, "who"), answer{}, false, 0, true},
+	} {
+		s.answers = []error{x.says}
+		got, err := c.send(t.Context(), traces)
+		later, ok := errors.AsType[*again](err)
+		if got != x.want || ok != x.again || ok && later.after != x.after || (err != nil) != (x.again || x.fails) {
+			t.Errorf("%v: %+v, %v", x.says, got, err)
+		}
+	}
+	if !slices.Equal(slices.Compact(s.tokens), []string{"Bearer secret"}) {
+		t.Error(s.tokens)
 	}
 }
 

@@ -171,3 +171,24 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the bytes, there is an error or a request that can be sent; never a panic.
+func FuzzJSON(f *testing.F) {
+	f.Add([]byte(odd))
+	f.Add([]byte(`[{"spans":[{"startTime":"1e3","duration":1e300,"tags":[{"key":"x","type":"int64","value":"1e400"}],"logs":[{"timestamp":-1}]}]}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		traces, err := translate.JSON(data)
+		if err != nil {
+			return
+		}
+		n := traces.SpanCount()
+		body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b ingest.Batch
+		if err := otlp.NewDecoder(&trace.Table{}, ingest.AllKeys()).Protobuf(body, &b); err != nil || len(b.Spans)+b.RejectedSpans() != n {
+			t.Fatalf("%d spans became %d and %d rejected: %v", n, len(b.Spans), b.RejectedSpans(), err)
+		}
+	})
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// What docs/collector.md shows to be pasted is what was verified.
+func TestCollectorDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/collector.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile("../../deploy/collector.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(doc), "```yaml\n"+string(config)+"```\n") {
+		t.Error("docs/collector.md does not show deploy/collector.yaml as it is")
+	}
+}
