@@ -49,7 +49,7 @@ type Options struct {
 
 	Lag         time.Duration // how far windows stay behind now; default 30 s
 	MaxTraces   int           // asked for at once; default 200
-	MaxResponse int64         // bytes; default 32 MiB
+	MaxResponse int64         // bytes, which take some six times as much memory while they are decoded; default 32 MiB
 
 	Log *slog.Logger // nil: nowhere
 }
