@@ -180,6 +180,25 @@ func TestLoop(t *testing.T) {
 	})
 }
 
+// What belongs to a span moves with it: events in time, links to traces whose IDs change.
+func TestMove(t *testing.T) {
+	traces := ptrace.NewTraces()
+	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetStartTimestamp(100)
+	s.Events().AppendEmpty().SetTimestamp(120)
+	s.Links().AppendEmpty().SetTraceID(pcommon.TraceID{2})
+	s.Links().AppendEmpty()
+	m := newMask("seed", 1)
+	move(traces, -30, m)
+	if s.StartTimestamp() != 70 || s.EndTimestamp() != 0 || s.Events().At(0).Timestamp() != 90 {
+		t.Errorf("times %d, %d, %d", s.StartTimestamp(), s.EndTimestamp(), s.Events().At(0).Timestamp())
+	}
+	if s.TraceID() != m.change(pcommon.TraceID{1}) || s.Links().At(0).TraceID() != m.change(pcommon.TraceID{2}) || !s.Links().At(1).TraceID().IsEmpty() {
+		t.Errorf("IDs %s, %s, %s", s.TraceID(), s.Links().At(0).TraceID(), s.Links().At(1).TraceID())
+	}
+}
+
 // Large traces go in requests that receivers take.
 func TestRequestsAreBounded(t *testing.T) {
 	traces := ptrace.NewTraces()
