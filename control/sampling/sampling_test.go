@@ -1,0 +1,187 @@
+package sampling
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jaegertracing/jaeger-idl/proto-gen/api_v2"
+	"go.opentelemetry.io/contrib/samplers/jaegerremote"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+var sampleRates = &Rates{Default: 0.25, Services: map[string][]Operation{"shop": {{"GET /cart", 1}, {"GET /never", 0}}}}
+
+func TestHTTP(t *testing.T) {
+	s := NewStrategies(sampleRates)
+	for _, c := range []struct {
+		method, target string
+		status         int
+		body           string
+	}{
+		{"GET", "/sampling?service=shop", 200, `{"strategyType":"PROBABILISTIC","probabilisticSampling":{"samplingRate":0.25},"operationSampling":{` +
+			`"defaultSamplingProbability":0.25,"defaultLowerBoundTracesPerSecond":0.016666666666666666,"perOperationStrategies":[` +
+			`{"operation":"GET /cart","probabilisticSampling":{"samplingRate":1}},{"operation":"GET /never","probabilisticSampling":{"samplingRate":0}}]}}`},
+		{"GET", "/sampling?service=other&x=1", 200, `"perOperationStrategies":[{"operation":"sibyl.no.operation","probabilisticSampling":{"samplingRate":0.25}}]`},
+		{"GET", "/sampling", 400, "exactly one"},
+		{"GET", "/sampling?service=", 400, "exactly one"},
+		{"GET", "/sampling?service=a&service=b", 400, "exactly one"},
+		{"GET", "/sampling?service=" + strings.Repeat("a", 2000), 400, "exactly one"},
+		{"POST", "/sampling?service=shop", 405, "only GET"},
+	} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(c.method, c.target, nil))
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.body) || strings.Contains(w.Body.String(), "null") {
+			t.Errorf("%s %.40s: %d %s", c.method, c.target, w.Code, w.Body)
+		}
+	}
+}
+
+// TestSDK holds that the remote sampler of OpenTelemetry for Go does what it is told.
+func TestSDK(t *testing.T) {
+	s := NewStrategies(sampleRates)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	sampler := jaegerremote.New("shop", jaegerremote.WithSamplingServerURL(server.URL+"/sampling"), jaegerremote.WithInitialSampler(sdk.NeverSample()),
+		jaegerremote.WithSamplingRefreshInterval(time.Hour))
+	defer sampler.Close()
+	sampler.UpdateSampler()
+	if n := sampled(sampler, "GET /cart", 1000); n != 1000 {
+		t.Errorf("%d of 1000 requests under investigation are traced", n)
+	}
+	if n := sampled(sampler, "GET /never", 1000); n > 1 { // the lower bound lets one through
+		t.Errorf("%d of 1000 requests are traced that should not be", n)
+	}
+	if n := sampled(sampler, "GET /other", 1000); n < 180 || n > 320 {
+		t.Errorf("%d of 1000 other requests are traced, want 250", n)
+	}
+	s.Publish(&Rates{Default: 0.25})
+	sampler.UpdateSampler()
+	if n := sampled(sampler, "GET /cart", 1000); n < 180 || n > 320 {
+		t.Errorf("%d of 1000 requests are traced after the investigation, want 250", n)
+	}
+}
+
+// sampled returns how many of n requests are traced.
+func sampled(s sdk.Sampler, operation string, n int) int {
+	count := 0
+	for i := range n {
+		var id oteltrace.TraceID
+		binary.BigEndian.PutUint64(id[8:], trace.Mix(uint64(i), 1))
+		id[0] = 1
+		if s.ShouldSample(sdk.SamplingParameters{ParentContext: context.Background(), TraceID: id, Name: operation}).Decision == sdk.RecordAndSample {
+			count++
+		}
+	}
+	return count
+}
+
+func TestGRPC(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := NewStrategies(sampleRates).NewGRPC()
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(Codec())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := api_v2.NewSamplingManagerClient(conn)
+	got, err := client.GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{ServiceName: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := got.OperationSampling.PerOperationStrategies; len(list) != 2 || list[0].Operation != "GET /cart" || list[0].ProbabilisticSampling.SamplingRate != 1 {
+		t.Errorf("%v", got)
+	}
+	if o := got.OperationSampling; o.DefaultSamplingProbability != 0.25 || o.DefaultLowerBoundTracesPerSecond != lowerBound || got.ProbabilisticSampling.SamplingRate != 0.25 {
+		t.Errorf("%v", got)
+	}
+	other, err := client.GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{ServiceName: "other"})
+	if err != nil || len(other.OperationSampling.PerOperationStrategies) != 1 {
+		t.Errorf("%v, %v", other, err)
+	}
+	if _, err := client.GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a service: %v", err)
+	}
+}
+
+func TestCodecRefusesOthers(t *testing.T) {
+	if _, err := Codec().Marshal(1); err == nil {
+		t.Error("a number was written")
+	}
+	if err := Codec().Unmarshal(nil, io.Discard); err == nil {
+		t.Error("something was read")
+	}
+	if err := Codec().Unmarshal([]byte{0xff}, &api_v2.SamplingStrategyParameters{}); err == nil {
+		t.Error("garbage was read")
+	}
+}
+
+func TestRatesOf(t *testing.T) {
+	table := &trace.Table{}
+	op := func(service, name string) trace.Op {
+		return table.Op(table.Symbol(service), table.Symbol(name), trace.Server)
+	}
+	cart, pay, list, idle := op("shop", "GET /cart"), op("shop", "POST /pay"), op("store", "GET /list"), op("store", "GET /idle")
+	investigate := func(s search.Status, entries ...trace.Op) *search.State {
+		state := &search.State{}
+		for i, e := range entries {
+			state.Investigations = append(state.Investigations, search.Investigation{Problem: analysis.Hash{Lo: uint64(i + 1)}, Entry: e, Status: s})
+		}
+		return state
+	}
+	o := Options{Default: 0.01, Wanted: 10, Budget: 30}
+	seen := map[trace.Op]float64{cart: 1, pay: 0.05, list: 10}
+	for name, c := range map[string]struct {
+		state  *search.State
+		before *Rates
+		want   map[string][]Operation
+	}{
+		"nothing":           {&search.State{}, nil, map[string][]Operation{}},
+		"over":              {investigate(search.Explained, cart), nil, map[string][]Operation{}},
+		"one":               {investigate(search.Investigating, cart, cart), nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}}}},
+		"few requests":      {investigate(search.Opened, pay), nil, map[string][]Operation{"shop": {{"POST /pay", 1}}}},
+		"unknown":           {investigate(search.Opened, idle), nil, map[string][]Operation{}},
+		"many requests":     {investigate(search.Located, list), nil, map[string][]Operation{}}, // enough come already
+		"all, by name":      {investigate(search.Opened, pay, cart), nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}, {"POST /pay", 1}}}},
+		"under other rates": {investigate(search.Opened, cart), &Rates{Default: 0.01, Services: map[string][]Operation{"shop": {{"GET /cart", 0.05}}}}, map[string][]Operation{"shop": {{"GET /cart", 0.5}}}},
+	} {
+		got := RatesOf(c.state, table, seen, c.before, o)
+		if got.Default != o.Default {
+			t.Errorf("%s: default %g", name, got.Default)
+		}
+		if diff := cmp.Diff(c.want, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	o.Budget = 4.5 // half of what the first wants
+	got := RatesOf(investigate(search.Opened, cart, pay), table, seen, nil, o)
+	if diff := cmp.Diff(map[string][]Operation{"shop": {{"GET /cart", 0.055}}}, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+		t.Errorf("budget: %s", diff)
+	}
+}
