@@ -80,3 +80,33 @@ func (x *Pairs) Shares() []PairShare {
 	slices.SortStableFunc(shares, func(a, b PairShare) int { return cmp.Compare(b.Share, a.Share) })
 	return shares
 }
+
+const pairsVersion = 1
+
+// AppendBinary appends x to b: the same bytes for the same requests, whatever their order.
+func (x *Pairs) AppendBinary(b []byte) []byte {
+	e := &encoder{append(b, pairsVersion)}
+	e.numbers(uint64(len(x.edges)))
+	for _, edge := range x.edges {
+		e.words(uint64(edge))
+	}
+	return x.moments.AppendBinary(e.b)
+}
+
+// DecodePairs returns the Pairs that AppendBinary wrote, and the bytes behind them. An error wraps [stats.ErrCorrupt].
+func DecodePairs(b []byte) (*Pairs, []byte, error) {
+	d := &decoder{rest: b}
+	d.version(pairsVersion)
+	x := &Pairs{}
+	for i := range d.below(mostPaired + 1) {
+		edge := trace.Edge(d.word())
+		d.ascending(int(i), i > 0 && edge > x.edges[max(0, int(i)-1)])
+		x.edges = append(x.edges, edge)
+	}
+	x.moments = decoded(d, stats.DecodePairMoments)
+	x.row = make([]int64, len(x.edges)+1)
+	if d.bad || x.moments.Sums != nil && len(x.moments.Sums) != len(x.row) {
+		return nil, nil, stats.ErrCorrupt
+	}
+	return x, d.rest, nil
+}

@@ -63,11 +63,12 @@ type Core struct {
 
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
-	aged    trace.Nanos // when trees last forgot
-	early   *log        // observations until learning ends
-	epochs  []mark      // of these, one for each epoch that ended
-	seen    uint64      // observations in early
-	dropped uint64      // observations beyond the bound on early ones
+	aged    trace.Nanos       // when trees last forgot
+	early   *log              // observations until learning ends
+	preview *analysis.Grouper // of these, as far as they tell already
+	epochs  []mark            // of these, one for each epoch that ended
+	seen    uint64            // observations in early
+	dropped uint64            // observations beyond the bound on early ones
 }
 
 // mark says how many early observations there were when an epoch ended.
@@ -97,6 +98,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		causes:      newCauses(),
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
+		preview:     analysis.NewGrouper(types, table, options.Groups),
 	}
 	if options.Split {
 		c.splitter = newSplitter()
@@ -132,19 +134,19 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	return requests
 }
 
-// Observe takes one request. It keeps nothing of o.
-func (c *Core) Observe(o *analysis.Observation) {
+// Observe takes one request and returns its request type and group; either is nil where there is no room for it, or it enters no statistics.
+// It keeps nothing of o.
+func (c *Core) Observe(o *analysis.Observation) (requestType, group *analysis.Group) {
 	if !c.learned {
-		c.observeEarly(o)
-		return
+		return c.observeEarly(o)
 	}
 	if c.arm(o).everything {
 		c.explore(o)
-		return
+		return nil, nil
 	}
-	requestType, group := c.grouper.Observe(o)
+	requestType, group = c.grouper.Observe(o)
 	if requestType == nil {
-		return // counted by the grouper
+		return nil, nil // counted by the grouper
 	}
 	c.observeTree(requestType.ID, o)
 	c.refine(requestType.ID, o, true)
@@ -154,19 +156,21 @@ func (c *Core) Observe(o *analysis.Observation) {
 			c.splitter.observe(group.Whole, o)
 		}
 	}
+	return requestType, group
 }
 
 // observeEarly keeps a request until learning ends.
-func (c *Core) observeEarly(o *analysis.Observation) {
+func (c *Core) observeEarly(o *analysis.Observation) (requestType, group *analysis.Group) {
 	c.types.Learn(o)
-	if c.early.kept >= earlyBytes {
+	if c.early.kept < earlyBytes {
+		c.seen++
+		if err := c.early.add(o); err != nil {
+			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+		}
+	} else {
 		c.dropped++
-		return
 	}
-	c.seen++
-	if err := c.early.add(o); err != nil {
-		panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
-	}
+	return c.preview.Observe(o)
 }
 
 // Dropped returns how many requests were not learned from because there were too many of them.
@@ -207,6 +211,7 @@ func sightings(o *analysis.Observation) []cct.Sighting {
 // evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	if !c.learned {
+		c.preview.Close(now)
 		if c.seen > 0 {
 			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
 			c.epochs = append(c.epochs, mark{now, c.seen})
@@ -274,7 +279,7 @@ func (c *Core) learn(now trace.Nanos) {
 			c.observeTree(requestType.ID, o)
 		}
 	}
-	c.early, c.epochs = nil, nil
+	c.early, c.epochs, c.preview = nil, nil, nil
 	c.grouper.Close(now)
 	c.grouper.Learn(now, c.options.Watch)
 }

@@ -92,6 +92,10 @@ type Table struct {
 	contexts map[Context]ContextInfo
 	edges    map[Edge]EdgeInfo
 	refused  int
+
+	following bool     // what is new is remembered, for News
+	newText   []Symbol // since the last call of News
+	newOps    []Op
 }
 
 // DefaultLimit bounds each sort of entry of a [Table]: far more than an estate of services has operations, and at about
@@ -107,8 +111,8 @@ func (t *Table) Refused() int { return t.refused }
 // Symbol stores s and returns its symbol.
 func (t *Table) Symbol(s string) Symbol {
 	sym := symbolOf(s)
-	if sym != 0 {
-		add(t, &t.text, sym, s)
+	if sym != 0 && add(t, &t.text, sym, s) && t.following {
+		t.newText = append(t.newText, sym)
 	}
 	return sym
 }
@@ -119,8 +123,8 @@ func (t *Table) SymbolBytes(s []byte) Symbol {
 	if sym == 0 {
 		return 0
 	}
-	if _, ok := t.text[sym]; !ok {
-		add(t, &t.text, sym, string(s))
+	if _, ok := t.text[sym]; !ok && add(t, &t.text, sym, string(s)) && t.following {
+		t.newText = append(t.newText, sym)
 	}
 	return sym
 }
@@ -129,7 +133,9 @@ func (t *Table) SymbolBytes(s []byte) Symbol {
 // [NormalName].
 func (t *Table) Op(service, name Symbol, kind Kind) Op {
 	op := OpOf(service, name, kind)
-	add(t, &t.ops, op, Operation{Service: service, Name: name, Kind: kind})
+	if add(t, &t.ops, op, Operation{Service: service, Name: name, Kind: kind}) && t.following {
+		t.newOps = append(t.newOps, op)
+	}
 	return op
 }
 
@@ -217,10 +223,30 @@ func (t *Table) Merge(u *Table) {
 	t.refused += u.refused
 }
 
-// add stores v under k unless it is there or the table is full.
-func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) {
+// Follow makes t remember what is new from now on, for [Table.News].
+func (t *Table) Follow() { t.following = true }
+
+// News returns the symbols and operations that t took since the last call, or since [Table.Follow], in a table of their own; nil if there
+// are none.
+func (t *Table) News() *Table {
+	if len(t.newText) == 0 && len(t.newOps) == 0 {
+		return nil
+	}
+	news := &Table{}
+	for _, sym := range t.newText {
+		add(news, &news.text, sym, t.text[sym])
+	}
+	for _, op := range t.newOps {
+		add(news, &news.ops, op, t.ops[op])
+	}
+	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
+	return news
+}
+
+// add stores v under k unless it is there or the table is full, and reports whether it did.
+func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) bool {
 	if _, ok := (*m)[k]; ok {
-		return
+		return false
 	}
 	limit := t.Limit
 	if limit == 0 {
@@ -228,12 +254,13 @@ func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) {
 	}
 	if len(*m) >= limit {
 		t.refused++
-		return
+		return false
 	}
 	if *m == nil {
 		*m = make(map[K]V)
 	}
 	(*m)[k] = v
+	return true
 }
 
 // merge adds entries in ascending order: what a full table refuses is the same every time.

@@ -281,6 +281,26 @@ func (s *Stratified[V]) Median() []Item[V] {
 	return items(all)
 }
 
+// Typical returns those of the given requests that lie next to the median in the uniform sample, fastest first.
+func (s *Stratified[V]) Typical(of func(key uint64, v V) bool) []Item[V] {
+	all := make([]ranked[V], 0, s.uniform.Len())
+	for _, r := range s.uniform.All() {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, byFast)
+	var near []ranked[V]
+	for low, high := (len(all)-1)/2, (len(all)-1)/2+1; len(near) < s.m && (low >= 0 || high < len(all)); {
+		for _, i := range []int{low, high} {
+			if 0 <= i && i < len(all) && len(near) < s.m && of(all[i].key, all[i].value) {
+				near = append(near, all[i])
+			}
+		}
+		low, high = low-1, high+1
+	}
+	slices.SortFunc(near, byFast)
+	return items(near)
+}
+
 // Keys returns the keys of everything that is kept, ascending: what the caller may discard is everything else.
 func (s *Stratified[V]) Keys() []uint64 {
 	var keys []uint64

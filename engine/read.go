@@ -1,0 +1,21 @@
+package engine
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Learned reports whether the learning period is over. Until then there are no problems.
+func (c *Core) Learned() bool { return c.learned }
+
+// Grouper returns what is known about groups, for reading. While the core learns these are provisional: each entry operation is one
+// request type.
+func (c *Core) Grouper() *analysis.Grouper {
+	if !c.learned {
+		return c.preview
+	}
+	return c.grouper
+}
+
+// Table returns the dictionary, for reading. Only the owner of the core may add to it, between calls.
+func (c *Core) Table() *trace.Table { return c.table }

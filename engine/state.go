@@ -1,0 +1,402 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// coreVersion is the first byte of an encoded [Core].
+const coreVersion = 1
+
+// savedCore is the part of a Core that is small and plain.
+type savedCore struct {
+	Learned                bool
+	Began, Aged, Announced trace.Nanos
+	Seen, Dropped          uint64
+	Epochs                 []savedMark
+	Catalogue              []cct.Tracepoint
+	Plans                  []savedPlan
+	Problems               []analysis.Problem
+	Refinements            []savedRefinements // ascending by group
+	Samples                []savedSample      // ascending by group
+	Found                  []savedFound       // ascending by problem
+	Trees                  []savedPart        // ascending by request type
+	Splits                 []byte
+	SplitSamples           []savedPart // ascending by whole group
+	SplitEpochs            int
+}
+
+type savedMark struct {
+	End  trace.Nanos
+	Seen uint64
+}
+
+type savedPlan struct {
+	Version int64
+	Arms    []savedArm
+}
+
+type savedArm struct {
+	Name       trace.Symbol
+	On         []trace.Symbol
+	Set        uint64
+	Everything bool
+}
+
+type savedRefinements struct {
+	Group analysis.Hash
+	Sets  []savedSet // ascending
+	Bare  []byte
+	Pairs []byte
+}
+
+type savedSet struct {
+	Set        uint64
+	Refinement []byte
+}
+
+type savedSample struct {
+	Group    analysis.Hash
+	Requests []byte
+	Seen     uint64
+}
+
+type savedFound struct {
+	Problem      analysis.Hash
+	Present      bool // it looks at the sample that there is of the group now
+	Group        analysis.Hash
+	Seen         uint64
+	Looks        int
+	Explanations []analysis.Explanation
+}
+
+// savedPart is what something else wrote about one thing.
+type savedPart struct {
+	ID   analysis.Hash
+	Data []byte
+}
+
+// AppendState appends to b everything that it takes to go on after a restart. Cores that saw the same give the same bytes.
+func (c *Core) AppendState(b []byte) []byte {
+	b = append(b, coreVersion)
+	b = section(b, c.table.AppendBinary)
+	b = section(b, c.types.AppendBinary)
+	b = section(b, c.grouper.AppendBinary)
+	b = section(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
+	b = section(b, c.appendEarly)
+	return section(b, func(b []byte) []byte {
+		var buf bytes.Buffer
+		if err := gob.NewEncoder(&buf).Encode(c.saved()); err != nil {
+			panic(fmt.Sprintf("engine: a core that is not plain: %v", err))
+		}
+		return append(b, buf.Bytes()...)
+	})
+}
+
+// section appends what part appends, with its length before it.
+func section(b []byte, part func([]byte) []byte) []byte {
+	const size = 8
+	at := len(b)
+	b = part(append(b, make([]byte, size)...))
+	binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-size))
+	return b
+}
+
+// appendEarly appends the observations of the learning period, and what they tell so far; nothing afterwards.
+func (c *Core) appendEarly(b []byte) []byte {
+	if c.learned {
+		return b
+	}
+	b = section(b, c.preview.AppendBinary)
+	b = section(b, c.early.packer.AppendBinary)
+	for _, chunk := range c.early.chunks {
+		b = section(b, func(b []byte) []byte { return append(b, chunk...) })
+	}
+	return b
+}
+
+func (c *Core) saved() *savedCore {
+	s := &savedCore{
+		Learned: c.learned, Began: c.began, Aged: c.aged, Announced: c.announced, Seen: c.seen, Dropped: c.dropped,
+		Catalogue: c.catalogue, Problems: c.problems,
+	}
+	for _, m := range c.epochs {
+		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
+	}
+	for _, p := range c.plans {
+		saved := savedPlan{Version: p.version}
+		for _, a := range p.arms {
+			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything})
+		}
+		s.Plans = append(s.Plans, saved)
+	}
+	for _, id := range hashes(c.refinements) {
+		r := c.refinements[id]
+		saved := savedRefinements{Group: id, Bare: r.bare.AppendBinary(nil), Pairs: r.pairs.AppendBinary(nil)}
+		for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
+			saved.Sets = append(saved.Sets, savedSet{set, r.bySet[set].AppendBinary(nil)})
+		}
+		s.Refinements = append(s.Refinements, saved)
+	}
+	c.causes.save(s)
+	for _, id := range hashes(c.trees) {
+		data, err := c.trees[id].builder.AppendBinary(nil)
+		if err != nil {
+			panic(fmt.Sprintf("engine: %v", err)) // it never is
+		}
+		s.Trees = append(s.Trees, savedPart{id, data})
+	}
+	if c.splitter != nil {
+		s.Splits, s.SplitEpochs = c.splitter.splits.AppendBinary(nil), c.splitter.epochs
+		for _, id := range hashes(c.splitter.samples) {
+			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, analysis.AppendObservation)})
+		}
+	}
+	return s
+}
+
+func (c *causes) save(s *savedCore) {
+	for _, id := range hashes(c.samples) {
+		s.Samples = append(s.Samples, savedSample{id, c.samples[id].requests.AppendBinary(nil, appendPlanned), c.samples[id].seen})
+	}
+	groups := make(map[*requestSample]analysis.Hash, len(c.samples))
+	for id, sample := range c.samples {
+		groups[sample] = id
+	}
+	for _, id := range hashes(c.found) {
+		f := c.found[id]
+		group, present := groups[f.in]
+		s.Found = append(s.Found, savedFound{id, present, group, f.seen, f.looks, f.explanations})
+	}
+}
+
+func appendPlanned(b []byte, p planned) []byte {
+	b = analysis.AppendObservation(b, p.Observation)
+	b = binary.AppendUvarint(b, uint64(len(p.on)))
+	for _, tp := range p.on {
+		b = binary.LittleEndian.AppendUint64(b, uint64(tp))
+	}
+	return b
+}
+
+func decodePlanned(b []byte) (p planned, rest []byte, err error) {
+	if p.Observation, b, err = analysis.DecodeObservation(b); err != nil {
+		return planned{}, nil, err
+	}
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b))/8 || uint64(len(b)-size) < 8*n {
+		return planned{}, nil, ErrCorrupt
+	}
+	for b = b[size:]; n > 0; n-- {
+		p.on = append(p.on, trace.Symbol(binary.LittleEndian.Uint64(b)))
+		b = b[8:]
+	}
+	return p, b, nil
+}
+
+// hashes returns the keys of m, ascending.
+func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
+	return slices.SortedFunc(maps.Keys(m), analysis.Hash.Compare)
+}
+
+// Restore makes c, which is new, go on where the core did whose [Core.AppendState] gave b. What the options say that c was made with
+// holds from here on. After an error c is of no use. It keeps nothing of b.
+func (c *Core) Restore(b []byte) error {
+	if len(b) == 0 || b[0] != coreVersion {
+		return fmt.Errorf("%w: unknown version", ErrCorrupt)
+	}
+	b = b[1:]
+	var parts [6][]byte
+	for i := range parts {
+		var err error
+		if parts[i], b, err = cutSection(b); err != nil {
+			return err
+		}
+	}
+	table, _, err := trace.DecodeTable(parts[0], c.table.Limit)
+	if err != nil {
+		return err
+	}
+	c.table.Merge(table)
+	if c.types, _, err = analysis.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
+		return err
+	}
+	splits := c.grouper.Splits
+	if c.grouper, _, err = analysis.DecodeGrouper(parts[2], c.types, c.table, c.options.Groups); err != nil {
+		return err
+	}
+	c.grouper.Splits = splits
+	if c.state, err = DecodeSearchState(parts[3]); err != nil {
+		return err
+	}
+	var s savedCore
+	if err := gob.NewDecoder(bytes.NewReader(parts[5])).Decode(&s); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if err := c.restoreEarly(parts[4], s.Learned); err != nil {
+		return err
+	}
+	return c.restore(&s)
+}
+
+// cutSection returns what section appended, and the bytes behind it.
+func cutSection(b []byte) (part, rest []byte, err error) {
+	if len(b) < 8 {
+		return nil, nil, ErrCorrupt
+	}
+	n := binary.LittleEndian.Uint64(b)
+	b = b[8:]
+	if n > uint64(len(b)) {
+		return nil, nil, ErrCorrupt
+	}
+	return b[:n], b[n:], nil
+}
+
+func (c *Core) restoreEarly(b []byte, learned bool) error {
+	if learned {
+		c.learned, c.early, c.preview = true, nil, nil
+		return nil
+	}
+	part, b, err := cutSection(b)
+	if err != nil {
+		return err
+	}
+	if c.preview, _, err = analysis.DecodeGrouper(part, c.types, c.table, c.options.Groups); err != nil {
+		return err
+	}
+	if part, b, err = cutSection(b); err != nil {
+		return err
+	}
+	packer, _, err := analysis.DecodePacker(part)
+	if err != nil {
+		return err
+	}
+	c.early.packer = *packer
+	for len(b) > 0 {
+		if part, b, err = cutSection(b); err != nil {
+			return err
+		}
+		c.early.chunks = append(c.early.chunks, append(make([]byte, 0, chunkBytes+chunkBytes/8), part...))
+		c.early.kept += len(part)
+	}
+	return c.early.check()
+}
+
+// check goes through what the log holds and reports whether it can be read.
+func (l *log) check() (err error) {
+	defer func() {
+		if recover() != nil { // what a log packed itself is unpacked without looking; this came from elsewhere
+			err = fmt.Errorf("%w: observations", ErrCorrupt)
+		}
+	}()
+	for _, err := range l.all() {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Core) restore(s *savedCore) error {
+	c.began, c.aged, c.announced, c.seen, c.dropped = s.Began, s.Aged, s.Announced, s.Seen, s.Dropped
+	c.catalogue, c.problems = s.Catalogue, s.Problems
+	for _, m := range s.Epochs {
+		if m.Seen > s.Seen {
+			return fmt.Errorf("%w: epochs", ErrCorrupt)
+		}
+		c.epochs = append(c.epochs, mark{m.End, m.Seen})
+	}
+	c.plans = nil
+	for _, p := range s.Plans {
+		restored := plan{version: p.Version}
+		for _, a := range p.Arms {
+			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything})
+		}
+		c.plans = append(c.plans, restored)
+	}
+	if len(c.plans) == 0 {
+		return fmt.Errorf("%w: no plan", ErrCorrupt)
+	}
+	for i := range s.Refinements {
+		if err := c.restoreRefinements(&s.Refinements[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.causes.restore(s); err != nil {
+		return err
+	}
+	for _, t := range s.Trees {
+		b, err := cct.Decode(t.Data)
+		if err != nil {
+			return err
+		}
+		c.trees[t.ID] = &tree{builder: *b, grown: true}
+	}
+	return c.restoreSplitter(s)
+}
+
+func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
+	r := &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
+		return err
+	}
+	if r.pairs, _, err = analysis.DecodePairs(s.Pairs); err != nil {
+		return err
+	}
+	for _, x := range s.Sets {
+		if r.bySet[x.Set], _, err = analysis.DecodeRefinement(x.Refinement); err != nil {
+			return err
+		}
+	}
+	c.refinements[s.Group] = r
+	return nil
+}
+
+func (c *causes) restore(s *savedCore) error {
+	c.announce(s.Catalogue)
+	for _, x := range s.Samples {
+		requests, _, err := stats.DecodeSample(x.Requests, decodePlanned)
+		if err != nil {
+			return err
+		}
+		c.samples[x.Group] = &requestSample{requests, x.Seen}
+	}
+	for _, x := range s.Found {
+		f := &found{seen: x.Seen, looks: x.Looks, explanations: x.Explanations}
+		if x.Present {
+			f.in = c.samples[x.Group]
+		}
+		c.found[x.Problem] = f
+	}
+	return nil
+}
+
+func (c *Core) restoreSplitter(s *savedCore) error {
+	if c.splitter == nil || s.Splits == nil {
+		return nil
+	}
+	splits, _, err := explain.DecodeSplits(s.Splits, explain.SplitOptions{})
+	if err != nil {
+		return err
+	}
+	c.splitter.splits, c.grouper.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
+	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*analysis.Observation])
+	for _, x := range s.SplitSamples {
+		sample, _, err := stats.DecodeSample(x.Data, analysis.DecodeObservation)
+		if err != nil {
+			return err
+		}
+		c.splitter.samples[x.ID] = &sample
+	}
+	return nil
+}

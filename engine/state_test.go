@@ -1,0 +1,80 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// again returns a world that goes on with what the state of w's core says.
+func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
+	t.Helper()
+	core := engine.NewCore(&trace.Table{}, options)
+	state := w.core.AppendState(nil)
+	if err := core.Restore(state); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(core.AppendState(nil), state) {
+		t.Fatalf("%v: what was restored is not what was saved", w.now.Sub(start))
+	}
+	return core
+}
+
+// A core that is saved and restored after every other epoch, while it learns, watches and investigates, decides what one does that goes
+// on, and ends in the same state.
+func TestStateSurvives(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		t.Run(fmt.Sprintf("split=%v", split), func(t *testing.T) {
+			options := engine.DefaultOptions()
+			options.Learning, options.Split, options.Strategy = time.Minute, split, "covariance"
+			config := small(3, simapp.SlowPath)
+			whole, broken := newWorld(config, options), newWorld(config, options)
+			for epoch := range 40 {
+				if epoch == 12 {
+					whole.app.Inject(whole.now)
+					broken.app.Inject(broken.now)
+				}
+				whole.play()
+				broken.play()
+				if epoch%2 == 0 {
+					broken.core = broken.again(t, options)
+				}
+			}
+			if len(whole.log) == 0 {
+				t.Fatal("nothing was decided")
+			}
+			for i := range max(len(whole.log), len(broken.log)) {
+				if i >= len(broken.log) || i >= len(whole.log) || whole.log[i] != broken.log[i] {
+					t.Fatalf("decision %d of %d and %d differs", i, len(whole.log), len(broken.log))
+				}
+			}
+			if !bytes.Equal(whole.core.AppendState(nil), broken.core.AppendState(nil)) {
+				t.Error("the states differ in the end")
+			}
+		})
+	}
+}
+
+// Bytes that are no state are refused.
+func FuzzRestore(f *testing.F) {
+	options := engine.DefaultOptions()
+	options.Learning = 20 * time.Second
+	w := newWorld(small(3, simapp.None), options)
+	w.play()
+	f.Add(w.core.AppendState(nil))
+	for range 4 {
+		w.play()
+	}
+	f.Add(w.core.AppendState(nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		core := engine.NewCore(&trace.Table{}, options)
+		if core.Restore(data) == nil {
+			core.AppendState(nil)
+		}
+	})
+}
