@@ -55,7 +55,7 @@ type Record struct {
 type Journal struct {
 	db    *kv.DB
 	batch *pebble.Batch
-	next  uint64        // number of the next record
+	next  atomic.Uint64 // number of the next record
 	first atomic.Uint64 // number of the oldest record that may still be there
 }
 
@@ -71,7 +71,8 @@ func Open(o Options) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{db: db, batch: db.NewBatch(), next: 1}
+	j := &Journal{db: db, batch: db.NewBatch()}
+	j.next.Store(1)
 	if err := j.bounds(); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
@@ -90,10 +91,10 @@ func (j *Journal) bounds() error {
 	j.first.Store(1)
 	if it.First() {
 		j.first.Store(number(it.Key()))
-		j.next = j.first.Load()
+		j.next.Store(j.first.Load())
 	}
 	if it.Last() {
-		j.next = number(it.Key()) + 1
+		j.next.Store(number(it.Key()) + 1)
 	}
 	if err := it.Close(); err != nil {
 		return fmt.Errorf("read the journal: %w", err)
@@ -102,10 +103,10 @@ func (j *Journal) bounds() error {
 }
 
 // Continue makes numbers go on after last at least, where records up to there are known to have been and are gone.
-func (j *Journal) Continue(last uint64) { j.next = max(j.next, last+1) }
+func (j *Journal) Continue(last uint64) { j.next.Store(max(j.next.Load(), last+1)) }
 
 // Next returns the number that the next record gets.
-func (j *Journal) Next() uint64 { return j.next }
+func (j *Journal) Next() uint64 { return j.next.Load() }
 
 // First returns the number of the oldest record that may still be there.
 func (j *Journal) First() uint64 { return j.first.Load() }
@@ -137,8 +138,7 @@ func Pack(b, data []byte) []byte {
 
 // Add adds a record to those that the next Append writes, and returns its number. Data was made by [Pack], or is empty.
 func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
-	seq := j.next
-	j.next++
+	seq := j.next.Add(1) - 1
 	op := j.batch.SetDeferred(keySize, head+len(packed))
 	binary.BigEndian.PutUint64(op.Key, seq)
 	op.Value[0] = byte(kind)
@@ -152,7 +152,7 @@ func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 func (j *Journal) Append() error {
 	err := j.batch.Commit(pebble.Sync)
 	if err != nil {
-		j.next -= uint64(j.batch.Count())
+		j.next.Add(-uint64(j.batch.Count()))
 		j.batch.Reset()
 		return fmt.Errorf("append to the journal: %w", err)
 	}
@@ -191,7 +191,7 @@ func decode(seq uint64, value []byte) (Record, error) {
 // numbers. An error is the last thing that is yielded.
 func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for from < j.next {
+		for from < j.next.Load() {
 			next, stopped, err := j.readFrom(from, yield)
 			switch {
 			case stopped:
@@ -240,18 +240,18 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 // afterDamage returns the number of a record after from that can be read again, or that of the next record to come. Damage is of
 // blocks, some dozen records at most, or of files: steps grow.
 func (j *Journal) afterDamage(from uint64) uint64 {
-	for step := uint64(1); from+step < j.next; step *= 2 {
+	for step := uint64(1); from+step < j.next.Load(); step *= 2 {
 		if _, err := j.Get(from + step); err == nil {
 			return from + step
 		}
 	}
-	return j.next
+	return j.next.Load()
 }
 
 // Trim forgets all records before the given number.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	if first := j.first.Load(); before > first {
-		if err := j.db.DeleteRange(ctx, key(first), key(before)); err != nil {
+		if err := j.db.Excise(ctx, key(first), key(before)); err != nil {
 			return fmt.Errorf("trim the journal: %w", err)
 		}
 		j.first.Store(before)
@@ -269,7 +269,7 @@ type Stats struct {
 // Stats returns how much j takes.
 func (j *Journal) Stats() Stats {
 	m := j.db.Metrics()
-	return Stats{Bytes: m.DiskSpaceUsage(), Records: j.next - j.first.Load(), Syncs: j.db.Syncs()}
+	return Stats{Bytes: m.DiskSpaceUsage(), Records: j.next.Load() - j.first.Load(), Syncs: j.db.Syncs()}
 }
 
 // Close closes the journal. What was added and not appended is lost.

@@ -152,7 +152,7 @@ func cutLog(dir string, l wal.LogicalLog) (cut int64, err error) {
 	}
 }
 
-// DeleteRange removes the keys [from, to), and gives their files back at once.
-func (db *DB) DeleteRange(ctx context.Context, from, to []byte) error {
-	return db.Excise(ctx, pebble.KeyRange{Start: from, End: to})
+// Excise removes the keys [from, to) for good, and gives their files back at once.
+func (db *DB) Excise(ctx context.Context, from, to []byte) error {
+	return db.DB.Excise(ctx, pebble.KeyRange{Start: from, End: to})
 }

@@ -1,0 +1,272 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// keeper keeps whole traces of each group for people to look at. What it would keep is decided by the grouper, request by request; what is
+// kept follows at the end of every epoch, from the journal, beside the grouper's work.
+type keeper struct {
+	*Service
+	groups map[analysis.Hash]*stratum
+	work   chan task
+}
+
+// stratum is the sample of one group.
+type stratum struct {
+	sample  stats.Stratified[store.Exemplar] // without Records
+	records map[uint64][]uint64              // of what came to the sample since the last epoch; by key
+	began   trace.Nanos
+	fresh   bool // it changed since the last epoch
+	kept    []trace.ID
+}
+
+// change is what became of one group's exemplars.
+type change struct {
+	group     analysis.Hash
+	exemplars *store.Exemplars // nil: forgotten
+	was       []trace.ID       // what was to be kept before
+}
+
+// task is what is to be done beside the grouper's work.
+type task struct {
+	changes []change
+	trim    uint64 // the first record of the journal that is needed still, after that; 0: as before
+}
+
+const (
+	// keptGroups bounds the groups that exemplars are kept of.
+	keptGroups = 4096
+	// exemplarSpan is how long a sample grows before it begins anew: what was slow yesterday is not what is slow.
+	exemplarSpan = time.Hour
+	// tasksWaiting bounds what is yet to be done. What finds no room is tried again when the next epoch ends.
+	tasksWaiting = 4
+)
+
+// newKeeper returns a keeper that goes on with what is stored.
+func newKeeper(s *Service) (*keeper, error) {
+	k := &keeper{Service: s, groups: make(map[analysis.Hash]*stratum), work: make(chan task, tasksWaiting)}
+	err := s.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
+		x := k.stratum(group, 0)
+		if x == nil {
+			return nil
+		}
+		for r := range e.All() {
+			x.began = max(x.began, r.Start)
+			x.kept = append(x.kept, r.Trace)
+			x.add(*r)
+		}
+		return nil
+	})
+	return k, err
+}
+
+// stratum returns the sample of a group; nil where there are too many.
+func (k *keeper) stratum(group analysis.Hash, now trace.Nanos) *stratum {
+	x := k.groups[group]
+	if x == nil && len(k.groups) < keptGroups {
+		x = &stratum{began: now}
+		x.begin(now, k.options.Exemplars)
+		k.groups[group] = x
+	}
+	return x
+}
+
+// begin empties the sample.
+func (x *stratum) begin(now trace.Nanos, size int) {
+	x.sample, x.records, x.began = stats.NewStratified[store.Exemplar](size), make(map[uint64][]uint64), now
+}
+
+// add adds a request, and reports whether it is kept for now. Its records must be its own then.
+func (x *stratum) add(e store.Exemplar) bool {
+	records := e.Records
+	e.Records = nil
+	key := trace.Mix(e.Trace.Hash(), uint64(e.Root))
+	if !x.sample.Add(key, e.Duration, e) {
+		return false
+	}
+	x.records[key] = slices.Clone(records)
+	return true
+}
+
+// observe offers a request to the sample of a group; nil: of none.
+func (k *keeper) observe(group *analysis.Group, r *request) {
+	if group == nil || k.options.Exemplars == 0 {
+		return
+	}
+	x := k.stratum(group.ID, r.Start)
+	if x == nil {
+		return
+	}
+	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.records}
+	x.fresh = x.add(e) || x.fresh
+}
+
+// epoch hands on what changed. Groups that known does not know are forgotten.
+func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
+	var changes []change
+	for id, x := range k.groups {
+		switch {
+		case !known(id):
+			delete(k.groups, id)
+			changes = append(changes, change{group: id})
+		case x.fresh:
+			changes = append(changes, x.change(id))
+			if now.Sub(x.began) >= exemplarSpan {
+				x.begin(now, k.options.Exemplars)
+			}
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	select {
+	case k.work <- task{changes: changes}:
+	default:
+		for _, c := range changes { // another time
+			if x := k.groups[c.group]; x != nil {
+				x.fresh, x.kept = true, c.was
+			}
+		}
+		k.counts.ExemplarsLate.Add(1)
+	}
+}
+
+// trim has the journal forgotten up to a record, once what was handed on before is done: that may need it.
+func (k *keeper) trim(oldest uint64) {
+	select {
+	case k.work <- task{trim: oldest}:
+	default:
+	}
+}
+
+// change returns what is to be kept now. Typical requests are chosen of those that are kept, or were seen since the last epoch: what the
+// journal had of others may be gone.
+func (x *stratum) change(group analysis.Hash) change {
+	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
+		for _, i := range items {
+			e := i.Value
+			e.Records = x.records[i.Key]
+			all = append(all, e)
+		}
+		return all
+	}
+	there := func(key uint64, e store.Exemplar) bool {
+		_, seen := x.records[key]
+		return seen || slices.Contains(x.kept, e.Trace)
+	}
+	c := change{group: group, exemplars: &store.Exemplars{
+		Slow: list(x.sample.Slowest()), Typical: list(x.sample.Typical(there)), Fast: list(x.sample.Fastest()),
+	}}
+	c.was = x.kept
+	x.kept, x.fresh = nil, false
+	clear(x.records)
+	for e := range c.exemplars.All() {
+		x.kept = append(x.kept, e.Trace)
+	}
+	return c
+}
+
+// run carries out tasks until there are no more.
+func (k *keeper) run() {
+	refs := make(map[trace.ID]int) // exemplars that are in a trace which is kept
+	err := k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
+		for r := range e.All() {
+			refs[r.Trace]++
+		}
+		return nil
+	})
+	for t := range k.work {
+		for i := range t.changes {
+			err = errors.Join(err, k.carryOut(&t.changes[i], refs))
+		}
+		if err != nil {
+			k.options.Log.Error("some exemplars are not kept", slog.Any("error", err))
+			err = nil
+		}
+		if err := k.options.Journal.Trim(context.Background(), t.trim); err != nil {
+			k.options.Log.Error("the journal keeps what is not needed any more", slog.Any("error", err))
+		}
+	}
+}
+
+// carryOut keeps what is new, then forgets what is gone.
+func (k *keeper) carryOut(c *change, refs map[trace.ID]int) error {
+	before, err := k.options.Store.Exemplars(c.group)
+	if err != nil {
+		return err
+	}
+	if c.exemplars == nil {
+		err = k.options.Store.DeleteExemplars(c.group)
+		c.exemplars = &store.Exemplars{}
+	} else {
+		for _, list := range []*[]store.Exemplar{&c.exemplars.Slow, &c.exemplars.Typical, &c.exemplars.Fast} {
+			*list = slices.DeleteFunc(*list, func(e store.Exemplar) bool {
+				if refs[e.Trace] == 0 {
+					kept, failed := k.keep(&e)
+					err = errors.Join(err, failed)
+					if !kept {
+						k.counts.ExemplarsLate.Add(1)
+						return true
+					}
+				}
+				refs[e.Trace]++
+				return false
+			})
+		}
+		err = errors.Join(err, k.options.Store.PutExemplars(c.group, c.exemplars))
+	}
+	for e := range before.All() {
+		if refs[e.Trace]--; refs[e.Trace] <= 0 {
+			delete(refs, e.Trace)
+			err = errors.Join(err, k.options.Store.DeleteTrace(e.Trace))
+		}
+	}
+	return err
+}
+
+// keep copies a trace from the journal, and reports whether the journal had all of it still.
+func (k *keeper) keep(e *store.Exemplar) (kept bool, err error) {
+	var request []byte
+	for _, seq := range e.Records {
+		r, err := k.options.Journal.Get(seq)
+		if err != nil {
+			return false, nil //nolint:nilerr // it was trimmed meanwhile
+		}
+		if r.Kind == journal.JSON {
+			if r.Data, err = protobufOf(r.Data); err != nil {
+				return false, err
+			}
+		}
+		if request, err = otlp.AppendTrace(request, r.Data, e.Trace); err != nil {
+			return false, err
+		}
+	}
+	if len(request) == 0 {
+		return false, nil
+	}
+	return true, k.options.Store.PutTrace(e.Trace, request)
+}
+
+// protobufOf converts an export request. It was decoded before, so that it is not nested too deep for this.
+func protobufOf(json []byte) ([]byte, error) {
+	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(json)
+	if err != nil {
+		return nil, fmt.Errorf("convert a request from JSON: %w", err)
+	}
+	return (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+}

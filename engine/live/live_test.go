@@ -1,0 +1,378 @@
+package live
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// start is when tests begin: a whole number of epochs.
+const start = trace.Nanos(1_700_000_000_000_000_000)
+
+// clock is set by the test.
+type clock struct{ now atomic.Int64 }
+
+func (c *clock) Now() time.Time      { return time.Unix(0, c.now.Load()) }
+func (c *clock) set(t trace.Nanos)   { c.now.Store(int64(t)) }
+func (c *clock) add(d time.Duration) { c.now.Add(int64(d)) }
+func (c *clock) at() trace.Nanos     { return trace.Nanos(c.now.Load()) }
+
+// running is a service that runs on a directory.
+type running struct {
+	*Service
+	t       testing.TB
+	clock   *clock
+	stop    context.CancelFunc
+	stopped chan error
+	journal *journal.Journal
+	store   *store.Store
+}
+
+// run runs a service on a directory until the test, or stop, ends it.
+func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
+	t.Helper()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, clock: c, stopped: make(chan error, 1)}
+	log := slog.New(slog.DiscardHandler)
+	if r.journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	if r.store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	o := DefaultOptions()
+	o.Journal, o.Store, o.Clock, o.Log = r.journal, r.store, c.Now, log
+	o.Core.Learning = 30 * time.Second
+	o.tick = 2 * time.Millisecond
+	if change != nil {
+		change(&o)
+	}
+	if r.Service, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go func() { r.stopped <- r.Run(ctx) }()
+	for !r.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+	return r
+}
+
+// end stops the service and closes what it worked on.
+func (r *running) end() {
+	r.t.Helper()
+	r.stop()
+	if err := errors.Join(<-r.stopped, r.journal.Close(), r.store.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// crash ends the service as if it had been killed: it returns a copy of what is on disk.
+func (r *running) crash(dir string) string {
+	r.t.Helper()
+	to := r.t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.end()
+	return to
+}
+
+// settle waits until everything that was sent has reached the grouper and all that is due at the present time is done.
+func (r *running) settle() {
+	r.t.Helper()
+	for range 2 { // a tick after the last delivery, and one that follows it
+		n := r.counts.Ticks.Load()
+		for r.counts.Ticks.Load() < n+2 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for r.inFlight.Load() > 0 || len(r.observed) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := r.Ask(r.t.Context(), func(*engine.Core) {}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// requests returns export requests with what an application sends in a stretch of time: the spans of each trace in two.
+func requests(t testing.TB, app *simapp.App, from, to trace.Nanos) (bodies [][]byte, traces int) {
+	t.Helper()
+	for x := range app.Requests(from, to, &simapp.Plan{}) {
+		traces++
+		half := len(x.Spans) / 2
+		for _, spans := range [][]trace.Span{x.Spans[:half], x.Spans[half:]} {
+			if len(spans) == 0 {
+				continue
+			}
+			body, err := wire.Protobuf([]*trace.Trace{{ID: x.ID, Spans: spans}}, app.Table())
+			if err != nil {
+				t.Fatal(err)
+			}
+			bodies = append(bodies, body)
+		}
+	}
+	return bodies, traces
+}
+
+func (r *running) send(bodies [][]byte) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for k := i; k < len(bodies); k += 4 {
+				if _, _, err := r.Take(context.Background(), bodies[k], journal.Protobuf); err != nil {
+					r.t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// counted returns how many requests the groups of request types hold.
+func (r *running) counted() (n uint64) {
+	r.t.Helper()
+	err := r.Ask(r.t.Context(), func(c *engine.Core) {
+		for _, g := range c.Grouper().Groups() {
+			if g.Level == analysis.RequestTypeLevel {
+				for _, w := range g.Windows() {
+					n += w.Total.N
+				}
+			}
+		}
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// stretch is what an application sends in a few seconds: the bodies of requests.
+type stretch struct {
+	bodies [][]byte
+	traces int
+}
+
+// stretchSpan is how long a stretch is: half an epoch, so that some stops are amid one.
+const stretchSpan = 5 * time.Second
+
+// traffic returns what an application sends, in stretches; from the given one on with a fault.
+func traffic(t testing.TB, n, fault int) []stretch {
+	t.Helper()
+	app := simapp.New(simapp.Config{Seed: 3, Fault: simapp.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})
+	all := make([]stretch, n)
+	for i := range all {
+		from := start.Add(time.Duration(i) * stretchSpan)
+		if i == fault {
+			app.Inject(from)
+		}
+		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
+	}
+	return all
+}
+
+// Whatever the number of shards, and however often it is stopped or killed in between, a service counts every trace once, and ends in the
+// same state, decisions included.
+func TestShardsAndRestartsChangeNothing(t *testing.T) {
+	all := traffic(t, 28, 14)
+	sent := 0
+	for _, s := range all {
+		sent += s.traces
+	}
+	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string) {
+		dir := t.TempDir()
+		c := &clock{}
+		c.set(start)
+		change := func(o *Options) { o.Shards = shards }
+		r := run(t, dir, c, change)
+		for i, s := range all {
+			r.send(s.bodies)
+			c.add(stretchSpan)
+			r.settle()
+			switch stops(i) {
+			case "stop":
+				r.end()
+				r = run(t, dir, c, change)
+			case "kill":
+				dir = r.crash(dir)
+				r = run(t, dir, c, change)
+			}
+		}
+		c.add(20 * time.Second)
+		r.settle()
+		c.add(20 * time.Second)
+		r.settle()
+		if n := r.counted(); n != uint64(sent) {
+			t.Errorf("%d shards: %d traces counted, %d sent", shards, n, sent)
+		}
+		if err := r.Ask(t.Context(), func(core *engine.Core) { state = core.AppendState(nil) }); err != nil {
+			t.Fatal(err)
+		}
+		logged, err := r.store.Decisions(0, c.at(), 1<<20, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.end()
+		return state, fmt.Sprintf("%+v", logged)
+	}
+	never := func(int) string { return "" }
+	state, decisions := play(1, never)
+	if decisions == "[]" {
+		t.Fatal("nothing was decided")
+	}
+	for _, c := range []struct {
+		name   string
+		shards int
+		stops  func(int) string
+	}{
+		{"eight shards", 8, never},
+		{"stopped", 2, func(i int) string {
+			if i%17 == 9 {
+				return "stop"
+			}
+			return ""
+		}},
+		{"killed", 3, func(i int) string {
+			if i%7 == 3 {
+				return "kill"
+			}
+			return ""
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, d := play(c.shards, c.stops)
+			if d != decisions {
+				t.Error("the decisions differ")
+			}
+			if !bytes.Equal(s, state) {
+				t.Error("the states differ")
+			}
+		})
+	}
+}
+
+// What is refused leaves nothing behind, and what was let in is taken.
+func TestOverload(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	full := &atomic.Bool{}
+	r := run(t, t.TempDir(), c, func(o *Options) {
+		o.InFlight = 1
+		o.Full = func(time.Time) bool { return full.Load() }
+	})
+	defer r.end()
+	bodies, _ := requests(t, simapp.New(simapp.Config{Seed: 1, Tracepoints: 100}), start, start.Add(time.Second))
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for _, b := range bodies {
+		wg.Go(func() {
+			_, _, err := r.Take(context.Background(), b, journal.Protobuf)
+			if err == nil {
+				taken.Add(1)
+			} else if _, refused := errors.AsType[*Refused](err); !refused {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	full.Store(true)
+	if _, _, err := r.Take(t.Context(), bodies[0], journal.Protobuf); err != error(errFull) {
+		t.Errorf("a full disk: %v", err)
+	}
+	full.Store(false)
+	r.settle()
+	if n := r.counts.Requests.Load(); n != taken.Load() || n == 0 || r.counts.Refused.Busy.Load()+n != int64(len(bodies)) {
+		t.Errorf("%d requests sent, %d acknowledged, %d taken, %d refused", len(bodies), taken.Load(), n, r.counts.Refused.Busy.Load())
+	}
+	if n := r.inFlight.Load(); n != 0 {
+		t.Errorf("%d bytes in flight after all", n)
+	}
+}
+
+// What is no request is told from what cannot be taken now, and spans that are left out are told.
+func TestRejected(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, nil)
+	defer r.end()
+	if _, _, err := r.Take(t.Context(), []byte("no request"), journal.Protobuf); err == nil {
+		t.Error("bytes that are no request are taken")
+	} else if _, bad := errors.AsType[*ingest.RecordError](err); !bad {
+		t.Error(err)
+	}
+	n, why, err := r.Take(t.Context(), []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00","spanId":"0102030405060708"}]}]}]}`), journal.JSON)
+	if n != 1 || why == "" || err != nil {
+		t.Errorf("a span without a trace: %d rejected, %q, %v", n, why, err)
+	}
+	if n, why, err := r.Take(t.Context(), nil, journal.Protobuf); n != 0 || why != "" || err != nil {
+		t.Errorf("an empty request: %d rejected, %q, %v", n, why, err)
+	}
+}
+
+// The slowest traces of a group are kept whole, with every attribute, and survive a restart.
+func TestExemplars(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{}
+	c.set(start)
+	r := run(t, dir, c, nil)
+	for _, s := range traffic(t, 5, 100) {
+		r.send(s.bodies)
+		c.add(stretchSpan)
+		r.settle()
+	}
+	c.add(20 * time.Second)
+	r.settle()
+	check := func() {
+		t.Helper()
+		n := 0
+		err := r.store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
+			if !slices.IsSortedFunc(e.Slow, func(a, b store.Exemplar) int { return cmp.Compare(b.Duration, a.Duration) }) {
+				t.Error("the slowest are not in order")
+			}
+			for x := range e.All() {
+				n++
+				request, err := r.store.Trace(x.Trace)
+				if err != nil {
+					return err
+				}
+				var b ingest.Batch
+				if err := newDecoder(ingest.AllKeys()).Protobuf(request, &b); err != nil || !slices.ContainsFunc(b.Spans, func(s trace.Span) bool { return s.ID == x.Root }) {
+					t.Errorf("trace %s is kept without its root: %v", x.Trace, err)
+				}
+			}
+			return nil
+		})
+		if err != nil || n == 0 {
+			t.Errorf("%d exemplars, %v", n, err)
+		}
+	}
+	r.end()
+	r = run(t, dir, c, nil)
+	check()
+	r.end()
+}

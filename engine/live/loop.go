@@ -1,0 +1,167 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// grouper is the one owner of the engine's core. It has one goroutine.
+type grouper struct {
+	*Service
+	marked  []*observed   // by shard: the mark that it has come to; nil: not yet
+	waiting int           // shards that have not come to it
+	later   []*observed   // what came after a mark that others have not come to
+	saved   trace.Nanos   // when the last checkpoint was taken
+	saving  time.Duration // how long that took
+	closed  []store.Closed
+}
+
+// group takes what shards observed until there is no more.
+func (s *Service) group() {
+	defer close(s.done)
+	g := &grouper{Service: s, marked: make([]*observed, len(s.shards)), waiting: len(s.shards)}
+	var keeping sync.WaitGroup
+	keeping.Go(s.keeper.run)
+	defer keeping.Wait()
+	defer close(s.keeper.work)
+	for {
+		select {
+		case o, more := <-s.observed:
+			if !more {
+				return
+			}
+			g.take(o)
+		case q := <-s.asked:
+			q.read(s.core)
+			close(q.answered)
+		}
+	}
+}
+
+// take takes what a shard observed, or keeps it for later where the shard is ahead of a mark.
+func (g *grouper) take(o *observed) {
+	switch {
+	case o.names != nil:
+		g.table.Merge(o.names)
+		return
+	case g.marked[o.shard] != nil:
+		g.later = append(g.later, o)
+		return
+	}
+	for i := range o.requests[:o.n] {
+		r := &o.requests[i]
+		requestType, group := g.core.Observe(&r.Observation)
+		g.keeper.observe(requestType, r)
+		g.keeper.observe(group, r)
+	}
+	if o.mark == nil {
+		g.outs.Put(o)
+		return
+	}
+	g.marked[o.shard] = o
+	if g.waiting--; g.waiting == 0 {
+		g.reached()
+	}
+}
+
+// reached is called when all shards have come to a mark.
+func (g *grouper) reached() {
+	m := g.marked[0].mark
+	oldest := m.seq + 1
+	for _, o := range g.marked {
+		oldest = min(oldest, o.oldest)
+		if len(o.closed) > 0 {
+			g.closed = append(g.closed, store.Closed{At: m.at, Hashes: o.closed})
+		}
+	}
+	if m.epoch {
+		g.epoch(m.at)
+	}
+	if !m.epoch || m.at.Sub(g.saved) >= max(g.options.Checkpoint, savingShare*g.saving) {
+		g.checkpoint(m, oldest)
+	}
+	clear(g.marked)
+	g.waiting = len(g.marked)
+	later := g.later
+	g.later = nil
+	for _, o := range later {
+		g.take(o)
+	}
+}
+
+// epoch ends an epoch.
+func (g *grouper) epoch(at trace.Nanos) {
+	began := g.options.Clock()
+	decisions := g.core.Epoch(at)
+	g.counts.Decided.Store(int64(g.options.Clock().Sub(began)))
+	if len(decisions) > 0 {
+		if err := g.options.Store.PutDecisions(at, decisions); err != nil {
+			g.options.Log.Error("decisions are not kept", slog.Any("error", err))
+		}
+	}
+	g.keeper.epoch(at, func(id analysis.Hash) bool { return g.core.Grouper().Group(id) != nil })
+	g.counts.Epochs.Add(1)
+	if g.options.Epoch != nil {
+		g.options.Epoch(at, decisions)
+	}
+}
+
+// savingShare bounds the part of the time, one in so much, that checkpoints take: large states are saved less often.
+const savingShare = 20
+
+// checkpoint saves the state as of a mark. If that fails, what was saved last still holds, and the journal everything since.
+func (g *grouper) checkpoint(m *mark, oldest uint64) {
+	began := g.options.Clock()
+	defer func() { g.saving = g.options.Clock().Sub(began) }()
+	c := &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: oldest, State: g.core.AppendState(nil), Closed: g.closed}
+	err := g.options.Store.Save(c, m.at.Add(-2*g.options.Assembly.Remember))
+	if err == nil {
+		g.saved, g.closed = m.at, nil
+		g.keeper.trim(oldest)
+	}
+	if age := g.options.Retention; age > 0 && err == nil {
+		err = g.options.Store.ForgetDecisions(m.at.Add(-age))
+	}
+	if err != nil {
+		g.counts.Unsaved.Add(1)
+		g.options.Log.Error("no checkpoint was taken: a restart reads more of the journal again", slog.Any("error", err))
+		return
+	}
+	g.counts.Checkpoints.Add(1)
+}
+
+// question is something that somebody wants to read of the core.
+type question struct {
+	read     func(*engine.Core)
+	answered chan struct{}
+}
+
+// errStopped is returned to whoever asks when nobody is left to answer.
+var errStopped = errors.New("the service has stopped")
+
+// Ask calls read with the core, while nothing changes it, and returns when it did. Read must be quick and keep nothing that the core may
+// change.
+func (s *Service) Ask(ctx context.Context, read func(*engine.Core)) error {
+	q := question{read, make(chan struct{})}
+	select {
+	case s.asked <- q:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.done:
+		return errStopped
+	}
+	select {
+	case <-q.answered:
+		return nil
+	case <-s.done:
+		return errStopped
+	}
+}

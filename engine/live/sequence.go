@@ -1,0 +1,234 @@
+package live
+
+import (
+	"context"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// tick is how often traces are looked at that nothing comes for.
+const tick = 100 * time.Millisecond
+
+// weigh is how often the size of the journal is looked at.
+const weigh = time.Second
+
+// groupBytes is how much goes to the journal in one commit at most: what waits meanwhile is the next one.
+const groupBytes = 16 << 20
+
+// message tells a shard what time it is, and what came then.
+type message struct {
+	at       trace.Nanos
+	delivery *delivery // nil: nothing
+	mark     *mark     // an epoch ended; nil: none
+}
+
+// mark is a place in the journal at which every shard tells the grouper that it has come there.
+type mark struct {
+	at    trace.Nanos
+	seq   uint64 // of the last record before it, or of that which says that the epoch ended
+	epoch bool   // one ended
+}
+
+// sequencer owns the order of things. It has one goroutine.
+type sequencer struct {
+	*Service
+	now   trace.Nanos // of the last record or tick; never goes back
+	epoch trace.Nanos // when the present epoch ends; 0: none began
+}
+
+// sequence gives what arrives numbers and times, makes it durable and hands it on, until ctx is done. What waits then is not looked
+// at any more.
+func (q *sequencer) sequence(ctx context.Context) error {
+	ticks := time.NewTicker(q.options.tick)
+	defer ticks.Stop()
+	weighed := time.NewTicker(weigh)
+	defer weighed.Stop()
+	var group []*delivery
+	for {
+		group = group[:0]
+		select {
+		case d := <-q.arrivals:
+			group = append(group, d)
+		case <-ticks.C:
+		case <-weighed.C:
+			q.overfull.Store(q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal)
+			continue
+		case <-ctx.Done():
+			q.advance()
+			q.send(message{at: q.now, mark: &mark{at: q.now, seq: q.options.Journal.Next() - 1}})
+			return nil
+		}
+		if err := q.commit(q.more(group)); err != nil {
+			return err
+		}
+	}
+}
+
+// advance looks at the clock.
+func (q *sequencer) advance() {
+	q.now = max(q.now, trace.Nanos(q.options.Clock().UnixNano()))
+}
+
+// more adds to a group what is waiting.
+func (q *sequencer) more(group []*delivery) []*delivery {
+	size := 0
+	for _, d := range group {
+		size += len(d.packed)
+	}
+	for len(group) > 0 && size < groupBytes {
+		select {
+		case d := <-q.arrivals:
+			group = append(group, d)
+			size += len(d.packed)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit appends a group to the journal, before it the end of the epoch if that is over, and hands both on.
+func (q *sequencer) commit(group []*delivery) error {
+	q.advance()
+	m := q.epochEnd()
+	j := q.options.Journal
+	if m != nil {
+		m.seq = j.Add(m.at, journal.Epoch, nil)
+	}
+	for _, d := range group {
+		d.seq = j.Add(q.now, d.kind, d.packed)
+		q.counts.Packed.Add(int64(len(d.packed)))
+	}
+	if m != nil || len(group) > 0 {
+		began := q.options.Clock()
+		if err := j.Append(); err != nil {
+			for _, d := range group {
+				d.durable <- err
+				q.release(d)
+			}
+			return err
+		}
+		q.counts.commit(q.options.Clock().Sub(began))
+	}
+	if m != nil {
+		q.send(message{at: m.at, mark: m})
+	}
+	for _, d := range group {
+		q.deliver(q.now, d)
+	}
+	q.send(message{at: q.now})
+	q.counts.Ticks.Add(1)
+	return nil
+}
+
+// epochEnd returns the end of the present epoch if it is over, and begins the next. Epochs end at whole multiples of their length; those in
+// which nobody was there are left out.
+func (q *sequencer) epochEnd() *mark {
+	length := trace.Nanos(q.options.Core.Epoch)
+	over := q.now / length * length
+	first := q.epoch == 0
+	if !first && q.now < q.epoch {
+		return nil
+	}
+	q.epoch = over + length
+	if first {
+		return nil
+	}
+	return &mark{at: over, epoch: true}
+}
+
+// send tells all shards.
+func (q *sequencer) send(m message) {
+	for _, sh := range q.shards {
+		sh.in <- m
+	}
+}
+
+// deliver hands a request to the shards that its spans are for, and its new names to the grouper before.
+func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
+	q.counts.Requests.Add(1)
+	q.counts.Spans.Add(int64(len(d.batch.Spans)))
+	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
+	if d.names != nil {
+		q.observed <- &observed{names: d.names}
+	}
+	n := int32(0)
+	for i := range d.runs {
+		if len(d.runs[i]) > 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		d.durable <- nil
+		q.release(d)
+		return
+	}
+	d.left.Store(n)
+	d.durable <- nil
+	for i := 0; n > 0; i++ { // after the last send d may be another's
+		if len(d.runs[i]) > 0 {
+			n--
+			q.shards[i].in <- message{at: at, delivery: d}
+		}
+	}
+}
+
+// replay hands on what the journal holds since the checkpoint, as it was handed on then, and before that whatever traces have spans of that
+// were open at the checkpoint.
+func (q *sequencer) replay(ctx context.Context) error {
+	from, known := q.options.Journal.First(), uint64(0)
+	if c := q.restored; c != nil {
+		from, known, q.now = max(from, c.Oldest), c.Seq, c.At
+		for _, x := range c.Closed {
+			for _, sh := range q.shards {
+				sh.open.Recall(x.At, x.Hashes)
+			}
+		}
+	}
+	next := from
+	for r, err := range q.options.Journal.Read(from) {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		q.counts.Damaged.Add(int64(r.Seq - next))
+		next = r.Seq + 1
+		q.now = max(q.now, r.At)
+		switch r.Kind {
+		case journal.Epoch:
+			if r.Seq > known {
+				q.send(message{at: r.At, mark: &mark{r.At, r.Seq, true}})
+			}
+		case journal.Protobuf, journal.JSON:
+			if err := q.again(ctx, r); err != nil {
+				return err
+			}
+		}
+	}
+	if q.now > 0 {
+		length := trace.Nanos(q.options.Core.Epoch)
+		q.epoch = q.now/length*length + length
+	}
+	return nil
+}
+
+// again delivers a record once more.
+func (q *sequencer) again(ctx context.Context, r journal.Record) error {
+	d := q.newDelivery()
+	d.kind, d.cost, d.seq = r.Kind, requestCost*int64(len(r.Data)), r.Seq
+	q.inFlight.Add(d.cost)
+	if err := q.decode(ctx, d, r.Data); err != nil {
+		q.release(d)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		q.counts.Damaged.Add(1) // it was decoded before it was acknowledged
+		return nil
+	}
+	q.deliver(r.At, d)
+	return nil
+}

@@ -1,0 +1,195 @@
+// Package live runs the service: requests come in, become durable, traces close, statistics grow, epochs end in decisions.
+//
+//		Take ─(1)─▶ sequencer ─(2)─▶ shards ─(3)─▶ grouper ─(4)─▶ decisions
+//
+//	 1. Take decodes a request and waits. The sequencer gives what waits its numbers and its time of arrival, appends it to the journal in
+//	    one commit, and lets the callers go.
+//	 2. Each shard owns the open traces whose IDs hash to it. What closes is reduced to observations on the spot.
+//	 3. The grouper owns all statistics ([engine.Core]). An epoch ends for it when it ended on every shard.
+//	 4. They are stored, and told to whoever listens. Who wants to read what the grouper owns asks it ([Service.Ask]).
+//
+// All that happens is a function of the journal: numbers, times of arrival and ends of epochs are in it. So a checkpoint is the state
+// after one of its records, and what came later is simply read again; one shard or eight, with or without a restart, give the same
+// statistics and decisions.
+package live
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Options choose how a [Service] works.
+type Options struct {
+	Core       engine.Options
+	Assembly   assemble.OnlineOptions // Memory is for all shards together
+	Keys       *ingest.Keys           // attributes that are kept; nil: those of the protocol
+	Shards     int                    // 0: one per core
+	InFlight   int64                  // bytes of requests that were let in and are not yet assembled
+	Checkpoint time.Duration          // between two checkpoints; they are taken when an epoch ends
+	Exemplars  int                    // traces kept of each group: so many of the slowest, the typical and the fastest; 0: none
+	Retention  time.Duration          // how long decisions are kept; 0: for ever
+	Journal    *journal.Journal
+	MaxJournal uint64 // bytes of the journal beyond which nothing is taken; 0: no bound
+	Store      *store.Store
+	Full       func(now time.Time) bool // reports whether the disk has no room for more; nil: it has
+	Clock      func() time.Time         // nil: time.Now
+	Log        *slog.Logger
+	// Epoch is called by the grouper when an epoch ended, with what was decided. It must be quick. Nil: nobody is told.
+	Epoch func(at trace.Nanos, decisions []search.Decision)
+
+	tick time.Duration // how often traces are looked at that nothing comes for; 0: tick
+}
+
+// DefaultOptions returns the options of design, without the places where things are kept.
+func DefaultOptions() Options {
+	return Options{
+		Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions(), InFlight: 256 << 20, Checkpoint: 10 * time.Second,
+		Exemplars: 3,
+	}
+}
+
+// Service is the engine while it runs. Its life is Open, Run, and when Run has returned it is over; Journal and Store are the
+// caller's.
+type Service struct {
+	options Options
+	table   *trace.Table // the grouper's
+	core    *engine.Core // the grouper's
+	keeper  *keeper      // the grouper's
+
+	decoders chan *decoder
+	arrivals chan *delivery    // to the sequencer
+	shards   []*shard          // each with a channel of its own
+	observed chan *observed    // to the grouper
+	asked    chan question     // to the grouper
+	inFlight atomic.Int64      // bytes, see Options.InFlight
+	batches  sync.Pool         // of *delivery
+	outs     sync.Pool         // of *observed
+	restored *store.Checkpoint // what the state began with; nil: nothing
+	ready    atomic.Bool       // requests are taken
+	overfull atomic.Bool       // the journal is beyond its bound
+	started  chan struct{}     // closed when they are for the first time
+	stopped  chan struct{}     // closed when nothing that waits in arrivals will be looked at
+	done     chan struct{}     // closed when the grouper has stopped
+	counts   Counts
+}
+
+// Bounds of channels: each holds a moment's work. What they hold is bounded in bytes by Options.InFlight.
+const (
+	arrivalsWaiting  = 1024
+	deliveriesPerSh  = 1024
+	observedWaiting  = 256
+	questionsWaiting = 16
+)
+
+// Open returns a Service in the state of the last checkpoint. It reads the journal, and takes requests, from Run on.
+func Open(o Options) (*Service, error) {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	o.tick = cmp.Or(o.tick, tick)
+	if o.Full == nil {
+		o.Full = func(time.Time) bool { return false }
+	}
+	if o.Keys == nil {
+		keys, err := ingest.NewKeys()
+		if err != nil {
+			return nil, err
+		}
+		o.Keys = keys
+	}
+	if o.Shards <= 0 {
+		o.Shards = runtime.GOMAXPROCS(0)
+	}
+	s := &Service{
+		options: o, table: &trace.Table{},
+		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+		arrivals: make(chan *delivery, arrivalsWaiting),
+		observed: make(chan *observed, observedWaiting),
+		asked:    make(chan question, questionsWaiting),
+		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
+	}
+	for range cap(s.decoders) {
+		s.decoders <- newDecoder(o.Keys)
+	}
+	s.counts.open = make([]atomic.Pointer[assemble.OnlineStats], o.Shards)
+	if err := s.restore(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.keeper, err = newKeeper(s); err != nil {
+		return nil, err
+	}
+	for i := range o.Shards {
+		s.shards = append(s.shards, newShard(s, i))
+	}
+	return s, nil
+}
+
+// restore begins with the last checkpoint, or with nothing.
+func (s *Service) restore() error {
+	c, err := s.options.Store.Load()
+	if err != nil {
+		return err
+	}
+	s.core = engine.NewCore(s.table, s.options.Core)
+	if c == nil {
+		return nil
+	}
+	if err := s.core.Restore(c.State); err != nil {
+		return fmt.Errorf("restore the checkpoint: %w", err)
+	}
+	s.options.Journal.Continue(c.Seq)
+	s.restored = c
+	return nil
+}
+
+// Run reads again what the journal holds beyond the checkpoint and then takes requests, until ctx is done. Then it finishes what was
+// let in, and takes a checkpoint. Traces that are still open are so after the next start too.
+func (s *Service) Run(ctx context.Context) error {
+	var shards sync.WaitGroup
+	for _, sh := range s.shards {
+		shards.Go(sh.run)
+	}
+	var grouper sync.WaitGroup
+	grouper.Go(s.group)
+
+	q := &sequencer{Service: s}
+	err := q.replay(ctx)
+	if err == nil {
+		s.ready.Store(true)
+		close(s.started)
+		err = q.sequence(ctx)
+	}
+	s.ready.Store(false)
+	close(s.stopped)
+	for _, sh := range s.shards {
+		close(sh.in)
+	}
+	shards.Wait()
+	close(s.observed)
+	grouper.Wait()
+	return err
+}
+
+// Ready reports whether requests are taken.
+func (s *Service) Ready() bool { return s.ready.Load() }
+
+// Started returns a channel that is closed when the journal was read and requests are taken.
+func (s *Service) Started() <-chan struct{} { return s.started }
+
+// Counts returns what is counted.
+func (s *Service) Counts() *Counts { return &s.counts }

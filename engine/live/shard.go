@@ -1,0 +1,119 @@
+package live
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// shard owns the open traces whose IDs hash to it.
+type shard struct {
+	*Service
+	number int
+	in     chan message
+	open   *assemble.Online
+
+	extractor *analysis.Extractor
+	observer  analysis.Observer
+	closed    assemble.Closed
+	out       *observed
+}
+
+// observed is what a shard saw, on its way to the grouper.
+type observed struct {
+	shard    int
+	requests []request
+	n        int          // of requests that are filled in; the others keep their memory
+	mark     *mark        // an epoch ended after them; nil: none
+	oldest   uint64       // with a mark: the first record that open traces have spans of
+	closed   []uint64     // with a mark: hashes of the IDs of traces closed since the last one
+	names    *trace.Table // new names, and nothing else; nil: none
+}
+
+// request is an observation and where its spans are in the journal.
+type request struct {
+	analysis.Observation
+	records []uint64
+}
+
+// observedBatch is how many requests go to the grouper at a time.
+const observedBatch = 64
+
+func newShard(s *Service, number int) *shard {
+	options := s.options.Assembly
+	options.Memory /= int64(s.options.Shards)
+	return &shard{
+		Service: s, number: number, in: make(chan message, deliveriesPerSh), open: assemble.NewOnline(options),
+		extractor: analysis.NewExtractor(s.options.Core.Path), out: &observed{shard: number},
+	}
+}
+
+// run takes what comes until there is no more.
+func (sh *shard) run() {
+	for m := range sh.in {
+		sh.close(m.at)
+		if d := m.delivery; d != nil {
+			for _, r := range d.runs[sh.number] {
+				sh.open.Add(m.at, d.seq, &d.batch, r)
+				sh.close(m.at)
+			}
+			if d.left.Add(-1) == 0 {
+				sh.release(d)
+			}
+			continue
+		}
+		if m.mark != nil {
+			sh.out.mark, sh.out.oldest, sh.out.closed = m.mark, sh.open.Stats().Oldest, sh.open.NewlyClosed()
+		}
+		sh.flush()
+		sh.counts.open[sh.number].Store(new(sh.open.Stats()))
+	}
+}
+
+// close closes the traces whose time has come.
+func (sh *shard) close(now trace.Nanos) {
+	for sh.open.Next(now, &sh.closed) {
+		sh.counts.Closed[sh.closed.Reason].Add(1)
+		if sh.closed.Reason == assemble.Complete {
+			sh.observe()
+		}
+	}
+}
+
+// observe reduces the closed trace to observations.
+func (sh *shard) observe() {
+	p := sh.extractor.Extract(&sh.closed.Trace)
+	if !p.Complete() {
+		sh.counts.unusable(trace.Incomplete)
+		return
+	}
+	for i := range p.Roots {
+		if reason := p.Unusable(i); reason != "" {
+			sh.counts.unusable(reason)
+			continue
+		}
+		if sh.out.n == len(sh.out.requests) {
+			sh.out.requests = append(sh.out.requests, request{})
+		}
+		r := &sh.out.requests[sh.out.n]
+		sh.observer.Observe(p, i, &r.Observation)
+		r.records = append(r.records[:0], sh.closed.Records...)
+		sh.out.n++
+	}
+	if sh.out.n >= observedBatch {
+		sh.flush()
+	}
+}
+
+// flush hands what was observed to the grouper.
+func (sh *shard) flush() {
+	if sh.out.n == 0 && sh.out.mark == nil {
+		return
+	}
+	sh.observed <- sh.out
+	sh.out, _ = sh.outs.Get().(*observed)
+	if sh.out == nil {
+		sh.out = &observed{}
+	}
+	*sh.out = observed{shard: sh.number, requests: sh.out.requests}
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Checkpoint is everything that follows from the journal up to one of its records.
+type Checkpoint struct {
+	Seq    uint64      // the last record that State is made of
+	At     trace.Nanos // when that came
+	Oldest uint64      // the first record that is needed still: traces that are not in State have spans from there on
+	State  []byte
+	Closed []Closed // traces that are in State, or are not to be, as far as records from Oldest on may have spans of them; oldest first
+}
+
+// Closed holds hashes of the IDs of traces that were closed between two checkpoints.
+type Closed struct {
+	At     trace.Nanos
+	Hashes []uint64
+}
+
+// pieceSize is the size of a piece of state: one value of the database.
+const pieceSize = 1 << 20
+
+// errCheckpoint is wrapped by errors about a checkpoint that is not what was written.
+var errCheckpoint = errors.New("the checkpoint is damaged")
+
+// Save replaces the last checkpoint. Of c.Closed it takes what is new: what was closed since that one. What was closed before forget
+// is forgotten.
+func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed, or of no use
+	packed := s2.Encode(nil, c.State)
+	if err := b.DeleteRange([]byte{keyState}, []byte{keyState + 1}, nil); err != nil {
+		return err
+	}
+	n := uint64(0)
+	for piece := range slices.Chunk(packed, pieceSize) {
+		if err := b.Set(numbered(keyState, n), piece, nil); err != nil {
+			return err
+		}
+		n++
+	}
+	var head []byte
+	for _, x := range []uint64{c.Seq, uint64(c.At), c.Oldest, n} {
+		head = binary.AppendUvarint(head, x)
+	}
+	if err := b.Set([]byte{keyCheckpoint}, head, nil); err != nil {
+		return err
+	}
+	for i, x := range c.Closed {
+		if len(x.Hashes) == 0 {
+			continue
+		}
+		if err := b.Set(append(numbered(keyClosed, uint64(x.At)), byte(i), byte(i>>8)), x.append(nil), nil); err != nil {
+			return err
+		}
+	}
+	if err := b.DeleteRange([]byte{keyClosed}, numbered(keyClosed, uint64(max(0, forget))), nil); err != nil {
+		return err
+	}
+	if err := b.Commit(pebble.Sync); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return nil
+}
+
+func (x *Closed) append(b []byte) []byte {
+	for _, h := range x.Hashes {
+		b = binary.LittleEndian.AppendUint64(b, h)
+	}
+	return b
+}
+
+// Load returns the last checkpoint; nil if there is none.
+func (s *Store) Load() (*Checkpoint, error) {
+	head, err := s.get([]byte{keyCheckpoint})
+	if head == nil || err != nil {
+		return nil, err
+	}
+	var fields [4]uint64
+	for i := range fields {
+		n := 0
+		if fields[i], n = binary.Uvarint(head); n <= 0 {
+			return nil, errCheckpoint
+		}
+		head = head[n:]
+	}
+	c := &Checkpoint{Seq: fields[0], At: trace.Nanos(fields[1]), Oldest: fields[2]}
+	var packed []byte
+	pieces := uint64(0)
+	err = s.each(keyState, func(_, value []byte) error {
+		packed = append(packed, value...)
+		pieces++
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint: %w", err)
+	}
+	if pieces != fields[3] {
+		return nil, errCheckpoint
+	}
+	if c.State, err = s2.Decode(nil, packed); err != nil {
+		return nil, fmt.Errorf("%w: %w", errCheckpoint, err)
+	}
+	err = s.each(keyClosed, func(key, value []byte) error {
+		x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
+		for ; len(value) >= 8; value = value[8:] {
+			x.Hashes = append(x.Hashes, binary.LittleEndian.Uint64(value))
+		}
+		c.Closed = append(c.Closed, x)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// PutDecisions keeps what was decided when an epoch ended, in place of what was kept for the same time.
+func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error {
+	var buf bytes.Buffer
+	if err := gob.NewEncoder(&buf).Encode(decisions); err != nil {
+		return fmt.Errorf("encode decisions: %w", err)
+	}
+	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, buf.Bytes()), pebble.Sync); err != nil {
+		return fmt.Errorf("keep decisions: %w", err)
+	}
+	return nil
+}
+
+// Decisions returns what was decided in [from, to), oldest first, in whole epochs: of the oldest ones that make up limit decisions, or if
+// newest is true of the newest.
+func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []search.Decision, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{
+		LowerBound: numbered(keyDecisions, uint64(max(0, from))), UpperBound: numbered(keyDecisions, uint64(max(0, to))),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read decisions: %w", err)
+	}
+	defer func() {
+		if e := it.Close(); err == nil && e != nil {
+			err = fmt.Errorf("read decisions: %w", e)
+		}
+	}()
+	first, next := it.First, it.Next
+	if newest {
+		first, next = it.Last, it.Prev
+	}
+	for ok := first(); ok && len(all) < limit; ok = next() {
+		packed, err := it.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("read decisions: %w", err)
+		}
+		of, err := decodeDecisions(packed)
+		if err != nil {
+			return nil, fmt.Errorf("decisions of %d: %w", binary.BigEndian.Uint64(it.Key()[1:]), err)
+		}
+		if newest {
+			of = append(of, all...)
+			all = of
+		} else {
+			all = slices.Concat(all, of)
+		}
+	}
+	return all, nil
+}
+
+func decodeDecisions(packed []byte) (of []search.Decision, err error) {
+	data, err := s2.Decode(nil, packed)
+	if err != nil {
+		return nil, err
+	}
+	return of, gob.NewDecoder(bytes.NewReader(data)).Decode(&of)
+}
+
+// ForgetDecisions forgets what was decided before a time.
+func (s *Store) ForgetDecisions(before trace.Nanos) error {
+	err := s.db.DeleteRange(numbered(keyDecisions, 0), numbered(keyDecisions, uint64(max(0, before))), pebble.NoSync)
+	if err != nil {
+		return fmt.Errorf("forget decisions: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Exemplars are the requests of one group that are kept whole for people to look at. Nothing is inferred from them.
+type Exemplars struct {
+	Slow    []Exemplar // the slowest, slowest first
+	Typical []Exemplar // around the median, fastest first
+	Fast    []Exemplar // the fastest, fastest first
+}
+
+// Exemplar is a request in a trace that is kept. Records are where its spans were in the journal.
+type Exemplar struct {
+	Trace    trace.ID
+	Root     trace.SpanID
+	Start    trace.Nanos
+	Duration int64 // ns
+	Records  []uint64
+}
+
+// All yields each of them.
+func (e *Exemplars) All() iter.Seq[*Exemplar] {
+	return func(yield func(*Exemplar) bool) {
+		for _, list := range [][]Exemplar{e.Slow, e.Typical, e.Fast} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func groupKey(group analysis.Hash) []byte {
+	return binary.BigEndian.AppendUint64(numbered(keyExemplars, group.Hi), group.Lo)
+}
+
+func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
+
+// PutExemplars keeps the exemplars of a group in place of what was kept of it. The traces are put and deleted apart.
+func (s *Store) PutExemplars(group analysis.Hash, e *Exemplars) error {
+	var buf bytes.Buffer
+	if err := gob.NewEncoder(&buf).Encode(e); err != nil {
+		return fmt.Errorf("encode exemplars: %w", err)
+	}
+	return s.db.Set(groupKey(group), buf.Bytes(), pebble.NoSync)
+}
+
+// DeleteExemplars forgets those of a group.
+func (s *Store) DeleteExemplars(group analysis.Hash) error {
+	return s.db.Delete(groupKey(group), pebble.NoSync)
+}
+
+// Exemplars returns the exemplars of a group; none if it is not known.
+func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
+	value, err := s.get(groupKey(group))
+	if err != nil || value == nil {
+		return &Exemplars{}, err
+	}
+	return decodeExemplars(value)
+}
+
+func decodeExemplars(value []byte) (*Exemplars, error) {
+	e := &Exemplars{}
+	if err := gob.NewDecoder(bytes.NewReader(value)).Decode(e); err != nil {
+		return nil, fmt.Errorf("decode exemplars: %w", err)
+	}
+	return e, nil
+}
+
+// EachExemplars calls f with the exemplars of every group.
+func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) error {
+	return s.each(keyExemplars, func(key, value []byte) error {
+		if len(key) != 1+16 {
+			return errors.New("a key of exemplars has the wrong length")
+		}
+		e, err := decodeExemplars(value)
+		if err != nil {
+			return err
+		}
+		return f(analysis.Hash{Hi: binary.BigEndian.Uint64(key[1:]), Lo: binary.BigEndian.Uint64(key[9:])}, e)
+	})
+}
+
+// PutTrace keeps a trace, an export request of OTLP in protobuf.
+func (s *Store) PutTrace(id trace.ID, request []byte) error {
+	return s.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
+}
+
+// DeleteTrace forgets a trace.
+func (s *Store) DeleteTrace(id trace.ID) error { return s.db.Delete(traceKey(id), pebble.NoSync) }
+
+// Trace returns a trace that is kept; nil if it is not.
+func (s *Store) Trace(id trace.ID) ([]byte, error) {
+	packed, err := s.get(traceKey(id))
+	if err != nil || packed == nil {
+		return nil, err
+	}
+	request, err := s2.Decode(nil, packed)
+	if err != nil {
+		return nil, fmt.Errorf("trace %s: %w", id, err)
+	}
+	return request, nil
+}

@@ -1,0 +1,128 @@
+// Package store keeps what must survive a restart: the state that a checkpoint took, decisions, exemplars, and what is still to be
+// delivered. Time is passed in; nothing here reads a clock or starts a goroutine.
+//
+// Everything is in one database, by the first byte of the key: see the constants. The format carries a version: an older one is
+// migrated when it is opened, a newer one refused.
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sibyl-trace/sibyl/internal/kv"
+)
+
+// What the first byte of a key says. These are on disk.
+const (
+	keyVersion    = 'v' // version of the format
+	keyCheckpoint = 'c' // the last checkpoint; what it holds follows below keyState and keyClosed
+	keyState      = 's' // pieces of the state, by number
+	keyClosed     = 'k' // traces closed before a checkpoint, by the number of its record
+	keyDecisions  = 'd' // by the end of their epoch
+	keyExemplars  = 'e' // which traces are exemplars, by group
+	keyTraces     = 't' // of exemplars, by their ID
+)
+
+// Version is the version of the format that this program writes.
+const Version = 1
+
+// ErrNewer is wrapped by errors of [Open] when a newer program wrote the data.
+var ErrNewer = errors.New("it was written by a newer version of sibyl: use that one, or another data directory")
+
+// Options choose where a store is.
+type Options struct {
+	Dir    string
+	Disk   *kv.Disk
+	Log    *slog.Logger
+	GiveUp func(error) // see [kv.Options]
+}
+
+// Store is safe for concurrent use.
+type Store struct {
+	db *kv.DB
+}
+
+// Sizes of the database: what is written is large and seldom, what is read is read once.
+const (
+	memTable = 16 << 20
+	cache    = 32 << 20
+)
+
+// Open opens or makes the store in a directory.
+func Open(o Options) (*Store, error) {
+	db, err := kv.Open(kv.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db}
+	if err := s.migrate(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
+	}
+	if db.Cut > 0 {
+		o.Log.Warn("the end of the store's log could not be read and was cut off", slog.Int64("bytes", db.Cut))
+	}
+	return s, nil
+}
+
+// migrate brings the data to the present version.
+func (s *Store) migrate() error {
+	value, err := s.get([]byte{keyVersion})
+	if err != nil {
+		return err
+	}
+	version := uint64(0) // nothing was stored yet
+	if value != nil {
+		version, _ = binary.Uvarint(value)
+	}
+	switch {
+	case version > Version:
+		return fmt.Errorf("version %d: %w", version, ErrNewer)
+	case version < Version:
+		return s.db.Set([]byte{keyVersion}, binary.AppendUvarint(nil, Version), pebble.Sync)
+	}
+	return nil
+}
+
+// get returns a copy of the value under key; nil if there is none.
+func (s *Store) get(key []byte) ([]byte, error) {
+	value, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(make([]byte, 0, len(value)), value...), closer.Close()
+}
+
+// numbered returns the key of a number below a first byte; keys are in the order of numbers.
+func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
+
+// each calls f with all keys and values that begin with a byte, in order. They are valid during the call.
+func (s *Store) each(first byte, f func(key, value []byte) error) (err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{first + 1}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := f(it.Key(), value); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// Bytes returns what the store takes on disk.
+func (s *Store) Bytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
+
+// Close closes the store.
+func (s *Store) Close() error { return s.db.Close() }
