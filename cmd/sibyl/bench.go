@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ func (p *process) benchCommand() *cobra.Command {
 	for _, b := range benchmarks {
 		c.AddCommand(p.speedCommand(b))
 	}
-	c.AddCommand(p.benchLocalizeCommand())
+	c.AddCommand(p.benchIngestCommand(), p.benchLocalizeCommand())
 	return c
 }
 
@@ -63,6 +64,41 @@ func (p *process) speedCommand(b benchmark) *cobra.Command {
 	output.flag(c, "output", "o", "format")
 	c.Flags().Var(&input, "input", "size of the traces that are generated")
 	c.Flags().DurationVar(&o.Time, "time", time.Second, "least time of a measurement")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the generated traces")
+	return c
+}
+
+func (p *process) benchIngestCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	o := speed.IngestOptions{}
+	input := size(speed.InputBytes)
+	c := &cobra.Command{
+		Use:   "ingest",
+		Short: "The whole service: from requests over the network to durable and analysed",
+		Long: `Starts sibyl serve as a process of its own, with its data in a temporary directory, and sends it requests over gRPC as fast as it takes
+them. Both share the machine. What follows -- is given to the server.`,
+		Example: "  sibyl bench ingest --time 30s\n  sibyl bench ingest -o json -- --journal-durability process",
+		RunE: func(c *cobra.Command, args []string) error {
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Program, o.Args, o.Bytes = program, args, int(input)
+			r, err := speed.Ingest(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if output.value == "json" {
+				return r.JSON(p.out)
+			}
+			return r.Table(p.out)
+		},
+	}
+	output.flag(c, "output", "o", "format")
+	c.Flags().Var(&input, "input", "size of the requests that are generated")
+	c.Flags().DurationVar(&o.Time, "time", 20*time.Second, "how long requests are sent")
+	c.Flags().IntVar(&o.Senders, "senders", 16, "requests that are waited for at the same time")
+	c.Flags().Float64Var(&o.Rate, "rate", 0, "spans per second that are offered; 0: as many as are taken")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the generated traces")
 	return c
 }

@@ -79,6 +79,8 @@ Colours are left out when the output is no terminal or NO_COLOR is set.`,
 		PersistentPreRun: func(*cobra.Command, []string) { p.started = true },
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.versionCommand())
+	c.AddCommand(
+		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.versionCommand(),
+	)
 	return c
 }

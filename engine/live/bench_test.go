@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -85,9 +86,9 @@ func BenchmarkTake(b *testing.B) {
 			go func() {
 				var err error
 				for k := w; k < len(bodies); k += 8 {
-					for err = error(errBusy); err == errBusy; {
+					for err = error(errBusy); errors.Is(err, errBusy); {
 						_, _, err = r.Take(context.Background(), bodies[k], journal.Protobuf)
-						if err == errBusy {
+						if errors.Is(err, errBusy) {
 							time.Sleep(time.Millisecond)
 						}
 					}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,8 @@ type Counts struct {
 	Decided, ExemplarsLate       atomic.Int64 // ns that the last epoch's end took; exemplars that could not be kept
 	Ticks                        atomic.Int64 // times that the clock was looked at
 
-	unusables sync.Map                               // of *atomic.Int64 by trace.Reason: roots, or traces, that entered no statistics
+	mu        sync.Mutex                             // guards unusables
+	unusables map[trace.Reason]int64                 // roots, or traces, that entered no statistics
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: not told yet
 }
 
@@ -37,18 +39,19 @@ func (c *Counts) commit(took time.Duration) {
 }
 
 func (c *Counts) unusable(reason trace.Reason) {
-	n, _ := c.unusables.LoadOrStore(reason, new(atomic.Int64))
-	n.(*atomic.Int64).Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unusables == nil {
+		c.unusables = make(map[trace.Reason]int64)
+	}
+	c.unusables[reason]++
 }
 
 // Unusable returns how many traces, or roots of traces, were complete and entered no statistics all the same, by reason.
 func (c *Counts) Unusable() map[trace.Reason]int64 {
-	all := make(map[trace.Reason]int64)
-	c.unusables.Range(func(reason, n any) bool {
-		all[reason.(trace.Reason)] = n.(*atomic.Int64).Load()
-		return true
-	})
-	return all
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.unusables)
 }
 
 // Open returns what the shards hold together. Oldest is that of the oldest.

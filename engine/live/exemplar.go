@@ -182,7 +182,7 @@ func (x *stratum) change(group analysis.Hash) change {
 }
 
 // run carries out tasks until there are no more.
-func (k *keeper) run() {
+func (k *keeper) run(ctx context.Context) {
 	refs := make(map[trace.ID]int) // exemplars that are in a trace which is kept
 	err := k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
 		for r := range e.All() {
@@ -195,11 +195,11 @@ func (k *keeper) run() {
 			err = errors.Join(err, k.carryOut(&t.changes[i], refs))
 		}
 		if err != nil {
-			k.options.Log.Error("some exemplars are not kept", slog.Any("error", err))
+			k.options.Log.ErrorContext(ctx, "some exemplars are not kept", slog.Any("error", err))
 			err = nil
 		}
-		if err := k.options.Journal.Trim(context.Background(), t.trim); err != nil {
-			k.options.Log.Error("the journal keeps what is not needed any more", slog.Any("error", err))
+		if err := k.options.Journal.Trim(ctx, t.trim); err != nil {
+			k.options.Log.ErrorContext(ctx, "the journal keeps what is not needed any more", slog.Any("error", err))
 		}
 	}
 }

@@ -301,7 +301,7 @@ func TestOverload(t *testing.T) {
 	}
 	wg.Wait()
 	full.Store(true)
-	if _, _, err := r.Take(t.Context(), bodies[0], journal.Protobuf); err != error(errFull) {
+	if _, _, err := r.Take(t.Context(), bodies[0], journal.Protobuf); !errors.Is(err, errFull) {
 		t.Errorf("a full disk: %v", err)
 	}
 	full.Store(false)

@@ -25,11 +25,11 @@ type grouper struct {
 }
 
 // group takes what shards observed until there is no more.
-func (s *Service) group() {
+func (s *Service) group(ctx context.Context) {
 	defer close(s.done)
 	g := &grouper{Service: s, marked: make([]*observed, len(s.shards)), waiting: len(s.shards)}
 	var keeping sync.WaitGroup
-	keeping.Go(s.keeper.run)
+	keeping.Go(func() { s.keeper.run(ctx) })
 	defer keeping.Wait()
 	defer close(s.keeper.work)
 	for {

@@ -165,7 +165,7 @@ func (s *Service) Run(ctx context.Context) error {
 		shards.Go(sh.run)
 	}
 	var grouper sync.WaitGroup
-	grouper.Go(s.group)
+	grouper.Go(func() { s.group(context.WithoutCancel(ctx)) }) // it finishes what was let in
 
 	q := &sequencer{Service: s}
 	err := q.replay(ctx)

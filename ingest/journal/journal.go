@@ -30,7 +30,6 @@ const (
 	Protobuf Kind = 1 // an export request of OTLP
 	JSON     Kind = 2 // the same
 	Epoch    Kind = 3 // an epoch ended; no data
-	Event    Kind = 4 // something that is not a span and changes decisions: what agents announce, what people want
 )
 
 // Options choose where a journal is, and how safe.

@@ -232,6 +232,7 @@ func (c *Config) WatchOptions() analysis.WatchOptions {
 	t := &c.Thresholds
 	o.FalseDiscovery, o.MinImpact, o.MinSamples = t.FalseDiscovery, float64(t.MinImpact.Nanoseconds()), c.MinSamples
 	o.Confirm, o.Calm, o.Renew, o.Silence = t.Confirm, t.Calm, t.Renew, t.Silence
+	o.Chronic = c.ChronicThresholds()
 	return o
 }
 

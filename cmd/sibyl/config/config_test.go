@@ -137,7 +137,9 @@ func TestDefaults(t *testing.T) {
 	if err := e.RequireTokens(); err != nil {
 		t.Errorf("wants tokens: %v", err)
 	}
-	if diff := cmp.Diff(analysis.DefaultWatchOptions(), c.WatchOptions()); diff != "" {
+	watch := analysis.DefaultWatchOptions()
+	watch.Chronic = analysis.DefaultThresholds()
+	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(analysis.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
@@ -148,6 +150,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("assembles by %+v, want %+v", got, online)
 	}
 	core := engine.DefaultOptions()
+	core.Watch = watch
 	core.Strategy, core.Budget = search.DefaultStrategy, c.Budget.Search()
 	core.Rules.GroupBy, core.Rules.Types = []string{}, []analysis.TypeRule{}
 	if diff := cmp.Diff(core, c.Engine()); diff != "" {
@@ -183,10 +186,11 @@ rules:
 	}
 	watch := analysis.DefaultWatchOptions()
 	watch.FalseDiscovery, watch.MinImpact, watch.Confirm, watch.Calm, watch.Renew, watch.Silence, watch.MinSamples = 0.01, 1e6, 3, 4, 5, 6, 70
+	watch.Chronic = analysis.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}
 	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(analysis.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}, c.ChronicThresholds()); diff != "" {
+	if diff := cmp.Diff(watch.Chronic, c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
 	rules := analysis.Rules{GroupBy: []string{"a", "b"}, Size: "f", Timeout: 3 * time.Second, Types: []analysis.TypeRule{{

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/server"
+)
+
+func (p *process) serveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Take traces as OTLP and say what is wrong, continuously",
+		Long: `Takes traces as OTLP over gRPC and HTTP, keeps statistics of the requests in them, and says in which requests something is wrong,
+and where. Everything is kept in the data directory. Without flags it listens on loopback only.
+
+It ends in order at SIGINT or SIGTERM. Whatever was acknowledged survives that, and a kill.`,
+		Example: `  sibyl serve                                 on loopback, data in ./sibyl-data
+  sibyl serve --config /etc/sibyl/sibyl.yaml
+  sibyl config print > sibyl.yaml             a file to begin with`,
+		Args: cobra.NoArgs,
+	}
+	flags := config.AddFlags(c.Flags())
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
+		if err != nil {
+			return p.mistaken(err)
+		}
+		return p.serve(c.Context(), e)
+	}
+	return c
+}
+
+func (p *process) serve(ctx context.Context, e *config.Effective) (err error) {
+	log := p.logger(&e.Config.Log)
+	s, err := server.New(&e.Config, log, func(err error) {
+		log.ErrorContext(ctx, "the disk does not take the log: exiting, a restart goes on from here", slog.Any("error", err))
+		os.Exit(exitError) //nolint:forbidigo // the database calls it where nothing can be returned to
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Listen(ctx); err != nil {
+		return err
+	}
+	api, grpc, http := s.Addresses()
+	log.InfoContext(ctx, "listening", slog.String("api", fmt.Sprint(api)), slog.String("otlp_grpc", fmt.Sprint(grpc)), slog.String("otlp_http", fmt.Sprint(http)))
+	return s.Serve(ctx)
+}
+
+// logger returns where the service logs to.
+func (p *process) logger(c *config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // the configuration holds only levels
+	o := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(p.err, o))
+	}
+	return slog.New(slog.NewTextHandler(p.err, o))
+}

@@ -1,0 +1,226 @@
+// Package server is what `sibyl serve` runs: it opens the data directory, puts the parts of the service together as a configuration
+// says, and ends them in order. Its life is New, Listen, Serve, Close.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/store"
+)
+
+// Server is the service.
+type Server struct {
+	config   *config.Config
+	log      *slog.Logger
+	disk     *kv.Disk
+	journal  *journal.Journal
+	store    *store.Store
+	live     *live.Service
+	receiver *receiver.Server
+	http     *http.Server
+	listener net.Listener // of http
+}
+
+// Parts of the memory that a configuration allows, beside which stand the statistics and the garbage collector's room.
+const (
+	openShare     = 4 // one in so much: open traces
+	inFlightShare = 8 // requests that were let in and are not assembled
+)
+
+// New opens the data directory, which is this process's alone from then on.
+func New(c *config.Config, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
+	debug.SetMemoryLimit(c.Memory)
+	s = &Server{config: c, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeData())
+		}
+	}()
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return s, fmt.Errorf("make the data directory: %w", err)
+	}
+	if s.disk, err = kv.NewDisk(c.DataDir); err != nil {
+		return s, err
+	}
+	s.journal, err = journal.Open(journal.Options{
+		Dir: filepath.Join(c.DataDir, "journal"), Sync: c.Journal.Durability == "disk", Disk: s.disk, Log: log, GiveUp: giveUp,
+	})
+	if err != nil {
+		return s, s.explain(err)
+	}
+	s.store, err = store.Open(store.Options{Dir: filepath.Join(c.DataDir, "store"), Disk: s.disk, Log: log, GiveUp: giveUp})
+	if err != nil {
+		return s, s.explain(err)
+	}
+	keys, err := ingest.NewKeys(c.AttributeKeys()...)
+	if err != nil {
+		return s, err
+	}
+	o := live.DefaultOptions()
+	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
+	o.InFlight, o.Exemplars = c.Memory/inFlightShare, c.Retention.Exemplars
+	o.Retention, o.MaxJournal = c.Retention.Age, uint64(c.Journal.MaxBytes)
+	o.Journal, o.Store, o.Full, o.Log = s.journal, s.store, s.disk.Full, log
+	if s.live, err = live.Open(o); err != nil {
+		return s, err
+	}
+	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
+		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: receiver.TLS{CertFile: c.OTLP.TLS.Cert, KeyFile: c.OTLP.TLS.Key, ClientCAFile: c.OTLP.TLS.ClientCA},
+		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Log: log,
+	})
+	if err != nil {
+		return s, err
+	}
+	return s, nil
+}
+
+// explain says what to do about an error of a database.
+func (s *Server) explain(err error) error {
+	if errors.Is(err, kv.ErrLocked) {
+		return fmt.Errorf("the data directory %s is in use by another sibyl: stop that one, or name another directory with --data-dir", s.config.DataDir)
+	}
+	return err
+}
+
+// Listen opens all addresses.
+func (s *Server) Listen(ctx context.Context) error {
+	if err := s.receiver.Listen(ctx); err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.HTTP)
+	if err != nil {
+		return fmt.Errorf("listen for the API: %w", err)
+	}
+	s.listener = listener
+	s.http = &http.Server{
+		Handler: s.routes(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return nil
+}
+
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 32 << 10
+	drainTimeout  = 20 * time.Second
+)
+
+// Addresses returns what is really listened on.
+func (s *Server) Addresses() (api, grpc, http net.Addr) {
+	return s.listener.Addr(), s.receiver.GRPCAddr(), s.receiver.HTTPAddr()
+}
+
+// Serve works until ctx is done. Then it takes no more requests, finishes those that it has, takes a checkpoint and returns.
+func (s *Server) Serve(ctx context.Context) error {
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	parts := []func() error{
+		func() error { return s.live.Run(work) },
+		func() error { return s.announce(work) },
+		s.receiver.Serve,
+		func() error { return s.serveHTTP() },
+	}
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { ended <- part() }()
+	}
+	running := len(parts)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+		running--
+		if err == nil {
+			err = errors.New("a part of the service ended by itself")
+		}
+	}
+	s.log.InfoContext(ctx, "stopping")
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err = errors.Join(err, s.receiver.Shutdown(drain), s.http.Shutdown(drain))
+	stopWork()
+	for range running {
+		err = errors.Join(err, <-ended)
+	}
+	j, n := s.journal.Stats(), s.live.Counts()
+	s.log.InfoContext(ctx, "stopped", slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()), slog.Int64("commits", n.Commits.Load()),
+		slog.Int64("fsyncs", j.Syncs), slog.Int64("journal_bytes", n.Packed.Load()))
+	return err
+}
+
+// announce tells the log when requests are taken.
+func (s *Server) announce(ctx context.Context) error {
+	select {
+	case <-s.live.Started():
+		s.log.InfoContext(ctx, "ready")
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+func (s *Server) serveHTTP() error {
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the API: %w", err)
+	}
+	return nil
+}
+
+// Close closes the data directory.
+func (s *Server) Close() error { return s.closeData() }
+
+func (s *Server) closeData() (err error) {
+	if s.store != nil {
+		err = s.store.Close()
+	}
+	if s.journal != nil {
+		err = errors.Join(err, s.journal.Close())
+	}
+	return err
+}
+
+// routes returns what is served beside the receivers.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.live.Ready() {
+			http.Error(w, "the journal is being read", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	return mux
+}
+
+// intake hands requests from the receivers to the engine.
+type intake struct{ *live.Service }
+
+// Take implements [receiver.Intake].
+func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (receiver.Rejected, error) {
+	kind := journal.Protobuf
+	if format == receiver.JSON {
+		kind = journal.JSON
+	}
+	n, why, err := i.Service.Take(ctx, body, kind)
+	if refused, ok := errors.AsType[*live.Refused](err); ok {
+		err = &receiver.Overload{Why: refused.Why, After: refused.After}
+	}
+	return receiver.Rejected{Spans: n, Why: why}, err
+}
