@@ -1,0 +1,498 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// keyOutbox begins the keys of what is to be delivered; the byte after it says what it is.
+const keyOutbox = 'o'
+
+const (
+	outboxWaiting = 'w' // messages to be delivered, by number
+	outboxDead    = 'd' // dead letters, by number
+	outboxKnown   = 'k' // when an event was put, by its identity
+)
+
+// rememberEvents is how long the identity of an event is known: longer than a restart can go back to make it again.
+const (
+	rememberEvents = 24 * time.Hour
+	forgetEvery    = time.Hour
+)
+
+// OutboxLimits bound an [Outbox], dead letters included.
+type OutboxLimits struct {
+	Messages int
+	Bytes    int64 // of bodies
+}
+
+// DefaultOutboxLimits hold the events of many bad days.
+func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, Bytes: 64 << 20} }
+
+// Message is one event for one endpoint.
+type Message struct {
+	Number   uint64        `json:"number"`   // its place in the order; unique
+	ID       string        `json:"id"`       // of the event: the same for all endpoints and attempts
+	Endpoint string        `json:"endpoint"` // its name
+	Event    string        `json:"event"`    // its type
+	Format   string        `json:"format"`   // of Body
+	Problem  analysis.Hash `json:"problem"`  // what it is about: messages about one problem wait for each other; zero: for none
+	At       trace.Nanos   `json:"at"`       // when it happened
+	Put      trace.Nanos   `json:"put"`      // when it was put into the outbox, the last time
+	Next     trace.Nanos   `json:"next"`     // not to be tried before
+	Attempts int           `json:"attempts"` // that failed
+	Error    string        `json:"error"`    // of the last attempt
+	Size     int64         `json:"size"`     // bytes of Body
+	Body     []byte        `json:"-"`        // nil in lists
+}
+
+// ErrNoMessage is returned for a number that no message has.
+var ErrNoMessage = errors.New("there is no such message")
+
+// Outbox holds what is to be delivered until it is, or is given up: then it is a dead letter, until somebody has it sent again. All of it
+// is durable when a method returns. It is bounded: the oldest dead letter goes first, then the oldest message. It is safe for
+// concurrent use.
+type Outbox struct {
+	db     *Store
+	limits OutboxLimits
+
+	mu      sync.Mutex           // guards what follows
+	waiting map[string][]*letter // by endpoint; ascending by number
+	dead    []*letter            // ascending by number
+	next    uint64               // number of the next message
+	count   int
+	bytes   int64
+	dropped uint64
+	forgot  trace.Nanos // when old identities were last forgotten
+}
+
+// letter is a message without its body.
+type letter struct {
+	Message
+
+	taken bool // somebody tries to deliver it
+}
+
+// OutboxStats is what an outbox holds.
+type OutboxStats struct {
+	Waiting, Dead int
+	Bytes         int64  // of bodies
+	Dropped       uint64 // messages that went to make room, since the start
+}
+
+// OpenOutbox returns the outbox of the store. There must be only one.
+func (s *Store) OpenOutbox(limits OutboxLimits) (*Outbox, error) {
+	o := &Outbox{db: s, limits: limits, waiting: make(map[string][]*letter), next: 1}
+	for _, kind := range []byte{outboxWaiting, outboxDead} {
+		if err := o.load(kind); err != nil {
+			return nil, fmt.Errorf("open outbox: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// load reads the messages of a kind.
+func (o *Outbox) load(kind byte) error {
+	return o.each(kind, func(_, value []byte) error {
+		m, err := decodeMessage(value)
+		if err != nil {
+			return err
+		}
+		m.Body = nil
+		l := &letter{Message: m}
+		if kind == outboxDead {
+			o.dead = append(o.dead, l)
+		} else {
+			o.waiting[m.Endpoint] = append(o.waiting[m.Endpoint], l)
+		}
+		o.count++
+		o.bytes += m.Size
+		o.next = max(o.next, m.Number+1)
+		return nil
+	})
+}
+
+// each calls f with all keys and values of a kind, in order. They are valid during the call.
+func (o *Outbox) each(kind byte, f func(key, value []byte) error) (err error) {
+	it, err := o.db.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyOutbox, kind}, UpperBound: []byte{keyOutbox, kind + 1}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := f(it.Key(), value); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+func messageKey(kind byte, number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyOutbox, kind}, number)
+}
+
+// knownKey is where it stands that an event was put.
+func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
+
+func encodeMessage(m *Message) []byte {
+	head, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	b := binary.AppendUvarint(make([]byte, 0, len(head)+len(m.Body)+binary.MaxVarintLen64), uint64(len(head)))
+	return append(append(b, head...), m.Body...)
+}
+
+var errMessage = errors.New("a message of the outbox is damaged")
+
+// decodeMessage returns what encodeMessage was given. The body is a part of value.
+func decodeMessage(value []byte) (Message, error) {
+	var m Message
+	size, n := binary.Uvarint(value)
+	if n <= 0 || size > uint64(len(value)-n) {
+		return m, errMessage
+	}
+	if err := json.Unmarshal(value[n:n+int(size)], &m); err != nil {
+		return m, fmt.Errorf("%w: %w", errMessage, err)
+	}
+	m.Body = value[n+int(size):]
+	return m, nil
+}
+
+// Put adds the messages of one event, which share an ID, and numbers them. It reports false, and adds nothing, if the event was put
+// before.
+func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
+	if len(messages) == 0 {
+		return false, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known := knownKey(messages[0].ID)
+	if value, err := o.db.get(known); value != nil || err != nil {
+		return false, err
+	}
+	b := o.db.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed, or of no use
+	if err := b.Set(known, binary.BigEndian.AppendUint64(nil, uint64(now)), nil); err != nil {
+		return false, err
+	}
+	added := make([]*letter, 0, len(messages))
+	for i := range messages {
+		l := &letter{Message: messages[i]}
+		l.Number, l.Put, l.Next, l.Size = o.next+uint64(i), now, now, int64(len(l.Body))
+		if err := b.Set(messageKey(outboxWaiting, l.Number), encodeMessage(&l.Message), nil); err != nil {
+			return false, err
+		}
+		l.Body = nil
+		added = append(added, l)
+	}
+	if err := b.Commit(pebble.Sync); err != nil {
+		return false, fmt.Errorf("put event %s into the outbox: %w", messages[0].ID, err)
+	}
+	for _, l := range added {
+		o.waiting[l.Endpoint] = append(o.waiting[l.Endpoint], l)
+		o.count++
+		o.bytes += l.Size
+	}
+	o.next += uint64(len(added))
+	return true, o.shrink()
+}
+
+// shrink drops what is oldest until the rest is within the limits: dead letters before what may still be delivered.
+func (o *Outbox) shrink() error {
+	for o.count > o.limits.Messages || o.bytes > o.limits.Bytes {
+		l, kind := o.oldest()
+		if l == nil {
+			return nil
+		}
+		if err := o.db.db.Delete(messageKey(kind, l.Number), pebble.Sync); err != nil {
+			return err
+		}
+		o.remove(l)
+		o.dropped++
+	}
+	return nil
+}
+
+// oldest returns what is dropped next, and where it stands.
+func (o *Outbox) oldest() (*letter, byte) {
+	if len(o.dead) > 0 {
+		return o.dead[0], outboxDead
+	}
+	var first *letter
+	for _, list := range o.waiting {
+		if len(list) > 0 && (first == nil || list[0].Number < first.Number) {
+			first = list[0]
+		}
+	}
+	return first, outboxWaiting
+}
+
+// remove forgets a letter, wherever it is.
+func (o *Outbox) remove(l *letter) {
+	is := func(x *letter) bool { return x == l }
+	o.dead = slices.DeleteFunc(o.dead, is)
+	o.waiting[l.Endpoint] = slices.DeleteFunc(o.waiting[l.Endpoint], is)
+	if len(o.waiting[l.Endpoint]) == 0 {
+		delete(o.waiting, l.Endpoint)
+	}
+	o.count--
+	o.bytes -= l.Size
+}
+
+// Take returns up to n messages for an endpoint that are due, oldest first, and when to ask again; 0: when there is something new. Each
+// of them is the caller's until it says what became of it: [Outbox.Done], [Outbox.Retry] or [Outbox.Bury]. Of the messages about one
+// problem only the oldest is due.
+func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	behind := make(map[analysis.Hash]bool) // problems with an older message
+	for _, l := range o.waiting[endpoint] {
+		if behind[l.Problem] {
+			continue
+		}
+		behind[l.Problem] = !l.Problem.IsZero()
+		switch {
+		case l.taken:
+		case l.Next > now:
+			if again == 0 || l.Next < again {
+				again = l.Next
+			}
+		case len(due) < n:
+			m, err := o.read(outboxWaiting, l.Number)
+			if err != nil {
+				return due, again, err
+			}
+			l.taken = true
+			due = append(due, m)
+		}
+	}
+	return due, again, nil
+}
+
+func (o *Outbox) read(kind byte, number uint64) (Message, error) {
+	value, err := o.db.get(messageKey(kind, number))
+	if err != nil {
+		return Message{}, err
+	}
+	if value == nil {
+		return Message{}, ErrNoMessage
+	}
+	return decodeMessage(value)
+}
+
+// find returns the letter that a message is; nil if it is gone.
+func (o *Outbox) find(m *Message) *letter {
+	list := o.waiting[m.Endpoint]
+	at, found := slices.BinarySearchFunc(list, m.Number, byNumber)
+	if !found {
+		return nil
+	}
+	return list[at]
+}
+
+func byNumber(l *letter, number uint64) int {
+	switch {
+	case l.Number < number:
+		return -1
+	case l.Number > number:
+		return 1
+	}
+	return 0
+}
+
+// Done says that a message was delivered. If that cannot be written it stays the caller's, and is due again after the next start only.
+func (o *Outbox) Done(m *Message) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.find(m)
+	if l == nil {
+		return nil // dropped meanwhile
+	}
+	if err := o.db.db.Delete(messageKey(outboxWaiting, m.Number), pebble.Sync); err != nil {
+		return err
+	}
+	o.remove(l)
+	return nil
+}
+
+// Release gives a message back untried.
+func (o *Outbox) Release(m *Message) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l := o.find(m); l != nil {
+		l.taken = false
+	}
+}
+
+// Retry says that an attempt failed, why, and when to try again.
+func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.find(m)
+	if l == nil {
+		return nil
+	}
+	l.taken = false
+	l.Attempts, l.Next, l.Error = l.Attempts+1, at, why
+	changed := l.Message
+	changed.Body = m.Body
+	return o.db.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
+}
+
+// Bury says that an attempt failed, and why, and that there will be no other: the message is a dead letter.
+func (o *Outbox) Bury(m *Message, why string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.find(m)
+	if l == nil {
+		return nil
+	}
+	l.Attempts, l.Error = l.Attempts+1, why
+	return o.bury(l)
+}
+
+// bury makes a dead letter of l. If that cannot be written, l stays with whoever took it.
+func (o *Outbox) bury(l *letter) error {
+	if err := o.move(l, outboxWaiting, outboxDead, l.Number); err != nil {
+		return err
+	}
+	l.taken = false
+	at, _ := slices.BinarySearchFunc(o.dead, l.Number, byNumber)
+	o.remove(l)
+	o.dead = slices.Insert(o.dead, at, l)
+	o.count++
+	o.bytes += l.Size
+	return nil
+}
+
+// move writes what l says now under another key, with the body of the old one, in one commit.
+func (o *Outbox) move(l *letter, from, to byte, number uint64) error {
+	m, err := o.read(from, l.Number)
+	if err != nil {
+		return err
+	}
+	changed := l.Message
+	changed.Number, changed.Body = number, m.Body
+	b := o.db.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed, or of no use
+	err = errors.Join(b.Delete(messageKey(from, l.Number), nil), b.Set(messageKey(to, number), encodeMessage(&changed), nil))
+	if err != nil {
+		return err
+	}
+	return b.Commit(pebble.Sync)
+}
+
+// Resend has a dead letter sent again, behind what is waiting, or a waiting message at once. It returns the endpoint. The error is
+// [ErrNoMessage] if there is no such message.
+func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at, found := slices.BinarySearchFunc(o.dead, number, byNumber); found {
+		l := o.dead[at]
+		l.Attempts, l.Put, l.Next = 0, now, now
+		if err := o.move(l, outboxDead, outboxWaiting, o.next); err != nil {
+			return "", err
+		}
+		o.dead = slices.Delete(o.dead, at, at+1)
+		l.Number = o.next
+		o.next++
+		o.waiting[l.Endpoint] = append(o.waiting[l.Endpoint], l)
+		return l.Endpoint, nil
+	}
+	for endpoint, list := range o.waiting {
+		if at, found := slices.BinarySearchFunc(list, number, byNumber); found {
+			list[at].Next = min(list[at].Next, now)
+			return endpoint, nil
+		}
+	}
+	return "", ErrNoMessage
+}
+
+// Expire makes dead letters of messages that were put before a time, and of those to endpoints that are not known, and forgets the
+// identities of events of long ago. It leaves alone what somebody tries to deliver. It returns how many died.
+func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	died := 0
+	for _, endpoint := range slices.Sorted(maps.Keys(o.waiting)) {
+		for _, l := range slices.Clone(o.waiting[endpoint]) {
+			exists := known(endpoint)
+			if l.taken || exists && l.Put >= before {
+				continue
+			}
+			if !exists {
+				l.Error = "there is no webhook of this name any more"
+			}
+			if err := o.bury(l); err != nil {
+				return died, err
+			}
+			died++
+		}
+	}
+	if now.Sub(o.forgot) < forgetEvery {
+		return died, nil
+	}
+	o.forgot = now
+	return died, o.forget(now.Add(-rememberEvents))
+}
+
+// forget forgets the identities of events that were put before a time.
+func (o *Outbox) forget(before trace.Nanos) error {
+	b := o.db.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed, or of no use
+	err := o.each(outboxKnown, func(key, value []byte) error {
+		if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
+			return nil
+		}
+		return b.Delete(key, nil)
+	})
+	if err != nil {
+		return err
+	}
+	return b.Commit(pebble.NoSync) // what is not forgotten now is forgotten later
+}
+
+// List returns up to n messages, or dead letters, with numbers above after, ascending.
+func (o *Outbox) List(dead bool, after uint64, n int) []Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []*letter
+	if dead {
+		all = slices.Clone(o.dead)
+	} else {
+		for _, list := range o.waiting {
+			all = append(all, list...)
+		}
+		slices.SortFunc(all, func(a, b *letter) int { return byNumber(a, b.Number) })
+	}
+	var list []Message
+	for _, l := range all {
+		if l.Number > after && len(list) < n {
+			list = append(list, l.Message)
+		}
+	}
+	return list
+}
+
+// Stats returns what the outbox holds.
+func (o *Outbox) Stats() OutboxStats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return OutboxStats{Waiting: o.count - len(o.dead), Dead: len(o.dead), Bytes: o.bytes, Dropped: o.dropped}
+}
