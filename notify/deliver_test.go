@@ -1,0 +1,618 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/words"
+)
+
+// openOutbox opens the outbox in a directory, and returns what closes it.
+func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
+	t.Helper()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.OpenOutbox(store.DefaultOutboxLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// eventOf returns an event of a problem.
+func eventOf(problem uint64, at trace.Nanos, typ Type) *Event {
+	return NewEvent(&Facts{
+		Type: typ, At: at, Names: words.New(&trace.Table{}, words.Verbatim),
+		Investigation: &search.Investigation{Problem: analysis.Hash{Lo: problem}, Opened: opened},
+	})
+}
+
+// running is a notifier that runs until the test ends.
+func running(t *testing.T, endpoints ...Endpoint) *Notifier {
+	t.Helper()
+	outbox, closeStore := openOutbox(t, t.TempDir())
+	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { n.Run(ctx); close(done) }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		closeStore()
+	})
+	return n
+}
+
+// receiver is a server that keeps what it is told.
+type receiver struct {
+	*httptest.Server
+	told chan *http.Request // with its body read into a header, Body
+}
+
+func newReceiver(t *testing.T, answer http.HandlerFunc) *receiver {
+	r := &receiver{told: make(chan *http.Request, 100)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		q.Header.Set("Body", string(body))
+		answer(w, q)
+		r.told <- q
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) endpoint(name string) Endpoint {
+	return Endpoint{Name: name, URL: r.URL, Format: "sibyl", AllowPrivate: true}
+}
+
+// next returns the next call.
+func (r *receiver) next(t *testing.T) *http.Request {
+	t.Helper()
+	select {
+	case q := <-r.told:
+		return q
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody called")
+		return nil
+	}
+}
+
+func fine(http.ResponseWriter, *http.Request) {}
+
+// settled waits until what is counted of an endpoint is as wanted.
+func settled(t *testing.T, n *Notifier, endpoint string, want func(Count) bool) Count {
+	t.Helper()
+	for range 2000 {
+		if c := n.Counts()[endpoint]; want(c) {
+			return c
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s: %+v", endpoint, n.Counts()[endpoint])
+	return Count{}
+}
+
+func tell(t *testing.T, n *Notifier, e *Event) {
+	t.Helper()
+	if err := n.Tell(e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSignature(t *testing.T) {
+	// The vector of the specification's reference implementations; the key is the secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw.
+	key := []byte("\x31\xf2\x90\xf6\xbf\x06\x29\x8a\xab\x4f\x08\xd4\x3c\x3f\x08\x2c\xf6\x48\xa3\x62\xda\x2d\xa4\xb0")
+	h := make(http.Header)
+	sign(h, key, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	if got := h.Get("webhook-signature"); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+		t.Errorf("signature %s", got)
+	}
+	if h.Get("webhook-id") != "msg_p5jXN8AQM9LWM0D4loKWxJek" || h.Get("webhook-timestamp") != "1614265330" {
+		t.Errorf("headers %v", h)
+	}
+}
+
+func TestDelivers(t *testing.T) {
+	r := newReceiver(t, fine)
+	e := r.endpoint("a")
+	e.Key, e.Events = []byte("012345678901234567890123"), []Type{ProblemOpened}
+	manager := newReceiver(t, fine)
+	am := manager.endpoint("b")
+	am.Format, am.URL, am.Events = "alertmanager", manager.URL+"/prefix/", []Type{ProblemOpened, ProblemClosed}
+	n := running(t, e, am)
+	tell(t, n, NewEvent(sample(Decided, "shop", "GET"))) // nobody wants it
+	event := NewEvent(sample(ProblemOpened, "shop", "GET"))
+	tell(t, n, event)
+	n.sweep()
+	tell(t, n, event)
+	q := r.next(t)
+	want := make(http.Header)
+	var stamp int64
+	if _, err := fmt.Sscan(q.Header.Get("webhook-timestamp"), &stamp); err != nil {
+		t.Fatal(err)
+	}
+	sign(want, e.Key, event.ID, time.Unix(stamp, 0), []byte(q.Header.Get("Body")))
+	for name := range want {
+		if q.Header.Get(name) != want.Get(name) {
+			t.Errorf("%s: %q, want %q", name, q.Header.Get(name), want.Get(name))
+		}
+	}
+	if q.Method != http.MethodPost || q.Header.Get("Content-Type") != "application/json" || !json.Valid([]byte(q.Header.Get("Body"))) {
+		t.Errorf("%s %v", q.Method, q.Header)
+	}
+	if path := manager.next(t).URL.Path; path != "/prefix/api/v2/alerts" {
+		t.Errorf("Alertmanager was called at %s", path)
+	}
+	if c := settled(t, n, "a", func(c Count) bool { return c.Delivered > 0 }); c != (Count{Delivered: 1}) {
+		t.Errorf("%+v", c)
+	}
+	settled(t, n, "b", func(c Count) bool { return c.Delivered == 1 })
+	for range 1000 {
+		if n.options.Outbox.Stats().Waiting == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if s := n.options.Outbox.Stats(); s.Waiting+s.Dead != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestHangingEndpointDelaysNobody holds that an endpoint that never answers costs no more than its own messages.
+func TestHangingEndpointDelaysNobody(t *testing.T) {
+	release := make(chan struct{})
+	slow := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	quick := newReceiver(t, fine)
+	n := running(t, slow.endpoint("slow"), quick.endpoint("quick"))
+	for i := range uint64(20) {
+		tell(t, n, eventOf(i+1, opened, ProblemOpened))
+	}
+	for range 20 {
+		quick.next(t)
+	}
+	if s := n.options.Outbox.Stats(); s.Waiting < 20 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	r := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	e := r.endpoint("a")
+	c, err := newCaller(&e, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.client.Timeout = 50 * time.Millisecond
+	if _, err := c.call(t.Context(), "id", nil); err == nil || strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// endless writes an answer that does not end, until nobody reads it.
+func endless(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusInternalServerError)
+	for {
+		if _, err := w.Write([]byte(strings.Repeat("a\x00", 4096))); err != nil {
+			return
+		}
+	}
+}
+
+func TestBadAnswers(t *testing.T) {
+	var reached sync.Map
+	secret := newReceiver(t, func(_ http.ResponseWriter, q *http.Request) { reached.Store(q.URL.Path, true) })
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		status int
+		want   string
+	}{
+		"500": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "oh\x1b[2Jno", http.StatusInternalServerError)
+		}, 500, "500 Internal Server Error: oh\uFFFD[2Jno"},
+		"endless": {endless, 500, "500 Internal Server Error: a\uFFFDa\uFFFD"},
+		"redirect": {func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, secret.URL+"/latest/meta-data", http.StatusTemporaryRedirect)
+		}, 307, "redirects are not followed"},
+		"404": {http.NotFound, 404, "404 Not Found"},
+		"odd": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(799) }, 799, "799"},
+	} {
+		r := httptest.NewServer(c.answer)
+		answer, err := Try(t.Context(), &Endpoint{Name: "a", URL: r.URL + "/geheim", Format: "slack", AllowPrivate: true}, "", time.Now)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if err := answer.Err(); answer.Status != c.status || err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 1000 {
+			t.Errorf("%s: %d, %v", name, answer.Status, err)
+		}
+		r.Close()
+	}
+	if _, ok := reached.Load("/latest/meta-data"); ok {
+		t.Error("a redirect was followed")
+	}
+}
+
+func TestPrivateAddressesAreRefused(t *testing.T) {
+	r := newReceiver(t, fine)
+	_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "[fd00:ec2::254]", "[fe80::1]", "10.0.0.1", "2130706433"} {
+		_, err := Try(t.Context(), &Endpoint{Name: "a", URL: "http://" + host + ":" + port + "/geheim", Format: "sibyl"}, "", time.Now)
+		if !errors.Is(err, ErrForbiddenAddress) && host != "2130706433" { // some resolvers know no such name
+			t.Errorf("%s: %v", host, err)
+		}
+		if err == nil || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if len(r.told) != 0 {
+		t.Error("the server was reached")
+	}
+}
+
+func TestPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "64:ff9b::808:808": true, "172.32.0.1": true, "100.63.0.1": true,
+		"127.9.9.9": false, "172.16.0.1": false, "192.168.1.1": false, "100.100.100.200": false, "192.0.0.192": false, "224.0.0.1": false,
+		"255.255.255.255": false, "::": false, "fe80::1%eth0": false, "fc00::1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::7f00:1": false,
+		"::ffff:10.0.0.1": false, "::7f00:1": false, "2002:7f00:1::": false, "ff02::1": false,
+	} {
+		if got := public(netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s: %t", address, got)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UTC()
+	for header, want := range map[string]time.Duration{
+		"": 0, "120": 2 * time.Minute, "-1": 0, "x": 0, "99999999999999999999": 0, "4000000000": mostRetryAfter,
+		now.Add(time.Hour).Format(http.TimeFormat): time.Hour, now.Add(-time.Hour).Format(http.TimeFormat): 0,
+	} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+}
+
+// script answers calls as it is told to, without a network, and writes down when which event came.
+type script struct {
+	mu     sync.Mutex // guards what follows
+	answer func(name, id string, nth int) (status int, retryAfter string)
+	nth    map[string]int
+	calls  []string
+}
+
+func (s *script) transport(name string) http.RoundTripper {
+	return roundTripper(func(q *http.Request) (*http.Response, error) {
+		id := q.Header.Get("Webhook-Id")
+		s.mu.Lock()
+		s.nth[name+id]++
+		status, after := s.answer(name, id, s.nth[name+id])
+		s.calls = append(s.calls, fmt.Sprintf("%s %s %d", name, id, status))
+		s.mu.Unlock()
+		if status == 0 { // no answer
+			<-q.Context().Done()
+			return nil, q.Context().Err()
+		}
+		w := &http.Response{StatusCode: status, Header: make(http.Header), Body: io.NopCloser(strings.NewReader(""))}
+		w.Header.Set("Retry-After", after)
+		return w, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// scripted runs do with a notifier whose endpoints a and b answer as told, on fake time.
+func scripted(t *testing.T, answer func(name, id string, nth int) (int, string), do func(n *Notifier, s *script)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		n, s, stop := startScripted(t, dir, answer)
+		do(n, s)
+		stop()
+	})
+}
+
+// startScripted runs such a notifier on a directory, within a bubble, until stop is called.
+func startScripted(t *testing.T, dir string, answer func(name, id string, nth int) (int, string)) (n *Notifier, s *script, stop func()) {
+	t.Helper()
+	outbox, closeStore := openOutbox(t, dir)
+	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, scriptedEndpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &script{answer: answer, nth: make(map[string]int)}
+	s.attach(n)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { n.Run(ctx); close(done) }()
+	return n, s, func() {
+		cancel()
+		<-done
+		closeStore()
+	}
+}
+
+var scriptedEndpoints = []Endpoint{{Name: "a", URL: "http://a", Format: "sibyl"}, {Name: "b", URL: "http://b", Format: "sibyl"}}
+
+// attach has the callers of n answer by the script.
+func (s *script) attach(n *Notifier) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.callers {
+		c.client.Transport = s.transport(c.endpoint.Name)
+	}
+}
+
+// answers changes how calls are answered.
+func (s *script) answers(f func(name, id string, nth int) (int, string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
+}
+
+func fine200(string, string, int) (int, string) { return 200, "" }
+
+// after waits, and returns the calls so far and forgets them.
+func (s *script) after(d time.Duration) []string {
+	time.Sleep(d)
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
+}
+
+func TestRetriesForADay(t *testing.T) {
+	down := func(name, _ string, _ int) (int, string) {
+		if name == "a" {
+			return 500, ""
+		}
+		return 200, ""
+	}
+	scripted(t, down, func(n *Notifier, s *script) {
+		first, later := eventOf(1, opened, ProblemOpened), eventOf(1, opened+1, ProblemClosed)
+		tell(t, n, first)
+		tell(t, n, later)
+		calls := s.after(giveUpAfter - time.Minute)
+		b, a := 0, 0
+		for _, c := range calls {
+			switch c {
+			case "a " + first.ID + " 500":
+				a++
+			case "b " + first.ID + " 200", "b " + later.ID + " 200":
+				b++
+			default:
+				t.Errorf("call %s", c)
+			}
+		}
+		if b != 2 || a < 24 || a > 300 { // the last waits are half an hour in the mean
+			t.Errorf("%d calls of a, %d of b", a, b)
+		}
+		if s.after(time.Hour); n.options.Outbox.Stats().Dead != 2 {
+			t.Errorf("%+v", n.options.Outbox.Stats())
+		}
+		if n.Counts()["b"] != (Count{Delivered: 2}) {
+			t.Errorf("%+v", n.Counts()["b"])
+		}
+		dead := n.options.Outbox.List(true, 0, 9)
+		if dead[0].ID != first.ID || dead[0].Error != "500 Internal Server Error" {
+			t.Errorf("%+v", dead[0])
+		}
+		s.answers(fine200)
+		if err := n.Resend(dead[0].Number); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a " + first.ID + " 200"}, s.after(0)); diff != "" {
+			t.Error(diff)
+		}
+		if err := n.Resend(dead[0].Number); !errors.Is(err, store.ErrNoMessage) {
+			t.Errorf("sent again twice: %v", err)
+		}
+	})
+}
+
+// TestSurvivesKill holds that what Tell accepted is told by another process, where the first was killed before, during or after a call.
+func TestSurvivesKill(t *testing.T) {
+	dir, left := t.TempDir(), t.TempDir()
+	var first, second []string
+	one, two := eventOf(1, opened, ProblemOpened), eventOf(1, opened+1, ProblemClosed)
+	other := eventOf(2, opened, ProblemOpened)
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(name, id string, _ int) (int, string) {
+			if name == "a" && id == one.ID {
+				return 0, ""
+			}
+			return 200, ""
+		}
+		n, s, stop := startScripted(t, dir, hang)
+		for _, e := range []*Event{one, two, other} {
+			tell(t, n, e)
+		}
+		first = s.after(time.Second)
+		if err := os.CopyFS(filepath.Join(left, "store"), os.DirFS(filepath.Join(dir, "store"))); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n, s, stop := startScripted(t, left, fine200)
+		tell(t, n, two) // made again from the journal
+		second = s.after(time.Minute)
+		stop()
+	})
+	slices.Sort(first)
+	want := []string{"a " + one.ID + " 0", "a " + other.ID + " 200", "b " + one.ID + " 200", "b " + other.ID + " 200", "b " + two.ID + " 200"}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"a " + one.ID + " 200", "a " + two.ID + " 200"}, second); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRetryAfterIsRespected(t *testing.T) {
+	busy := func(_, _ string, nth int) (int, string) {
+		if nth == 1 {
+			return 429, "7200"
+		}
+		return 200, ""
+	}
+	scripted(t, busy, func(n *Notifier, s *script) {
+		e := eventOf(1, opened, ProblemOpened)
+		tell(t, n, e)
+		if calls := s.after(2*time.Hour - time.Second); len(calls) != 2 {
+			t.Errorf("%q", calls)
+		}
+		if calls := s.after(2 * time.Second); len(calls) != 2 {
+			t.Errorf("%q", calls)
+		}
+	})
+}
+
+func TestOrderIsKeptPerProblem(t *testing.T) {
+	flaky := func(name, id string, nth int) (int, string) {
+		if nth <= int(id[5])%4+int(id[9]+name[0])%3 { // any number of failures
+			return 503, ""
+		}
+		return 200, ""
+	}
+	scripted(t, flaky, func(n *Notifier, s *script) {
+		var want []string
+		problems := make(map[string]string) // by ID
+		for i := range 40 {
+			problem := uint64(i%4 + 1)
+			e := eventOf(problem, opened+trace.Nanos(i), Decided)
+			want = append(want, e.ID)
+			problems[e.ID] = fmt.Sprint(problem)
+			tell(t, n, e)
+		}
+		got := make(map[string][]string)
+		for _, c := range s.after(20 * time.Hour) {
+			var name, id string
+			var status int
+			if _, err := fmt.Sscan(c, &name, &id, &status); err != nil {
+				t.Fatal(err)
+			}
+			if status == 200 {
+				got[name+problems[id]] = append(got[name+problems[id]], id)
+			}
+		}
+		for _, name := range []string{"a", "b"} {
+			for problem := range 4 {
+				var ids []string
+				for i := problem; i < 40; i += 4 {
+					ids = append(ids, want[i])
+				}
+				if diff := cmp.Diff(ids, got[fmt.Sprint(name, problem+1)]); diff != "" {
+					t.Errorf("%s, problem %d: %s", name, problem+1, diff)
+				}
+			}
+		}
+	})
+}
+
+func TestGoneEndpointIsLeftAloneUntilReload(t *testing.T) {
+	gone := func(name, _ string, _ int) (int, string) {
+		if name == "a" {
+			return 410, ""
+		}
+		return 200, ""
+	}
+	scripted(t, gone, func(n *Notifier, s *script) {
+		e := eventOf(1, opened, ProblemOpened)
+		tell(t, n, e)
+		tell(t, n, eventOf(2, opened, ProblemOpened))
+		s.after(time.Second)
+		if !n.Counts()["a"].Disabled || n.Counts()["b"].Disabled {
+			t.Errorf("%+v", n.Counts())
+		}
+		tell(t, n, eventOf(3, opened, ProblemOpened))
+		if calls := s.after(3 * time.Hour); len(calls) != 1 || !strings.HasPrefix(calls[0], "b ") {
+			t.Errorf("%q", calls)
+		}
+		s.answers(fine200)
+		if err := n.Configure(scriptedEndpoints); err != nil {
+			t.Fatal(err)
+		}
+		s.attach(n)
+		calls := s.after(time.Hour)
+		if len(calls) != 3 || n.Counts()["a"].Delivered != 3 || n.Counts()["a"].Disabled {
+			t.Errorf("%q, %+v", calls, n.Counts())
+		}
+	})
+}
+
+func TestReload(t *testing.T) {
+	always := func(name, _ string, _ int) (int, string) {
+		if name == "a" {
+			return 500, ""
+		}
+		return 200, ""
+	}
+	scripted(t, always, func(n *Notifier, s *script) {
+		tell(t, n, eventOf(1, opened, ProblemOpened))
+		s.after(time.Second)
+		if err := n.Configure(scriptedEndpoints[1:]); err != nil {
+			t.Fatal(err)
+		}
+		s.attach(n)
+		s.after(2 * time.Minute)
+		dead := n.options.Outbox.List(true, 0, 9)
+		if len(dead) != 1 || dead[0].Endpoint != "a" || !strings.Contains(dead[0].Error, "no webhook") {
+			t.Errorf("%+v", dead)
+		}
+		tell(t, n, eventOf(2, opened, ProblemOpened))
+		if calls := s.after(time.Second); len(calls) != 1 || calls[0][0] != 'b' {
+			t.Errorf("%q", calls)
+		}
+	})
+	if _, err := New(Options{}, []Endpoint{scriptedEndpoints[0], scriptedEndpoints[0]}); err == nil {
+		t.Error("two webhooks of one name")
+	}
+	for _, e := range []Endpoint{{Name: "x", URL: "http://a", Format: "sms"}, {Name: "x", URL: "geheim://a", Format: "sibyl"}, {Name: "x", URL: "http://", Format: "slack"}} {
+		if _, err := New(Options{}, []Endpoint{e}); err == nil || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%+v: %v", e, err)
+		}
+	}
+}

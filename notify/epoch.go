@@ -1,0 +1,52 @@
+package notify
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/words"
+)
+
+// Epoch is what an epoch ended with.
+type Epoch struct {
+	At            trace.Nanos
+	Source        string        // see Event
+	Before, After *search.State // of the search
+	Decisions     []search.Decision
+	Problems      []analysis.Problem
+	Names         *words.Names                       // with the summaries of the problems' requests
+	Traces        func(p *analysis.Problem) []Trace  // to look at; nil: none
+	URL           func(problem analysis.Hash) string // of the problem's page; nil: it has none
+}
+
+// Events returns what is to be told of an epoch, in order. It reads nothing but its argument: made again, the events are the same.
+func Events(e *Epoch) []*Event {
+	problems := make(map[analysis.Hash]*analysis.Problem, len(e.Problems))
+	for i := range e.Problems {
+		problems[e.Problems[i].ID] = &e.Problems[i]
+	}
+	var list []*Event
+	for _, c := range Changes(e.Before, e.After, e.Decisions) {
+		f := &Facts{Type: c.Type, At: e.At, Source: e.Source, Decision: c.Decision, Names: e.Names}
+		if !c.Problem.IsZero() {
+			e.about(f, &c, problems[c.Problem])
+		}
+		list = append(list, NewEvent(f))
+	}
+	return list
+}
+
+// about fills in what is known of the problem of a change.
+func (e *Epoch) about(f *Facts, c *Change, p *analysis.Problem) {
+	f.Problem, f.Investigation = p, e.After.Investigation(c.Problem)
+	if f.Investigation == nil { // it ended, and was forgotten at once
+		d := &c.Decision.Group
+		f.Investigation = &search.Investigation{Problem: c.Problem, RequestType: d.RequestType, Group: d.Group, Status: c.Decision.To, Opened: e.At}
+	}
+	if e.Traces != nil && p != nil {
+		f.Traces = e.Traces(p)
+	}
+	if e.URL != nil {
+		f.URL = e.URL(c.Problem)
+	}
+}

@@ -1,0 +1,351 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// format is what bodies look like to one sort of receiver.
+type format struct {
+	contentType string
+	path        string             // that is called if the URL of an endpoint names no other
+	body        func(e *Event) any // nil: there is nothing to tell of e; else what JSON is made of
+}
+
+// formats holds the formats by their names in the configuration.
+var formats = map[string]format{
+	"sibyl":              {"application/json", "", func(e *Event) any { return e }},
+	"cloudevents":        {"application/cloudevents+json", "", cloudEvent},
+	"alertmanager":       {"application/json", "/api/v2/alerts", alerts},
+	"grafana-annotation": {"application/json", "/api/annotations", annotation},
+	"slack":              {"application/json", "", slackMessage},
+}
+
+// render returns the body that tells e; nil if there is nothing to tell.
+func (f *format) render(e *Event) []byte {
+	v := f.body(e)
+	if v == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // texts and numbers, NaN among them taken care of
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// cloudEvent returns e in the structured mode of CloudEvents 1.0.
+func cloudEvent(e *Event) any {
+	subject := ""
+	if e.Data.Problem != nil {
+		subject = e.Data.Problem.ID
+	}
+	return struct {
+		Version     string `json:"specversion"`
+		ID          string `json:"id"`
+		Source      string `json:"source"`
+		Type        string `json:"type"`
+		Subject     string `json:"subject,omitempty"`
+		Time        moment `json:"time"`
+		ContentType string `json:"datacontenttype"`
+		Data        *Data  `json:"data"`
+	}{"1.0", e.ID, escapeSource(e.Source), "com.github.sibyl-trace." + string(e.Type), subject, e.At, "application/json", &e.Data}
+}
+
+// escapeSource returns a URI reference that is not empty.
+func escapeSource(s string) string {
+	if s == "" {
+		return "/sibyl"
+	}
+	return strings.ReplaceAll(s, " ", "%20")
+}
+
+const (
+	// alertLife is how long an alert lasts of which nothing more is heard: as long as a problem may go on without news. Without it
+	// Alertmanager would resolve the alert after minutes.
+	alertLife = 7 * 24 * time.Hour
+	// testLife is the same for a test.
+	testLife = time.Minute
+)
+
+// alert is a postable alert of Alertmanager's API, version 2.
+type alert struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     moment            `json:"startsAt"`
+	EndsAt       moment            `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL,omitempty"`
+}
+
+// alerts returns the alert of a problem that changed, and of any that closed: what is chronic raises no alarm. A decision about the
+// problem keeps the alert alive, and raises it if the problem was chronic until then. The labels are the same as long as the problem
+// lasts, because they are the alert's identity.
+func alerts(e *Event) any {
+	p := e.Data.Problem
+	if p == nil || !e.resolved && e.Type != Test && p.Onset != "changed" {
+		return nil
+	}
+	a := alert{
+		Labels:       filled("alertname", "SibylProblem", "problem", p.ID, "service", p.Service, "operation", p.Operation),
+		Annotations:  filled("summary", cmp.Or(p.Diagnosis, e.sentence()), "request_type", p.RequestType, "status", p.Status, "kind", p.Kind),
+		StartsAt:     p.Opened,
+		EndsAt:       moment(e.At.time().Add(alertLife).UnixNano()),
+		GeneratorURL: p.URL,
+	}
+	switch {
+	case e.Type == Test:
+		a.Labels["alertname"] = "SibylTest"
+		a.EndsAt = moment(e.At.time().Add(testLife).UnixNano())
+	case e.resolved:
+		a.EndsAt = e.At
+	}
+	for _, f := range e.figures() {
+		if f.text != "" {
+			a.Annotations[f.key] = f.text
+		}
+	}
+	if len(p.Traces) > 0 && len(p.Traces[0].Links) > 0 {
+		a.Annotations["trace"] = p.Traces[0].Links[0].URL
+	}
+	return []alert{a}
+}
+
+// filled returns the pairs whose value is not empty.
+func filled(pairs ...string) map[string]string {
+	m := make(map[string]string)
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			m[pairs[i]] = pairs[i+1]
+		}
+	}
+	return m
+}
+
+// annotation returns e for Grafana: a moment, or the time that a problem lasted when it closed.
+func annotation(e *Event) any {
+	a := struct {
+		Time int64    `json:"time"` // ms
+		End  int64    `json:"timeEnd,omitempty"`
+		Tags []string `json:"tags"`
+		Text string   `json:"text"`
+	}{Time: e.At.time().UnixMilli(), Tags: []string{"sibyl", string(e.Type)}}
+	var text strings.Builder
+	text.WriteString(html.EscapeString(e.title() + ": " + e.sentence()))
+	if p := e.Data.Problem; p != nil {
+		a.Tags = append(a.Tags, "problem:"+p.ID)
+		if p.Service != "" {
+			a.Tags = append(a.Tags, "service:"+p.Service)
+		}
+		if e.Type == ProblemClosed {
+			a.Time, a.End = p.Opened.time().UnixMilli(), e.At.time().UnixMilli()
+		}
+		for _, l := range p.links() {
+			fmt.Fprintf(&text, ` <a href="%s">%s</a>`, html.EscapeString(l.URL), html.EscapeString(l.Name))
+		}
+	}
+	a.Text = text.String()
+	return a
+}
+
+// slackText is a text of Slack's block kit.
+type slackText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// slackBlock is a section or a context of Slack's block kit.
+type slackBlock struct {
+	Type     string      `json:"type"`
+	Text     *slackText  `json:"text,omitempty"`
+	Fields   []slackText `json:"fields,omitempty"`   // of a section; at most 10
+	Elements []slackText `json:"elements,omitempty"` // of a context; at most 10
+}
+
+// Bounds of what Slack takes: a section of 3000 characters, a field or a link of 2000. Escaped, a rune takes up to five.
+const (
+	mostSentence = 500  // runes before they are escaped
+	mostLink     = 2000 // bytes
+)
+
+// slackMessage returns e for an incoming webhook of Slack.
+func slackMessage(e *Event) any {
+	sentence := shorten(e.sentence(), mostSentence)
+	message := struct {
+		Text   string       `json:"text"` // for notifications
+		Blocks []slackBlock `json:"blocks"`
+	}{Text: slackEscape(e.title() + ": " + sentence)}
+	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + slackEscape(sentence))}
+	message.Blocks = append(message.Blocks, section)
+	p := e.Data.Problem
+	if p == nil {
+		return message
+	}
+	if figures := e.figures(); len(figures) > 0 {
+		fields := slackBlock{Type: "section"}
+		for _, f := range figures {
+			fields.Fields = append(fields.Fields, *markdown("*" + f.name + "*\n" + slackEscape(f.text)))
+		}
+		message.Blocks = append(message.Blocks, fields)
+	}
+	links := slackBlock{Type: "context"}
+	for _, l := range p.links() {
+		if link := slackLink(l); len(link) <= mostLink {
+			links.Elements = append(links.Elements, *markdown(link))
+		}
+	}
+	if len(links.Elements) > 0 {
+		message.Blocks = append(message.Blocks, links)
+	}
+	return message
+}
+
+func markdown(text string) *slackText { return &slackText{"mrkdwn", text} }
+
+// slackEscape escapes what would be a mention, a link or a character of control.
+func slackEscape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+// slackLink returns a link. What would end its address is escaped as in a URL.
+func slackLink(u URL) string {
+	address := strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20").Replace(u.URL)
+	return "<" + address + "|" + slackEscape(strings.ReplaceAll(u.Name, "|", "/")) + ">"
+}
+
+var titles = map[Type]string{
+	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
+	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
+}
+
+func (e *Event) title() string { return titles[e.Type] }
+
+// sentence says in one sentence what happened.
+func (e *Event) sentence() string {
+	p, d := e.Data.Problem, e.Data.Decision
+	switch {
+	case e.Type == Decided && d != nil && p != nil:
+		return d.sentence() + " (" + p.RequestType + ")"
+	case e.Type == Decided && d != nil:
+		return d.sentence()
+	case p != nil && p.Diagnosis != "":
+		return p.Diagnosis
+	case p != nil && d != nil && d.Reason != "":
+		return p.RequestType + ": " + d.Reason
+	case p != nil:
+		return p.RequestType
+	}
+	return string(e.Type)
+}
+
+// mostNamed is how many tracepoints a sentence names.
+const mostNamed = 3
+
+// sentence says in one sentence what was decided.
+func (d *Decision) sentence() string {
+	var parts []string
+	if len(d.On) > 0 {
+		var names []string
+		for _, k := range d.On[:min(len(d.On), mostNamed)] {
+			names = append(names, k.Tracepoint)
+		}
+		parts = append(parts, fmt.Sprintf("%d switched on: %s", len(d.On), listed(names, len(d.On))))
+	}
+	if len(d.Off) > 0 {
+		var names []string
+		for _, x := range d.Off[:min(len(d.Off), mostNamed)] {
+			names = append(names, x.Tracepoint)
+		}
+		parts = append(parts, fmt.Sprintf("%d switched off: %s", len(d.Off), listed(names, len(d.Off))))
+	}
+	if d.Reason != "" {
+		parts = append(parts, d.Reason)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func listed(names []string, all int) string {
+	if s := strings.Join(names, ", "); all <= len(names) {
+		return s
+	}
+	return strings.Join(names, ", ") + " …"
+}
+
+// figure is something that is known of a problem: for people by name, for programs by key.
+type figure struct{ key, name, text string }
+
+// figures returns what is known of the event's problem; at most ten.
+func (e *Event) figures() []figure {
+	var list []figure
+	add := func(known bool, key, name, text string) {
+		if known {
+			list = append(list, figure{key, name, text})
+		}
+	}
+	p := e.Data.Problem
+	if p == nil {
+		return nil
+	}
+	place := e.place()
+	add(place != "", "located_at", "Located at", place)
+	if p.Edge != nil {
+		add(true, "edge", "Edge", p.Edge.Name)
+		add(p.Edge.ShareVariance.known(), "share_of_variance", "Share of variance", units.Percent(float64(p.Edge.ShareVariance)))
+	}
+	add(p.CoV.known(), "cov", "CoV", units.Ratio(float64(p.CoV)))
+	for _, x := range []struct {
+		key, name string
+		ns        *int64
+	}{{"p50", "p50", p.P50NS}, {"p99", "p99", p.P99NS}, {"mean", "Mean", p.MeanNS}} {
+		if x.ns != nil {
+			add(true, x.key, x.name, units.Nanos(float64(*x.ns)))
+		}
+	}
+	add(p.Impact > 0, "impact", "Impact", units.Nanos(float64(p.Impact))+" lost per second")
+	add(p.Requests > 0, "requests", "Requests", strconv.FormatUint(p.Requests, 10))
+	if len(p.Explanations) > 0 {
+		add(true, "goes_with", "Goes with", p.Explanations[0].Name)
+	}
+	return list
+}
+
+// place returns where the search located the problem; empty if the event does not say so.
+func (e *Event) place() string {
+	d := e.Data.Decision
+	if e.Type != ProblemLocated && e.Type != ProblemExplained || d == nil || len(d.Suspects) == 0 {
+		return ""
+	}
+	s := &d.Suspects[0]
+	if s.Tracepoint != "" || len(s.Context) == 0 {
+		return s.Tracepoint
+	}
+	return s.Context[len(s.Context)-1]
+}
+
+// mostLinks keeps messages to people short.
+const mostLinks = 5
+
+// links returns where people can read on, the problem's own page first.
+func (p *Problem) links() []URL {
+	var list []URL
+	if p.URL != "" {
+		list = append(list, URL{"Sibyl", p.URL})
+	}
+	for _, t := range p.Traces {
+		for _, l := range t.Links {
+			if len(list) < mostLinks {
+				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,290 @@
+package notify
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/words"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// opened is when the problem of the sample opened.
+const opened = trace.Nanos(1_790_000_000_000_000_000)
+
+// sample returns the facts of an event of a problem whose requests enter at service and operation.
+func sample(t Type, service, operation string) *Facts {
+	table := &trace.Table{}
+	op := func(service, name string, kind trace.Kind) trace.Op {
+		return table.Op(table.Symbol(service), table.Symbol(name), kind)
+	}
+	entry, pay := op(service, operation, trace.Server), op("payment", "POST bank", trace.Client)
+	bank := op("bank", "POST", trace.Server)
+	root := table.Child(0, entry)
+	at := table.Child(root, pay)
+	tracepoint := table.Symbol("payment/charge")
+	v := &search.Investigation{
+		Problem: analysis.Hash{Hi: 7, Lo: 9}, RequestType: analysis.Hash{Lo: 3}, Group: analysis.Hash{Lo: 4}, Entry: entry,
+		Status: search.Investigating, Opened: opened,
+	}
+	p := &analysis.Problem{
+		ID: v.Problem, Kind: analysis.KindVariable, Onset: analysis.Changed, Level: analysis.GroupLevel, Group: v.Group, RequestType: v.RequestType,
+		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
+		Edges: []analysis.EdgeShare{
+			{
+				Edge: trace.EdgeOf(at, 0, 0), Context: at, Callee: bank, Mean: 9e7, ShareMean: 0.75, ShareVariance: 0.83,
+				ShareLow: 0.79, ShareHigh: 0.87, TailLift: 6e8, Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: 0.83,
+			},
+			{Mean: 1e6, ShareMean: 0.25, ShareVariance: 0.17, Score: 0.17},
+		},
+		Explanations: []analysis.Explanation{{Variable: "bank.route", Value: "fallback", Where: at, Effect: 0.7, Low: 0.6, High: 0.8, PValue: 0.001, Remains: 0.2}},
+	}
+	d := &search.Decision{
+		At: opened, Plan: 12, Investigation: v.Problem, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
+		Reason: "searching what carries most", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
+		Matches:  []search.Matched{{Context: at, Score: 0.83, Nodes: []trace.Context{at}, RunnersUp: []search.RunnerUp{{Context: root, Distance: 1}}}},
+		Suspects: []search.Suspect{{Op: pay, Context: at, Share: 0.83, Low: 0.79, High: 0.87, Requests: 500, Open: 4}},
+		Picks:    []search.Pick{{Tracepoint: tracepoint, Context: at, Score: 0.4, Reason: "most of what is wrong", Cost: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}}},
+		Off:      []search.Off{{Tracepoint: tracepoint, Reason: search.WhyRefuted}}, Rejected: []search.Rejected{{Tracepoint: tracepoint, Reason: search.WhyBudget}},
+		Missing: []trace.Op{bank}, Estimate: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}, Budget: search.Budget{Tracepoints: 100},
+		Overhead: search.Overhead{Requests: 100, Nanos: 900, Low: -100, High: 1900},
+	}
+	f := &Facts{
+		Type: t, At: opened.Add(30 * time.Second), Source: "https://sibyl.example", Investigation: v, Problem: p, Names: words.New(table, words.Verbatim),
+		URL:    "https://sibyl.example/problems/" + v.Problem.String(),
+		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []URL{{"Jaeger", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
+	}
+	f.Names.Add(&analysis.Summary{ID: v.Group, Level: analysis.GroupLevel, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond})
+	switch t {
+	case Decided:
+		f.Decision = d
+	case ProblemClosed: // nobody judges its requests any more
+		v.Status, f.Problem, f.Traces = search.Gone, nil, nil
+		f.Decision = &search.Decision{At: opened, Investigation: v.Problem, From: search.Located, To: search.Gone, Reason: "the problem closed"}
+	case ProblemLocated, ProblemExplained:
+		v.Status, f.Decision = search.Located, d
+	case ProblemOpened, Test:
+	}
+	return f
+}
+
+// events returns one event of each kind.
+func events() []*Event {
+	var list []*Event
+	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
+		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
+	}
+	table := &trace.Table{}
+	budget := &Facts{
+		Type: Decided, At: opened, Names: words.New(table, words.Verbatim),
+		Decision: &search.Decision{Plan: 13, Reason: search.WhyBudget, Off: []search.Off{{Tracepoint: table.Symbol("shop/cart"), Reason: search.WhyBudget}}},
+	}
+	return append(list, NewEvent(budget), NewTest(opened, "https://sibyl.example"))
+}
+
+// TestFormats holds the bodies equal to the files of testdata, one for each format.
+func TestFormats(t *testing.T) {
+	for name := range formats {
+		var b strings.Builder
+		for _, e := range events() {
+			f := formats[name]
+			fmt.Fprintf(&b, "# %s, %s\n", e.Type, f.contentType)
+			body := f.render(e)
+			if body == nil {
+				b.WriteString("nothing\n")
+				continue
+			}
+			var indented bytes.Buffer
+			if err := json.Indent(&indented, body, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			b.Write(append(indented.Bytes(), '\n'))
+		}
+		file := filepath.Join("testdata", name+".txt")
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), b.String()); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+func TestEventIDs(t *testing.T) {
+	seen := make(map[string]Type)
+	for _, e := range events() {
+		if other, twice := seen[e.ID]; twice {
+			t.Errorf("%s and %s have one ID", e.Type, other)
+		}
+		seen[e.ID] = e.Type
+	}
+	a, b := NewEvent(sample(ProblemOpened, "shop", "x")), NewEvent(sample(ProblemOpened, "shop", "y"))
+	if a.ID != b.ID {
+		t.Error("the ID depends on what is known of the problem")
+	}
+}
+
+func TestChanges(t *testing.T) {
+	investigation := func(problem uint64, s search.Status) search.Investigation {
+		return search.Investigation{Problem: analysis.Hash{Lo: problem}, Status: s}
+	}
+	before := &search.State{Investigations: []search.Investigation{
+		investigation(1, search.Investigating), investigation(2, search.Located), investigation(3, search.Gone), investigation(4, search.Gone),
+	}}
+	after := &search.State{Investigations: []search.Investigation{
+		investigation(1, search.Located), investigation(2, search.Explained), investigation(3, search.Investigating),
+		investigation(4, search.Gone), investigation(5, search.Opened), investigation(6, search.Gone),
+	}}
+	decision := func(problem uint64, from, to search.Status) search.Decision {
+		return search.Decision{Investigation: analysis.Hash{Lo: problem}, From: from, To: to}
+	}
+	var got []string
+	for _, c := range Changes(before, after, []search.Decision{
+		decision(1, search.Investigating, search.Located), decision(2, search.Located, search.Explained),
+		decision(3, search.Gone, search.Investigating), decision(6, search.Investigating, search.Gone),
+		decision(7, search.Located, search.Located), decision(8, search.Investigating, search.Exhausted), decision(0, 0, 0),
+	}) {
+		got = append(got, fmt.Sprint(c.Problem.Lo, " ", c.Type))
+	}
+	want := []string{
+		"3 problem.opened", "5 problem.opened", "1 decision", "1 problem.located", "2 decision", "2 problem.explained", "3 decision",
+		"6 decision", "6 problem.closed", "7 decision", "8 decision", "0 decision",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestAlertsKeepTheirIdentity holds what Alertmanager knows an alert by equal over the life of a problem.
+func TestAlertsKeepTheirIdentity(t *testing.T) {
+	labels := func(typ Type) map[string]string {
+		list, ok := alerts(NewEvent(sample(typ, "shop", "POST /checkout"))).([]alert)
+		if !ok || len(list) != 1 {
+			t.Fatalf("%s: no alert", typ)
+		}
+		return list[0].Labels
+	}
+	for _, typ := range []Type{ProblemLocated, ProblemExplained, ProblemClosed} {
+		if diff := cmp.Diff(labels(ProblemOpened), labels(typ)); diff != "" {
+			t.Errorf("%s: %s", typ, diff)
+		}
+	}
+	chronic := sample(ProblemOpened, "shop", "GET")
+	chronic.Problem.Onset = analysis.Chronic
+	if a := alerts(NewEvent(chronic)); a != nil {
+		t.Errorf("a chronic problem raises an alarm: %v", a)
+	}
+}
+
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// FuzzFormats holds what receivers ask of bodies, whatever traces say.
+func FuzzFormats(f *testing.F) {
+	f.Add("shop", "POST /checkout", "says <!channel> & more")
+	f.Add("", "\x00\xff\u202e", strings.Repeat("<", 5000))
+	f.Add(strings.Repeat("é", 250), "\xff", strings.Repeat("<", 400)) // escaped, a link of more than Slack takes
+	f.Add("a|b>", "</a><script>", "\"}]")
+	f.Fuzz(func(t *testing.T, service, operation, text string) {
+		facts := sample(Decided, service, operation)
+		link, err := NewLink(text, "https://jaeger.example/{trace_id}?o={operation}&s={service}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts.Traces[0].Links = []URL{link.URL(&Request{Service: service, Operation: operation})}
+		facts.Problem.Explanations[0].Value = text
+		for _, typ := range []Type{ProblemOpened, Decided} {
+			facts.Type = typ
+			e := NewEvent(facts)
+			for name, format := range formats {
+				body := format.render(e)
+				if body != nil && (!json.Valid(body) || !utf8.Valid(body) || len(body) > 1<<20) {
+					t.Fatalf("%s: %d bytes of no JSON: %.200s", name, len(body), body)
+				}
+			}
+			checkSlack(t, e)
+			checkAlerts(t, e)
+		}
+	})
+}
+
+func checkSlack(t *testing.T, e *Event) {
+	var m struct {
+		Text   string
+		Blocks []struct {
+			Type             string
+			Text             *slackText
+			Fields, Elements []slackText
+		}
+	}
+	f := formats["slack"]
+	if err := json.Unmarshal(f.render(e), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Text == "" || len(m.Blocks) == 0 || len(m.Blocks) > 50 {
+		t.Fatalf("text %q, %d blocks", m.Text, len(m.Blocks))
+	}
+	for _, b := range m.Blocks {
+		if len(b.Fields) > 10 || len(b.Elements) > 10 {
+			t.Fatalf("%d fields, %d elements", len(b.Fields), len(b.Elements))
+		}
+		texts := append(b.Fields, b.Elements...)
+		if b.Text != nil {
+			texts = append(texts, *b.Text)
+		}
+		for i, x := range texts {
+			limit := 2000
+			if b.Text != nil && i == len(texts)-1 {
+				limit = 3000
+			}
+			if n := utf8.RuneCountInString(x.Text); n == 0 || n > limit {
+				t.Fatalf("%s: %d characters", b.Type, n)
+			}
+			for rest := x.Text; strings.Contains(rest, "<"); { // only links to traces and to Sibyl
+				_, rest, _ = strings.Cut(rest, "<")
+				if !strings.HasPrefix(rest, "https://jaeger.example/") && !strings.HasPrefix(rest, "https://sibyl.example/") {
+					t.Fatalf("what is no link begins as one: %q", x.Text)
+				}
+			}
+		}
+	}
+}
+
+func checkAlerts(t *testing.T, e *Event) {
+	list, ok := alerts(e).([]alert)
+	if !ok {
+		return
+	}
+	for _, a := range list {
+		for _, pairs := range []map[string]string{a.Labels, a.Annotations} {
+			for name, value := range pairs {
+				if !labelName.MatchString(name) || value == "" || !utf8.ValidString(value) {
+					t.Fatalf("%q: %q", name, value)
+				}
+			}
+		}
+		if a.StartsAt > a.EndsAt {
+			t.Fatal("the alert ends before it starts")
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package notify
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+func TestLinks(t *testing.T) {
+	id, err := trace.ParseID("186ada6fd6ba3a0461a26db26d92c674")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Request{Trace: id, Service: "a/b", Operation: "GET /x?y#z&\"'", Start: 1_700_000_000_123_456_789, End: 1_700_000_001_000_000_001}
+	for template, want := range map[string]string{
+		"http://jaeger:16686/trace/{trace_id}":                                                    "http://jaeger:16686/trace/186ada6fd6ba3a0461a26db26d92c674",
+		"https://zipkin.example/zipkin/traces/{trace_id}":                                         "https://zipkin.example/zipkin/traces/186ada6fd6ba3a0461a26db26d92c674",
+		"https://ui.honeycomb.io/t/trace?trace_id={trace_id}&trace_start_ts={start_s}&e={end_s}":  "https://ui.honeycomb.io/t/trace?trace_id=186ada6fd6ba3a0461a26db26d92c674&trace_start_ts=1700000000&e=1700000002",
+		`https://g.example/explore?left={"queries":[{"query":"{trace_id}"}],"from":"{start_ms}"}`: `https://g.example/explore?left={"queries":[{"query":"186ada6fd6ba3a0461a26db26d92c674"}],"from":"1700000000123"}`,
+		"https://b.example/{service}/{operation}?{trace_id}&{start_us}-{end_us}&{end_ms}":         "https://b.example/a%2Fb/GET%20%2Fx%3Fy%23z%26%22%27?186ada6fd6ba3a0461a26db26d92c674&1700000000123456-1700000001000001&1700000001001",
+	} {
+		l, err := NewLink("backend", template)
+		if err != nil {
+			t.Errorf("%s: %v", template, err)
+			continue
+		}
+		if got := LinksTo([]Link{l}, r)[0]; got.URL != want || got.Name != "backend" {
+			t.Errorf("%s: got\n%s want\n%s", template, got.URL, want)
+		}
+	}
+}
+
+func TestWrongLinks(t *testing.T) {
+	for template, want := range map[string]string{
+		"https://a.example/{traceid}":             "did you mean {trace_id}?",
+		"https://a.example/{trace_id}/{servcie}":  "did you mean {service}?",
+		"https://a.example/":                      "want {trace_id} in it",
+		"ftp://a.example/{trace_id}":              "starts with http",
+		"https:///{trace_id}":                     "starts with http",
+		"https://{service}.example/{trace_id}":    "the host cannot depend",
+		"https://{trace_id}@a.example/{trace_id}": "the host cannot depend",
+		"{trace_id}":                              "starts with http",
+	} {
+		if _, err := NewLink("backend", template); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", template, err, want)
+		}
+	}
+}
+
+// FuzzLinks holds that no trace changes where a link leads, whatever the template.
+func FuzzLinks(f *testing.F) {
+	f.Add("https://a.example/{trace_id}/{service}", "x", "y")
+	f.Add("https://a.example?{operation}#{trace_id}", "/../", "@evil.example")
+	f.Fuzz(func(t *testing.T, template, service, operation string) {
+		l, err := NewLink("x", template)
+		if err != nil {
+			return
+		}
+		plain, filled := l.URL(&Request{}).URL, l.URL(&Request{Service: service, Operation: operation}).URL
+		u, err := url.Parse(filled)
+		if err != nil {
+			t.Fatalf("%q: %v", template, err)
+		}
+		for _, c := range "/?#&=@:;+ \"<>" {
+			if strings.Count(plain, string(c)) != strings.Count(filled, string(c)) {
+				t.Fatalf("%q: a trace adds %q: %s", template, c, u)
+			}
+		}
+	})
+}

@@ -1,0 +1,26 @@
+package notify
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// sign adds the headers of Standard Webhooks: identity and time of the message and, if there is a key, the signature over both and
+// the body.
+func sign(h http.Header, key []byte, id string, at time.Time, body []byte) {
+	stamp := strconv.FormatInt(at.Unix(), 10)
+	h.Set("Webhook-Id", id)
+	h.Set("Webhook-Timestamp", stamp)
+	if len(key) == 0 {
+		return
+	}
+	mac := hmac.New(sha256.New, key)
+	for _, part := range [][]byte{[]byte(id), []byte("."), []byte(stamp), []byte("."), body} {
+		mac.Write(part)
+	}
+	h.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+}
