@@ -80,7 +80,7 @@ Colours are left out when the output is no terminal or NO_COLOR is set.`,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
-		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.versionCommand(),
+		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 	)
 	return c
 }

@@ -26,7 +26,7 @@ var rules = map[string]rule{
 	"store":               {ours: []string{"trace", "analysis", "cct", "search", "internal/kv"}},
 	"engine":              {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "store"}},
 	"control":             {timed: true, ours: []string{"trace", "search", "agents/tracepoint/protocol"}},
-	"notify":              {timed: true, ours: []string{"trace", "analysis", "search", "store"}},
+	"notify":              {timed: true, ours: []string{"trace", "analysis", "search", "store", "words", "internal/units"}},
 	"api":                 {ours: []string{"trace", "analysis", "cct", "search", "store", "engine", "control", "notify"}},
 	"web":                 {},
 	"agents":              {timed: true, ours: []string{"agents/tracepoint/protocol"}},

@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -160,7 +161,7 @@ type Retention struct {
 // TraceURL is a link to a trace in a tracing backend.
 type TraceURL struct {
 	Name string
-	URL  string // with {trace_id} where the ID belongs
+	URL  string // a template; see notify.NewLink
 }
 
 // Webhook is somebody to be told about problems and decisions.
@@ -171,7 +172,7 @@ type Webhook struct {
 	Secret       string   // whsec_…, as in Standard Webhooks; empty: calls are not signed, unless SecretFile says otherwise
 	SecretFile   string   // file that holds the secret instead
 	Events       []string // of WebhookEvents; empty: all
-	AllowPrivate bool     // link-local and metadata addresses may be called
+	AllowPrivate bool     // addresses that are not public may be called
 }
 
 // Endpoint is where OTLP goes; empty: nowhere.
@@ -212,6 +213,32 @@ func (h *Webhook) Key() ([]byte, error) {
 		return nil, fmt.Errorf("secret of webhook %s: want %s", h.Name, webhookSecret)
 	}
 	return key, nil
+}
+
+// Endpoint returns the webhook as package notify has it. It reads the file that holds the secret if there is one.
+func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
+	key, err := h.Key()
+	if err != nil {
+		return nil, err
+	}
+	e := &notify.Endpoint{Name: h.Name, URL: h.URL, Format: h.Format, Key: key, AllowPrivate: h.AllowPrivate}
+	for _, event := range h.Events {
+		e.Events = append(e.Events, notify.Type(event))
+	}
+	return e, nil
+}
+
+// Links returns the templates of links to traces.
+func (c *Config) Links() []notify.Link {
+	var links []notify.Link
+	for _, u := range c.TraceURL {
+		l, err := notify.NewLink(u.Name, u.URL)
+		if err != nil {
+			panic(err) // it was checked when the configuration was read
+		}
+		links = append(links, l)
+	}
+	return links
 }
 
 // Search returns the budget as package search has it.

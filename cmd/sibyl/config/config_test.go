@@ -23,7 +23,9 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // sources returns those with a file of the given text, named sibyl.yaml, below dir, variables like SIBYL_EPOCH=1s and flags.
@@ -496,5 +498,39 @@ func TestReference(t *testing.T) {
 	example, _, _ = strings.Cut(example, "```")
 	if e := mustLoad(t, t.TempDir(), example); e.Config.Rules[0].Objective != 250*time.Millisecond {
 		t.Errorf("the example says %+v", e.Config)
+	}
+}
+
+// TestWebhookWords holds what the configuration takes and what is understood equal.
+func TestWebhookWords(t *testing.T) {
+	events := []notify.Type{notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided}
+	for _, format := range WebhookFormats {
+		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: WebhookEvents, AllowPrivate: true}).Endpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &notify.Endpoint{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: events, AllowPrivate: true}
+		if diff := cmp.Diff(want, e); diff != "" {
+			t.Errorf("%s: %s", format, diff)
+		}
+		if _, err := notify.New(notify.Options{}, []notify.Endpoint{*e}); err != nil {
+			t.Error(err)
+		}
+	}
+	if e, err := (&Webhook{Name: "a", SecretFile: "none"}).Endpoint(); e != nil || err == nil {
+		t.Errorf("without its secret: %+v", e)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]")
+	links := notify.LinksTo(e.Config.Links(), &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
+	if len(links) != 1 || links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
+		t.Errorf("%v", links)
+	}
+	for _, wrong := range []string{"http://jaeger/{traceid}/{trace_id}", "http://jaeger/", "http://{service}/{trace_id}"} {
+		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+wrong+"'}]", nil, nil)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
 	}
 }

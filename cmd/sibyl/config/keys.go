@@ -158,7 +158,7 @@ func outputKeys() []definition {
 		applied(definition{key: "retention.exemplars", kind: integer(0, 100), preset: 3, help: "Traces kept of each group: so many of the slowest, of the typical and of the fastest."}),
 		applied(definition{key: "trace-url", kind: traceURLs(), preset: []TraceURL{}, help: "Links from traces to tracing backends."}),
 		applied(definition{key: "webhooks", kind: webhooks(), preset: []Webhook{}, help: "Who is told about problems and decisions."}),
-		{key: "export.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint of a tracing backend that gets the critical path as attributes of spans."},
+		{key: "export.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint of a tracing backend that is told what is on the critical path of exemplars."},
 		{key: "self-tracing.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint that gets traces of Sibyl itself; not Sibyl."},
 	}
 }
@@ -228,7 +228,7 @@ func traceURLs() kind {
 	type l = TraceURL
 	return &records[l]{noun: "link", name: func(u *l) string { return u.Name }, members: []member[l]{
 		field("name", text("the name of a backend"), func(u *l) *string { return &u.Name }, "What the link is called, like Jaeger.").must(),
-		field("url", words("url", "a URL with "+tracePlaceholder+" in it, like https://jaeger.example/trace/"+tracePlaceholder, isTraceURL), func(u *l) *string { return &u.URL }, "With "+tracePlaceholder+" where the ID belongs.").must(),
+		field("url", words("url", "a URL with "+tracePlaceholder+" in it, like https://jaeger.example/trace/"+tracePlaceholder, isTraceURL), func(u *l) *string { return &u.URL }, "With "+tracePlaceholder+" where the ID belongs. docs/webhooks.md has more placeholders.").must(),
 	}}
 }
 
@@ -241,7 +241,7 @@ func webhooks() kind {
 		field("secret", secret(words("secret", webhookSecret, isWebhookSecret)), func(h *w) *string { return &h.Secret }, "With which calls are signed. Better in a file."),
 		field("secret-file", path("the name of a file"), func(h *w) *string { return &h.SecretFile }, "That holds the secret."),
 		field("events", &list{of: choice(WebhookEvents...)}, func(h *w) *[]string { return &h.Events }, "What is told; without it: everything."),
-		field("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate }, "Whether link-local and metadata addresses may be called."),
+		field("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate }, "Whether addresses that are not public may be called: loopback, private, link-local, metadata."),
 	}}
 }
 

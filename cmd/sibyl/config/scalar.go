@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/notify"
 )
 
 // kind knows the values of a key: how they are read, written and described.
@@ -307,11 +308,12 @@ func isURL(s string) bool {
 	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// tracePlaceholder stands for the ID in a link to a trace.
+// tracePlaceholder stands for the ID in a link to a trace; the only placeholder that must be there.
 const tracePlaceholder = "{trace_id}"
 
 func isTraceURL(s string) bool {
-	return strings.Contains(s, tracePlaceholder) && isURL(strings.ReplaceAll(s, tracePlaceholder, "0"))
+	_, err := notify.NewLink("", s)
+	return err == nil && isText(s)
 }
 
 var prefix = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWebhookTest(t *testing.T) {
+	var signed, body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		signed = r.Header.Get("webhook-signature")
+		text := make([]byte, 1000)
+		n, _ := r.Body.Read(text)
+		body = string(text[:n])
+		if r.URL.Path == "/broken" {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		fmt.Fprint(w, "thank you")
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "sibyl.yaml")
+	text := fmt.Sprintf(`webhooks:
+- {name: good, url: %q, secret: whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz, allow-private: true, format: slack}
+- {name: bad, url: %q, allow-private: true}
+- {name: guarded, url: %q}
+`, server.URL+"/good", server.URL+"/broken", server.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args     string
+		code     int
+		out, err string // parts
+	}{
+		{"webhook test good --config " + file, 0, "200 after ", ""},
+		{"webhook test bad --config " + file, 1, "502 after ", "did not accept the event: 502 Bad Gateway: thank you"},
+		{"webhook test guarded --config " + file, 1, "", "allow-private lets it be called"},
+		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad, guarded`},
+		{"webhook test other", 2, "", "has no webhooks"},
+		{"webhook test", 2, "", "which webhook?"},
+		{"webhook", 0, "test", ""},
+	} {
+		signed, body = "", ""
+		r := sibyl(t, "", strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) {
+			t.Errorf("sibyl %s: exit code %d, %q, %q", c.args, r.code, r.out, r.err)
+		}
+		if c.args == "webhook test good --config "+file && (!strings.HasPrefix(signed, "v1,") || !strings.Contains(body, "This is a test")) {
+			t.Errorf("signature %q, body %q", signed, body)
+		}
+	}
+}
