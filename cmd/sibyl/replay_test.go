@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/store"
+)
+
+// takes hands requests to the engine, as the service does.
+type takes struct{ *live.Service }
+
+func (s takes) Take(ctx context.Context, body []byte, _ receiver.Format) (receiver.Rejected, error) {
+	n, why, err := s.Service.Take(ctx, body, journal.Protobuf)
+	if refused, ok := errors.AsType[*live.Refused](err); ok {
+		err = &receiver.Overload{Why: refused.Why, After: refused.After}
+	}
+	return receiver.Rejected{Spans: n, Why: why}, err
+}
+
+// serve runs the engine behind an OTLP receiver until the test ends. It returns the engine and where gRPC is listened for.
+func serve(t *testing.T) (*live.Service, string) {
+	t.Helper()
+	dir := t.TempDir()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	j, err := journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := live.DefaultOptions()
+	o.Journal, o.Store, o.Log, o.Keys = j, st, log, ingest.AllKeys()
+	o.Core.Epoch, o.Assembly.Settle, o.Assembly.Idle = time.Second, 500*time.Millisecond, time.Second
+	s, err := live.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := receiver.New(takes{s}, receiver.Options{GRPC: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- r.Serve() }()
+	t.Cleanup(func() {
+		err := r.Shutdown(context.Background())
+		stop()
+		if err := errors.Join(err, <-ended, <-ended, j.Close(), st.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, r.GRPCAddr().String()
+}
+
+// counted is what is known about a group.
+type counted struct {
+	Level analysis.Level
+	Entry string
+	N     uint64
+	Mean  time.Duration
+}
+
+// inService returns what the service knows about all groups, and of how many traces.
+func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, traces uint64) {
+	t.Helper()
+	all = make(map[analysis.Hash]counted)
+	err := s.Ask(t.Context(), func(c *engine.Core) {
+		g := c.Grouper()
+		for _, group := range g.Groups() {
+			var w analysis.Window
+			for _, part := range group.Windows() {
+				w.Total.Merge(part.Total)
+			}
+			entry := g.Table.ServiceName(group.Entry) + " " + g.Table.OpName(group.Entry)
+			all[group.ID] = counted{group.Level, entry, w.Total.N, time.Duration(w.Total.Mean())}
+			if group.Level == analysis.RequestTypeLevel {
+				traces += w.Total.N
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, traces
+}
+
+// A recording that is replayed shows the same groups in the service as in the report on the file.
+func TestReplayShowsTheSameGroups(t *testing.T) {
+	for _, file := range []string{"../../testdata/small.jaeger.json.gz", "../../testdata/shop.otlp.jsonl.gz"} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			report, err := engine.Analyze(t.Context(), []string{file}, engine.DefaultAnalyzeOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := make(map[analysis.Hash]counted)
+			for _, g := range report.Groups {
+				want[g.ID] = counted{g.Level, report.Table.ServiceName(g.Entry) + " " + report.Table.OpName(g.Entry), g.Count, g.Mean}
+			}
+			service, address := serve(t)
+			r := sibyl(t, "", "replay", "--to", address, "--speed", "100", file)
+			if r.code != exitFine || !strings.Contains(r.out, " 0 rejected") {
+				t.Fatalf("%+v", r)
+			}
+			got, traces := inService(t, service)
+			for end := time.Now().Add(30 * time.Second); traces < uint64(report.Traces) && time.Now().Before(end); {
+				time.Sleep(50 * time.Millisecond)
+				got, traces = inService(t, service)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%d of %d traces\n%s", traces, report.Traces, diff)
+			}
+		})
+	}
+}
