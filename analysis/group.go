@@ -524,6 +524,12 @@ func (g *Grouper) byType() iter.Seq2[*Group, []*Group] {
 	}
 }
 
+// Each yields all groups and request types, each request type followed by its groups, in an order that depends on identities only.
+func (g *Grouper) Each() iter.Seq[*Group] { return slices.Values(g.all()) }
+
+// Closed returns when the last epoch ended; 0: none did.
+func (g *Grouper) Closed() trace.Nanos { return g.closed }
+
 // Groups returns all groups and request types: request types by falling number of requests judged, each followed
 // by its groups likewise.
 func (g *Grouper) Groups() []*Group {

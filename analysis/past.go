@@ -42,6 +42,17 @@ func (group *Group) Windows() []PastWindow {
 	return windows
 }
 
+// Kept returns the durations of all requests of the group that are kept, and how many of these failed: those of its windows, and of the
+// epoch that has not ended.
+func (group *Group) Kept() (total stats.Moments, failed uint64) {
+	total, failed = group.Open.Total, group.Open.Failed
+	for b := range group.history.Buckets() {
+		total.Merge(b.Value.Total)
+		failed += b.Value.Failed
+	}
+	return total, failed
+}
+
 // Mean returns the mean time of a request in an edge, in ns; NaN without requests.
 func (p *Past) Mean(e PastEdge) float64 { return float64(e.Nanos) / float64(p.Total.N) }
 

@@ -330,15 +330,9 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 func (c *Core) rates() map[analysis.Hash]float64 {
 	rates := make(map[analysis.Hash]float64)
 	for id := range c.builtTrees() {
-		g := c.grouper.Group(id)
-		if g == nil {
-			continue
+		if c.grouper.Group(id) != nil {
+			rates[id] = c.Rate(id)
 		}
-		w := &g.Current
-		if w.Total.N == 0 {
-			w = &g.Reference
-		}
-		rates[id] = w.Rate()
 	}
 	return rates
 }

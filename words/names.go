@@ -19,7 +19,7 @@ const OtherPlaces = "other"
 type Names struct {
 	Table     *trace.Table
 	Clean     func(string) string      // applied to all text that came from traces
-	types     map[analysis.Hash]string // of request types
+	Types     map[analysis.Hash]string // names of request types; Add adds to them
 	taken     map[string]bool          // names of these
 	summaries map[summaryKey]*analysis.Summary
 }
@@ -36,13 +36,13 @@ func Verbatim(s string) string { return s }
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
 		Table: table, Clean: clean,
-		types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*analysis.Summary),
+		Types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*analysis.Summary),
 	}
 }
 
 // Add makes s known: a request type by its name, which is unique among those that were added, and the statistics of s to sentences.
 func (n *Names) Add(s *analysis.Summary) {
-	n.summaries[summaryKey{s.Level, s.ID}] = s
+	n.Judge(s)
 	if s.Level != analysis.RequestTypeLevel {
 		return
 	}
@@ -50,8 +50,16 @@ func (n *Names) Add(s *analysis.Summary) {
 	if n.taken[name] {
 		name += " #" + s.ID.String()[:8]
 	}
+	n.Call(s.ID, name)
+}
+
+// Judge makes the statistics of s known to sentences.
+func (n *Names) Judge(s *analysis.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
+
+// Call gives a request type a name.
+func (n *Names) Call(requestType analysis.Hash, name string) {
 	n.taken[name] = true
-	n.types[s.ID] = name
+	n.Types[requestType] = name
 }
 
 // typeName returns the entry operation, with what tells it apart where several request types enter there.
@@ -77,7 +85,7 @@ func (n *Names) typeName(s *analysis.Summary) string {
 
 // RequestType returns the name of the request type with the given identity; of one that was not added that of its entry.
 func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
-	if name, ok := n.types[id]; ok {
+	if name, ok := n.Types[id]; ok {
 		return name
 	}
 	return n.Op(entry)

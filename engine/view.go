@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"iter"
+	"math"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Ended returns when the last epoch ended; 0: none did.
+func (c *Core) Ended() trace.Nanos { return c.Grouper().Closed() }
+
+// Options returns how c works.
+func (c *Core) Options() Options { return c.options }
+
+// Progress returns how much of the learning period is over, 0–1; NaN before the first request.
+func (c *Core) Progress() float64 {
+	switch {
+	case c.learned:
+		return 1
+	case c.began == 0:
+		return math.NaN()
+	}
+	return min(1, max(0, c.Ended().Sub(c.began).Seconds()/c.options.Learning.Seconds()))
+}
+
+// Catalogue returns the tracepoints that agents announced. The slice is the core's own.
+func (c *Core) Catalogue() []cct.Tracepoint { return c.catalogue }
+
+// Trees yields the calling-context trees by request type, in any order, as they were last built: those that nobody needed yet are left
+// out.
+func (c *Core) Trees() iter.Seq2[analysis.Hash, *cct.Tree] {
+	return func(yield func(analysis.Hash, *cct.Tree) bool) {
+		for id, t := range c.trees {
+			if t.built != nil && !yield(id, t.built) {
+				return
+			}
+		}
+	}
+}
+
+// Wish takes what a person decided about a tracepoint, in place of what was decided before. It counts from the end of the epoch on.
+func (c *Core) Wish(w search.Wish) {
+	c.Withdraw(w.Tracepoint)
+	c.state.Wishes = append(c.state.Wishes, w)
+}
+
+// Withdraw takes back what a person decided about a tracepoint. It reports whether there was anything.
+func (c *Core) Withdraw(tracepoint trace.Symbol) bool {
+	var left []search.Wish // of its own: what Next returned is not changed
+	for _, w := range c.state.Wishes {
+		if w.Tracepoint != tracepoint {
+			left = append(left, w)
+		}
+	}
+	withdrawn := len(left) < len(c.state.Wishes)
+	c.state.Wishes = left
+	return withdrawn
+}
+
+// BuiltTree returns the calling-context tree of a request type as it was last built, nil if it was not yet, and whether there is one to
+// build.
+func (c *Core) BuiltTree(requestType analysis.Hash) (built *cct.Tree, some bool) {
+	t := c.trees[requestType]
+	if t == nil {
+		return nil, false
+	}
+	return t.built, true
+}
+
+// Rate returns the requests per second of a type, over the window that is judged; 0 if it is not known.
+func (c *Core) Rate(requestType analysis.Hash) float64 {
+	g := c.grouper.Group(requestType)
+	if g == nil {
+		return 0
+	}
+	w := &g.Current
+	if w.Total.N == 0 {
+		w = &g.Reference
+	}
+	return w.Rate()
+}
