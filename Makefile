@@ -1,6 +1,6 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
-GOLDEN   := ./analysis ./cct ./cmd/sibyl/config ./cmd/sibyl/report ./cmd/sibyl/scores ./cmd/sibyl/waterfall ./internal/simapp ./notify # packages with golden files or scripts
+GOLDEN   := ./analysis ./api ./cct ./cmd/sibyl/client ./cmd/sibyl/config ./cmd/sibyl/report ./cmd/sibyl/scores ./cmd/sibyl/waterfall ./internal/simapp ./notify # packages with golden files or scripts
 FUZZTIME ?= 20s
 
 .PHONY: help

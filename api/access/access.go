@@ -1,0 +1,233 @@
+// Package access says who may do what: tokens with roles, kept as hashes in a file that is read again when it changes.
+//
+// A token is 256 random bits; so its SHA-256 tells nothing about it, and needs neither salt nor slowness. Time is passed in.
+package access
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Role is what a token allows.
+type Role string
+
+// The roles. An operator may do what a viewer may, an admin everything. An agent may send traces and fetch plans, as operator and admin
+// may, and read nothing else.
+const (
+	Viewer   Role = "viewer"
+	Operator Role = "operator"
+	Admin    Role = "admin"
+	Agent    Role = "agent"
+)
+
+// Roles returns all roles.
+func Roles() []Role { return []Role{Viewer, Operator, Admin, Agent} }
+
+// Allows reports whether a token with role r may do what needs another.
+func (r Role) Allows(needed Role) bool {
+	switch r {
+	case Admin:
+		return true
+	case Operator:
+		return needed != Admin
+	case Viewer, Agent:
+		return r == needed
+	}
+	return false
+}
+
+// Token is what is kept of a token.
+type Token struct {
+	ID      string    `json:"id"` // 8 hex digits of the hash: names it, and gives nothing away
+	Name    string    `json:"name"`
+	Role    Role      `json:"role"`
+	Hash    string    `json:"sha256,omitempty"` // hex, of the secret
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+}
+
+// Expired reports whether t is of no use any more.
+func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
+
+// FileName is the name of the file with the tokens in the data directory.
+const FileName = "tokens.json"
+
+// Bounds of the file.
+const (
+	maxTokens = 1000
+	maxFile   = 1 << 20
+	maxName   = 100
+)
+
+// prefix marks secrets, so that scanners for leaked ones know them.
+const prefix = "sibyl_"
+
+// Mistakes of whoever manages tokens.
+var (
+	ErrRole    = errors.New("there is no such role")
+	ErrName    = fmt.Errorf("a name has at most %d printable characters", maxName)
+	ErrTooMany = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
+	ErrUnknown = errors.New("there is no such token")
+)
+
+// Tokens are the tokens of a data directory. It is safe for concurrent use; processes that change the file at the same time may undo
+// each other's change.
+type Tokens struct {
+	path string
+	mu   sync.Mutex // guards all below
+	seen fs.FileInfo
+	all  []Token
+	bad  error // why the file that was seen cannot be used
+}
+
+// Open returns the tokens kept in a data directory. The file need not exist.
+func Open(dir string) *Tokens { return &Tokens{path: filepath.Join(dir, FileName)} }
+
+// refresh reads the file if it is not the one that was seen. The caller holds mu.
+func (t *Tokens) refresh() error {
+	info, err := os.Stat(t.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		t.seen, t.all, t.bad = nil, nil, nil
+		return nil
+	case err != nil:
+		return fmt.Errorf("tokens: %w", err)
+	case t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) && info.Size() == t.seen.Size():
+		return t.bad
+	}
+	t.seen = info
+	t.all, t.bad = read(t.path, info.Size())
+	return t.bad
+}
+
+func read(path string, size int64) ([]Token, error) {
+	if size > maxFile {
+		return nil, fmt.Errorf("tokens: %s is larger than %d bytes", path, maxFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokens: %w", err)
+	}
+	var all []Token
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("tokens: %s: %w", path, err)
+	}
+	return all, nil
+}
+
+// Find returns the token with a secret, and whether any token is configured at all; nil where none fits, or it has expired. An error says
+// that the file cannot be used: nobody is let in then.
+func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.refresh(); err != nil {
+		return nil, true, err
+	}
+	hash := hashOf(secret)
+	for i := range t.all { // to the end, whatever fits: time tells nothing
+		x := &t.all[i]
+		if subtle.ConstantTimeCompare([]byte(hash), []byte(x.Hash)) == 1 && !x.Expired(now) {
+			found = new(*x)
+		}
+	}
+	return found, len(t.all) > 0, nil
+}
+
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// List returns all tokens, in the order in which they were created.
+func (t *Tokens) List() ([]Token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.refresh()
+	return slices.Clone(t.all), err
+}
+
+// Create makes a token and returns its secret, which is kept nowhere. Expires is zero for a token that does not.
+func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret string, made Token, err error) {
+	switch {
+	case !slices.Contains(Roles(), role):
+		return "", Token{}, ErrRole
+	case len([]rune(name)) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return "", Token{}, ErrName
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.refresh(); err != nil {
+		return "", Token{}, err
+	}
+	if len(t.all) >= maxTokens {
+		return "", Token{}, ErrTooMany
+	}
+	var bits [32]byte
+	_, _ = rand.Read(bits[:]) // it never fails
+	secret = prefix + base64.RawURLEncoding.EncodeToString(bits[:])
+	hash := hashOf(secret)
+	made = Token{ID: hash[:8], Name: name, Role: role, Hash: hash, Created: now.UTC().Truncate(time.Second), Expires: expires}
+	return secret, made, t.write(append(slices.Clone(t.all), made))
+}
+
+// Revoke removes the token with an ID. An error wraps [ErrUnknown] where there is none.
+func (t *Tokens) Revoke(id string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.refresh(); err != nil {
+		return err
+	}
+	left := slices.DeleteFunc(slices.Clone(t.all), func(x Token) bool { return x.ID == id })
+	if len(left) == len(t.all) {
+		return fmt.Errorf("%w: %s", ErrUnknown, id)
+	}
+	return t.write(left)
+}
+
+// write replaces the file as a whole. The caller holds mu.
+func (t *Tokens) write(all []Token) error {
+	data, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := WriteFile(t.path, append(data, '\n')); err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	t.seen = nil
+	return t.refresh()
+}
+
+// WriteFile replaces a file as a whole, readable by its owner only: whoever reads it, or finds it after a crash, sees the old content or the
+// new.
+func WriteFile(path string, data []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

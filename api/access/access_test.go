@@ -1,0 +1,100 @@
+package access
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var now = time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)
+
+// TestTokens makes, finds, outlives and revokes tokens; another process sees every change.
+func TestTokens(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	made, served := Open(dir), Open(dir)
+	if x, some, err := served.Find("anything", now); x != nil || some || err != nil {
+		t.Fatalf("without a file: %v, %v, %v", x, some, err)
+	}
+	secret, token, err := made.Create(Operator, "night shift", now, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, some, err := served.Find(secret, now); err != nil || !some || x == nil || x.Role != Operator || x.Name != "night shift" {
+		t.Errorf("found %v, %v, %v", x, some, err)
+	}
+	if x, some, _ := served.Find(secret, now.Add(time.Hour)); x != nil || !some {
+		t.Errorf("found %v after it expired; some: %v", x, some)
+	}
+	for _, other := range []string{"", secret[:len(secret)-1], strings.ToUpper(secret), token.Hash} {
+		if x, _, _ := served.Find(other, now); x != nil {
+			t.Errorf("%q found %v", other, x)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, FileName))
+	if err != nil || strings.Contains(string(text), secret) || strings.Contains(string(text), strings.TrimPrefix(secret, prefix)) {
+		t.Errorf("the file holds the secret, or: %v", err)
+	}
+	info, err := os.Stat(filepath.Join(dir, FileName))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := made.Revoke("00000000"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("revoking what is not there: %v", err)
+	}
+	if err := made.Revoke(token.ID); err != nil {
+		t.Fatal(err)
+	}
+	if x, some, err := served.Find(secret, now); x != nil || some || err != nil {
+		t.Errorf("after it was revoked: %v, %v, %v", x, some, err)
+	}
+}
+
+// A file that cannot be used lets nobody in, and does not pass for one without tokens.
+func TestDamagedFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, FileName), []byte(`[{"role":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens := Open(dir)
+	for range 2 { // the second time it is known
+		if x, some, err := tokens.Find("", now); err == nil || x != nil || !some {
+			t.Errorf("%v, %v, %v", x, some, err)
+		}
+	}
+	if _, _, err := tokens.Create(Viewer, "", now, time.Time{}); err == nil {
+		t.Error("a damaged file was overwritten")
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	tokens := Open(t.TempDir())
+	for _, c := range []struct {
+		role Role
+		name string
+		want error
+	}{{"root", "", ErrRole}, {"", "", ErrRole}, {Viewer, "two\nlines", ErrName}, {Viewer, strings.Repeat("n", maxName+1), ErrName}} {
+		if _, _, err := tokens.Create(c.role, c.name, now, time.Time{}); !errors.Is(err, c.want) {
+			t.Errorf("%q, %q: %v", c.role, c.name, err)
+		}
+	}
+}
+
+func TestAllows(t *testing.T) {
+	allowed := map[Role][]Role{
+		Viewer: {Viewer}, Operator: {Viewer, Operator, Agent}, Admin: {Viewer, Operator, Admin, Agent}, Agent: {Agent}, "": {},
+	}
+	for role, may := range allowed {
+		for _, needed := range Roles() {
+			want := false
+			for _, x := range may {
+				want = want || x == needed
+			}
+			if role.Allows(needed) != want {
+				t.Errorf("%q allows %s: %v", role, needed, !want)
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+// Package api serves the HTTP API: what is wrong, what requests do, what is switched on and why, and what people decide about it.
+//
+// openapi.yaml is the contract; package contract is generated from it, requests are held against it, and so are answers in tests. The
+// engine is read by asking it ([Engine]); lists are served from a snapshot that is made once in an epoch, if somebody reads. What was
+// decided, and the traces that were kept, come from the store ([Past]).
+//
+// Nothing here reads a clock or starts a goroutine: time is an option, and whoever serves the handler owns the goroutines. Errors that
+// callers see say what to do, and nothing of what is inside.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Engine is the engine while it runs.
+type Engine interface {
+	// Ask calls read with the core while nothing else uses it. Read is quick and keeps nothing.
+	Ask(ctx context.Context, read func(*engine.Core)) error
+	Ready() bool
+	Counts() *live.Counts
+}
+
+// Past is what is kept of what was: a [store.Store].
+type Past interface {
+	// Decisions returns what was decided in [from, to), oldest first, in whole epochs: those of the newest that make up limit decisions.
+	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
+	// Exemplars returns the requests kept of a group, or request type; none if it is not known.
+	Exemplars(group analysis.Hash) (*store.Exemplars, error)
+	// Trace returns a trace that is kept, as an OTLP request in protobuf; nil if it is not.
+	Trace(id trace.ID) ([]byte, error)
+}
+
+// Link is a link to traces in a tracing backend.
+type Link struct{ Name, URL string } // with {trace_id} where the ID belongs
+
+// Size is how much of something there is, and how much there may be.
+type Size struct {
+	Name         string // a word for a label, like "arrivals"
+	Length, Most int64  // Most 0: no bound
+}
+
+// Options say how the API is served.
+type Options struct {
+	Base     string               // that all paths begin with, like "/sibyl"; empty: none
+	Hosts    []string             // names, without ports, that callers may use besides those of the loopback where no token exists
+	Links    []Link               // to traces
+	Version  string               // of this build
+	Go       string               // that it was built with
+	Queues   func() []Size        // of the parts of the service; nil: none
+	Bytes    func() []Size        // on disk or in memory; nil: none
+	Registry *prometheus.Registry // what /metrics shows besides; nil: nothing
+	Clock    func() time.Time
+	Log      *slog.Logger
+}
+
+// API is the handler of everything under /api, and of /healthz, /readyz and /metrics. It is safe for concurrent use.
+type API struct {
+	engine  Engine
+	past    Past
+	tokens  *access.Tokens
+	notes   *Notes
+	options Options
+
+	doc     *openapi3.T
+	router  http.Handler
+	metrics *metrics
+	hub     hub
+
+	answers  atomic.Uint64 // that were errors; names them
+	serving  atomic.Int64  // requests
+	snapshot snapshots
+}
+
+// Bounds on what callers may ask at a time.
+const (
+	maxServing = 128              // requests, without streams
+	maxBody    = 64 << 10         // bytes
+	patience   = 10 * time.Second // until an answer is given up
+)
+
+// prefix is where the API begins, after the base.
+const prefix = "/api/v1"
+
+// New returns the handler.
+func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options Options) (*API, error) {
+	doc, err := loadContract()
+	if err != nil {
+		return nil, err
+	}
+	a := &API{engine: engine, past: past, tokens: tokens, notes: notes, options: options, doc: doc}
+	a.metrics = newMetrics(a)
+	a.hub.begin(options.Clock())
+	root := chi.NewRouter()
+	root.Use(a.harden, a.guardHost, middleware.GetHead)
+	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, refuse(http.StatusNotFound, "nothing is here: the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
+	})
+	root.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r, root) })
+	root.Get(options.Base+"/healthz", healthy)
+	root.Get(options.Base+"/readyz", a.readyz)
+	root.With(a.only(access.Viewer)).Get(options.Base+"/metrics", a.metrics.handler.ServeHTTP)
+	root.Route(options.Base+prefix, a.routes)
+	a.router = root
+	return a, nil
+}
+
+// routes adds the operations of the contract.
+func (a *API) routes(r chi.Router) {
+	r = r.With(a.observe, a.authorize, a.negotiate, a.validate)
+	r.Get("/events", a.streamEvents)
+	r = r.With(a.bound, a.answer)
+	r.Get("/openapi.yaml", a.getContract)
+	r.Get("/profile", a.getProfile)
+	strict := contract.NewStrictHandlerWithOptions(a, nil, contract.StrictHTTPServerOptions{
+		RequestErrorHandlerFunc: a.malformed, ResponseErrorHandlerFunc: a.fail,
+	})
+	contract.HandlerWithOptions(strict, contract.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: a.malformed})
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+
+// malformed answers a request that was valid by the contract and cannot be read all the same.
+func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
+	a.fail(w, r, refuse(http.StatusBadRequest, strings.TrimSpace(err.Error())))
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok\n"))
+}
+
+// readyz says whether traces are taken.
+func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
+	if !a.engine.Ready() {
+		a.fail(w, r, &fault{http.StatusServiceUnavailable, "the journal is being read: traces are not taken yet", http.Header{"Retry-After": {"1"}}})
+		return
+	}
+	healthy(w, r)
+}
+
+// ask asks the engine.
+func (a *API) ask(ctx context.Context, read func(*engine.Core)) error {
+	if err := a.engine.Ask(ctx, read); err != nil {
+		if ctx.Err() != nil {
+			return busy()
+		}
+		return &fault{http.StatusServiceUnavailable, "the service is stopping", http.Header{"Retry-After": {"5"}}}
+	}
+	return nil
+}

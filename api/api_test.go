@@ -1,0 +1,472 @@
+package api
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/pprof/profile"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
+// golden are the operations whose answers are compared with files.
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "getStatus"}
+
+// places fills in the path of an operation.
+func (w *world) places() *strings.Replacer {
+	problem := w.core.Problems()[0]
+	return strings.NewReplacer(
+		"{problem}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.past.exemplar.ID.String(),
+		"{request_type}", problem.RequestType.String(), "{decision}", place{w.past.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
+	)
+}
+
+// bodies are what operations are sent.
+var bodies = map[string]any{
+	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "wishTracepoint": map[string]string{"kind": "pin"},
+}
+
+// TestEveryOperation calls every operation of the contract before a real core; answers are held against the contract, and some against
+// files.
+func TestEveryOperation(t *testing.T) {
+	w := troubled(t)
+	places := w.places()
+	called := 0
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+		for pattern, item := range w.doc.Paths.Map() {
+			op := item.GetOperation(method)
+			if op == nil || op.OperationID == "streamEvents" { // has a test of its own
+				continue
+			}
+			called++
+			query := ""
+			if op.OperationID == "listExemplars" {
+				query = places.Replace("?group={group}")
+			}
+			out := w.call(t, method, prefix+places.Replace(pattern)+query, bodies[op.OperationID])
+			if out.Code >= 300 {
+				t.Errorf("%s: %d: %s", op.OperationID, out.Code, out.Body)
+			}
+			if slices.Contains(golden, op.OperationID) {
+				compareGolden(t, op.OperationID, out.Body.Bytes())
+			}
+		}
+	}
+	if called < 27 {
+		t.Errorf("%d operations were called", called)
+	}
+}
+
+// compareGolden compares an answer with a file.
+func compareGolden(t *testing.T, name string, body []byte) {
+	t.Helper()
+	var x any
+	if err := json.Unmarshal(body, &x); err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.MarshalIndent(x, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", name+".json")
+	if *rewrite {
+		if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(string(want)), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// TestRoles calls every operation with every role, and without any.
+func TestRoles(t *testing.T) {
+	w := troubled(t)
+	places := w.places()
+	secrets := map[access.Role]string{"": "sibyl_nobody"}
+	for _, role := range access.Roles() {
+		secret, _, err := w.tokens.Create(role, string(role), time.Unix(0, int64(w.now)), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[role] = secret
+	}
+	for role, secret := range secrets {
+		for pattern, item := range w.doc.Paths.Map() {
+			for method, op := range item.Operations() {
+				if op.OperationID == "streamEvents" {
+					continue
+				}
+				needed, ok := op.Extensions["x-role"].(string)
+				if !ok || !slices.Contains(access.Roles(), access.Role(needed)) {
+					t.Fatalf("%s needs the role %v", op.OperationID, op.Extensions["x-role"])
+				}
+				query := ""
+				if op.OperationID == "listExemplars" {
+					query = places.Replace("?group={group}")
+				}
+				out := w.call(t, method, prefix+places.Replace(pattern)+query, bodies[op.OperationID], "Authorization", "Bearer "+secret)
+				switch {
+				case role == "" && (out.Code != http.StatusUnauthorized || out.Header().Get("WWW-Authenticate") == ""):
+					t.Errorf("%s without a token: %d", op.OperationID, out.Code)
+				case role != "" && role.Allows(access.Role(needed)) != (out.Code < 300):
+					t.Errorf("%s as %s: %d: %s", op.OperationID, role, out.Code, out.Body)
+				case out.Code == http.StatusForbidden && !strings.Contains(out.Body.String(), "role "+needed):
+					t.Errorf("%s as %s: does not say which role is needed: %s", op.OperationID, role, out.Body)
+				}
+			}
+		}
+	}
+	force := map[string]any{"kind": "enable", "force": true}
+	for role, want := range map[access.Role]int{access.Operator: http.StatusForbidden, access.Admin: http.StatusOK} {
+		if out := w.call(t, http.MethodPut, prefix+places.Replace("/tracepoints/{tracepoint}"), force, "Authorization", "Bearer "+secrets[role]); out.Code != want {
+			t.Errorf("forcing as %s: %d", role, out.Code)
+		}
+	}
+	if out := w.call(t, http.MethodGet, "/metrics", nil, "Authorization", "Bearer "+secrets[access.Agent]); out.Code != http.StatusForbidden {
+		t.Errorf("metrics as agent: %d", out.Code)
+	}
+}
+
+// TestRefusals sends what is refused.
+func TestRefusals(t *testing.T) {
+	w := troubled(t)
+	w.past.exemplar.Spans = w.past.exemplar.Spans[:1]
+	places := w.places()
+	long := map[string]string{"text": strings.Repeat("x", maxBody)}
+	for _, c := range []struct {
+		method, path string
+		body         any
+		headers      string // key: value
+		code         int
+		detail       string // part of it
+	}{
+		{"GET", "/api/v1/nowhere", nil, "", 404, "openapi.yaml"},
+		{"GET", "/elsewhere", nil, "", 404, "openapi.yaml"},
+		{"GET", "/api/v1/problems/" + strings.Repeat("0", 32), nil, "", 404, "no such problem"},
+		{"GET", "/api/v1/problems/x", nil, "", 404, "problem"},
+		{"GET", "/api/v1/groups/" + strings.Repeat("0", 32), nil, "", 404, "no such group"},
+		{"GET", "/api/v1/trees/" + strings.Repeat("0", 32), nil, "", 404, "no such tree"},
+		{"GET", "/api/v1/traces/" + strings.Repeat("1", 32), nil, "", 404, "exemplars"},
+		{"GET", "/api/v1/decisions/999999-0", nil, "", 404, "no such decision"},
+		{"GET", "/api/v1/tracepoints/0000000000000001", nil, "", 404, "no such tracepoint"},
+		{"GET", "/api/v1/profile?request_type=nothing", nil, "", 404, "no such request type"},
+		{"POST", "/api/v1/problems", nil, "", 405, "GET"},
+		{"PATCH", places.Replace("/api/v1/tracepoints/{tracepoint}"), nil, "", 405, "GET, HEAD, PUT, DELETE"},
+		{"GET", "/api/v1/problems?limit=0", nil, "", 400, "limit: number must be at least 1"},
+		{"GET", "/api/v1/problems?limit=1001", nil, "", 400, "limit"},
+		{"GET", "/api/v1/problems?limit=many", nil, "", 400, "limit"},
+		{"GET", "/api/v1/problems?knd=slow", nil, "", 400, `no parameter "knd" here, but limit, cursor`},
+		{"GET", "/api/v1/problems?kind=slow&kind=variable", nil, "", 400, "once"},
+		{"GET", "/api/v1/problems?kind=fast", nil, "", 400, "kind"},
+		{"GET", "/api/v1/problems?cursor=abc", nil, "", 400, "begin without one"},
+		{"GET", "/api/v1/status?x=1", nil, "", 400, "no parameters"},
+		{"GET", "/api/v1/problems?q=%zz", nil, "", 400, "escape"},
+		{"GET", "/api/v1/decisions?from=yesterday", nil, "", 400, "from"},
+		{"GET", "/api/v1/decisions?from=2026-13-45T00:00:00Z", nil, "", 400, "want a time"},
+		{"GET", "/api/v1/exemplars", nil, "", 400, "group: it must be given"},
+		{"GET", places.Replace("/api/v1/groups/{group}/compare?slowest=0.2&from=1"), nil, "", 400, "either"},
+		{"GET", "/api/v1/problems", nil, "Accept: text/html", 406, "application/json"},
+		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), nil, "", 415, "application/json"},
+		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), "text", "", 422, "object"},
+		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"expires": "2001-01-01T00:00:00Z"}, "", 422, "30 days"},
+		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"reason": "x"}, "", 422, "reason"},
+		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), long, "", 413, "at most"},
+		{"PUT", "/api/v1/problems/" + strings.Repeat("0", 32) + "/mute", map[string]string{}, "", 404, "no such problem"},
+		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "smash"}, "", 422, "kind"},
+		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]any{"kind": "forbid", "force": true}, "", 422, "force"},
+		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "pin"}, "Sec-Fetch-Site: cross-site", 403, "other sites"},
+		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "pin"}, "Origin: http://evil.example", 403, "other sites"},
+	} {
+		headers := strings.SplitN(c.headers, ": ", 2)
+		if c.headers == "" {
+			headers = nil
+		}
+		out := w.call(t, c.method, c.path, c.body, headers...)
+		if out.Code != c.code || !strings.Contains(out.Body.String(), strings.ReplaceAll(c.detail, `"`, `\"`)) {
+			t.Errorf("%s %s: %d: %s, want %d with %s", c.method, c.path, out.Code, out.Body, c.code, c.detail)
+		}
+		if got := out.Header().Get("Allow"); c.code == http.StatusMethodNotAllowed && !strings.Contains(got, "GET") {
+			t.Errorf("%s %s: Allow: %s", c.method, c.path, got)
+		}
+	}
+}
+
+// TestWithoutTokens: as long as there is none, callers from elsewhere, and pages with another site's name, are refused.
+func TestWithoutTokens(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		remote, host string
+		code         int
+	}{
+		{"127.0.0.1:1", "localhost:8321", 200},
+		{"127.0.0.1:1", "127.0.0.1:8321", 200},
+		{"[::1]:1", "[::1]:8321", 200},
+		{"[::ffff:127.0.0.1]:1", "LOCALHOST", 200},
+		{"127.0.0.1:1", "sibyl.localhost", 200},
+		{"127.0.0.1:1", "evil.example", 403},
+		{"127.0.0.1:1", "localhost.evil.example:8321", 403},
+		{"127.0.0.1:1", "10.0.0.1", 403},
+		{"10.0.0.2:1", "localhost", 403},
+		{"", "localhost", 403},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://x/api/v1/status", nil)
+		r.RemoteAddr, r.Host = c.remote, c.host
+		out := httptest.NewRecorder()
+		w.ServeHTTP(out, r)
+		if out.Code != c.code {
+			t.Errorf("from %s for %s: %d, want %d", c.remote, c.host, out.Code, c.code)
+		}
+	}
+	secret, _, err := w.tokens.Create(access.Viewer, "", time.Unix(0, int64(w.now)), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "http://sibyl.example/api/v1/status", nil)
+	r.RemoteAddr = "10.0.0.2:1"
+	r.Header.Set("Authorization", "bearer "+secret)
+	out := httptest.NewRecorder()
+	if w.ServeHTTP(out, r); out.Code != http.StatusOK {
+		t.Errorf("from elsewhere with a token: %d", out.Code)
+	}
+}
+
+// TestAnswers looks at the headers: tags, compression, what browsers may do.
+func TestAnswers(t *testing.T) {
+	w := troubled(t)
+	out := w.call(t, http.MethodGet, "/api/v1/groups", nil)
+	tag := out.Header().Get("ETag")
+	for key, want := range map[string]string{
+		"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": policy, "Cache-Control": "private, no-cache",
+	} {
+		if got := out.Header().Get(key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	if again := w.call(t, http.MethodGet, "/api/v1/groups", nil, "If-None-Match", `"x", W/`+tag); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+		t.Errorf("unchanged: %d with %d bytes", again.Code, again.Body.Len())
+	}
+	if head := w.call(t, http.MethodHead, "/api/v1/groups", nil); head.Code != http.StatusOK || head.Header().Get("ETag") != tag {
+		t.Errorf("HEAD: %d, %s", head.Code, head.Header().Get("ETag"))
+	}
+	packed := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "br, gzip;q=0.5")
+	z, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := io.ReadAll(z); err != nil || string(plain) != out.Body.String() {
+		t.Errorf("packed: %d bytes, want %d: %v", len(plain), out.Body.Len(), err)
+	}
+	if got := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "gzip;q=0").Header().Get("Content-Encoding"); got != "" {
+		t.Errorf("packed against the caller's will: %s", got)
+	}
+	if got := w.call(t, http.MethodGet, w.places().Replace("/api/v1/decisions/{decision}"), nil).Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
+		t.Errorf("a decision: Cache-Control: %s", got)
+	}
+	w.epoch(t)
+	if got := w.call(t, http.MethodGet, "/api/v1/groups", nil).Header().Get("ETag"); got == tag {
+		t.Error("the tag is the same after another epoch")
+	}
+}
+
+// TestPages reads lists page by page while items come and go: whatever is there all the time is read exactly once.
+func TestPages(t *testing.T) {
+	w := troubled(t)
+	for _, path := range []string{"/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group", "/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions"} {
+		join := "&"
+		if !strings.Contains(path, "?") {
+			join = "?"
+		}
+		type list struct {
+			Items []struct{ ID string }
+			Next  *string `json:"next_cursor"`
+		}
+		all := decode[list](t, w.call(t, http.MethodGet, path+join+"limit=1000", nil))
+		if len(all.Items) < 2 || all.Next != nil {
+			t.Fatalf("%s: %d items, next %v", path, len(all.Items), all.Next)
+		}
+		var read []struct{ ID string }
+		for page := decode[list](t, w.call(t, http.MethodGet, path+join+"limit=2", nil)); ; {
+			read = append(read, page.Items...)
+			if page.Next == nil {
+				break
+			}
+			page = decode[list](t, w.call(t, http.MethodGet, path+join+"limit=2&cursor="+*page.Next, nil))
+		}
+		if diff := cmp.Diff(all.Items, read); diff != "" {
+			t.Errorf("%s (-at once +by pages):\n%s", path, diff)
+		}
+	}
+}
+
+// TestCut checks that pages go on where the last one ended, whatever came or went in between.
+func TestCut(t *testing.T) {
+	l := named()
+	for i, name := range []string{"a", "c", "e", "g"} {
+		l.entries = append(l.entries, entry[string]{float64(i / 2), name, int32(i)})
+	}
+	l.sort()
+	every := func(int32) bool { return true }
+	items, next, err := l.cut(page{2, nil, "name"}, every)
+	if err != nil || len(items) != 2 || next == nil {
+		t.Fatalf("%v, %v, %v", items, next, err)
+	}
+	changed := named() // c went, b and d came
+	changed.entries = []entry[string]{{0, "a", 0}, {0, "b", 1}, {0, "d", 2}, {1, "e", 3}, {1, "g", 4}}
+	if items, next, err = changed.cut(page{2, next, "name"}, every); err != nil || !slices.Equal(items, []int32{2, 3}) || next == nil {
+		t.Errorf("after the change: %v, %v, %v", items, next, err)
+	}
+	if _, _, err := l.cut(page{2, next, "size"}, every); err == nil {
+		t.Error("a cursor of another order was taken")
+	}
+}
+
+// TestDecisionsOfPeople mutes a problem, pins a tracepoint, and finds both.
+func TestDecisionsOfPeople(t *testing.T) {
+	w := troubled(t)
+	places := w.places()
+	w.call(t, http.MethodPut, places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"text": "known"})
+	if n := len(decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items); n != len(w.core.Problems())-1 {
+		t.Errorf("%d problems are listed while one of %d is muted", n, len(w.core.Problems()))
+	}
+	muted := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?muted=true&explain=true", nil))
+	if len(muted.Items) != 1 || muted.Items[0].Notes.Muted == nil || muted.Items[0].Notes.Muted.By != "local" || muted.Items[0].Why == nil {
+		t.Errorf("muted: %+v", muted.Items)
+	}
+	reopened, err := OpenNotes(filepath.Dir(w.notes.path))
+	if err != nil || len(reopened.All(time.Unix(0, int64(w.now)))) != 1 {
+		t.Errorf("after a restart: %v, %v", reopened, err)
+	}
+	if left := w.notes.All(time.Unix(0, int64(w.now)).Add(noteFor)); len(left) != 0 {
+		t.Errorf("after a day: %v", left)
+	}
+	off := decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=off&limit=1", nil)).Items[0]
+	path := "/api/v1/tracepoints/" + off.ID
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStateWanted {
+		t.Errorf("pinned: %s before the epoch ended", x.State)
+	}
+	w.end(w.now.Add(10 * time.Second))
+	x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil))
+	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Wish == nil || !x.Leases[0].Pinned {
+		t.Errorf("pinned, after the epoch: %+v", x)
+	}
+	w.call(t, http.MethodPut, path, map[string]string{"kind": "forbid"})
+	w.end(w.now.Add(10 * time.Second))
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateForbidden || len(x.Leases) > 0 {
+		t.Errorf("forbidden: %+v", x)
+	}
+	w.call(t, http.MethodDelete, path, nil)
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
+		t.Errorf("withdrawn: %+v", x)
+	}
+}
+
+// TestProvisional: groups are there from the first epoch on, with every request counted, and problems only after learning.
+func TestProvisional(t *testing.T) {
+	w := newWorld(t)
+	sent := 0
+	for range w.app.Fork().Requests(w.now, w.now.Add(10*time.Second), nil) {
+		sent++
+	}
+	w.epoch(t)
+	groups := decode[contract.GroupList](t, w.call(t, http.MethodGet, "/api/v1/groups?level=request_type", nil))
+	counted := 0
+	for _, g := range groups.Items {
+		counted += int(g.Count)
+		if !g.Provisional || g.MeanNs == nil || g.RequestTypeName == "" {
+			t.Errorf("while learning: %+v", g)
+		}
+	}
+	if counted < sent || counted == 0 { // a trace may hold several requests
+		t.Errorf("%d requests counted of %d traces", counted, sent)
+	}
+	if list := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)); !list.Learning || len(list.Items) > 0 {
+		t.Errorf("problems while learning: %+v", list)
+	}
+	w.play(t, 8, w.core.Learned)
+	after := decode[contract.GroupList](t, w.call(t, http.MethodGet, "/api/v1/groups?level=request_type", nil))
+	later := 0
+	for _, g := range after.Items {
+		later += int(g.Count)
+	}
+	if later <= counted || after.Items[0].Provisional {
+		t.Errorf("%d requests counted after learning, %d before", later, counted)
+	}
+}
+
+// TestProfile opens the critical path as profilers do.
+func TestProfile(t *testing.T) {
+	w := troubled(t)
+	out := w.call(t, http.MethodGet, "/api/v1/profile", nil)
+	p, err := profile.Parse(out.Body)
+	if err != nil || len(p.Sample) == 0 {
+		t.Errorf("%v, %v", p, err)
+	}
+	folded := w.call(t, http.MethodGet, "/api/v1/profile?format=folded", nil)
+	for line := range strings.Lines(folded.Body.String()) {
+		if at := strings.LastIndexByte(line, ' '); at < 1 || strings.TrimLeft(strings.TrimSpace(line[at:]), "0123456789") != "" {
+			t.Errorf("not folded: %q", line)
+		}
+	}
+}
+
+// TestMetrics finds what operators look for.
+func TestMetrics(t *testing.T) {
+	w := troubled(t)
+	w.call(t, http.MethodGet, "/api/v1/problems", nil)
+	text := w.call(t, http.MethodGet, "/metrics", nil).Body.String()
+	for _, want := range []string{
+		`sibyl_problems 1`, `sibyl_queue_length{queue="arrivals"} 1`, `sibyl_traces_closed_total{reason="complete"} 0`, `sibyl_size_bytes{part="journal"} 1`,
+		`sibyl_api_request_seconds_count{operation="listProblems"} 1`, `sibyl_ingest_refused_requests_total{reason="disk_full"} 0`, `sibyl_ready 1`, "go_goroutines",
+	} {
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if out := w.call(t, http.MethodGet, path, nil); out.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, out.Code)
+		}
+	}
+}
+
+// FuzzQueries: whatever is asked for, the answer keeps the contract, and nothing fails inside.
+func FuzzQueries(f *testing.F) {
+	w := troubled(f)
+	paths := []string{"problems", "groups", "tracepoints", "trees", "decisions", "investigations", "exemplars", "profile", "groups/{group}/compare", "trees/{request_type}"}
+	for i, query := range []string{"limit=3", "cursor=e30", "sort=id&q=%00", "state=on", "q=x&limit=1000", "from=1&to=2", "state=gone", "group=0", "format=folded", "slowest=0.5", "from=2026-01-01T00:00:00.5%2B01:00"} {
+		f.Add(i, query)
+	}
+	places := w.places()
+	f.Fuzz(func(t *testing.T, n int, query string) {
+		path := places.Replace(paths[uint(n)%uint(len(paths))])
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/"+path, nil)
+		r.URL.RawQuery = query
+		r.RemoteAddr = "127.0.0.1:1"
+		out := httptest.NewRecorder()
+		w.ServeHTTP(out, r)
+		if out.Code >= 500 {
+			t.Errorf("%s?%s: %d: %s", path, query, out.Code, out.Body)
+		}
+		w.check(t, r, out)
+	})
+}

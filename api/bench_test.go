@@ -1,0 +1,77 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// crowded returns a world in whose core there are so many groups, and a snapshot with so many problems.
+func crowded(b *testing.B, groups, problems int) *world {
+	b.Helper()
+	w := newWorld(b)
+	table := w.core.Table()
+	kinds := int(math.Sqrt(float64(groups)))
+	for i := range groups - kinds {
+		op := table.Op(table.Symbol("service"), table.Symbol(fmt.Sprintf("GET /%d", i%kinds)), trace.Server)
+		ctx := trace.Context(0).Child(op)
+		var o analysis.Observation
+		o.Trace[0], o.Trace[8], o.Trace[9], o.Trace[10] = byte(i), 1, byte(i>>8), byte(i>>16)
+		o.Entry, o.Start, o.Duration, o.Skeleton = op, begin.Add(time.Second), time.Duration(i+1)*time.Microsecond, analysis.HashOf(uint64(i))
+		o.Edges = append(o.Edges, analysis.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: o.Duration.Nanoseconds()})
+		w.core.Observe(&o)
+	}
+	w.end(begin.Add(10 * time.Second))
+	w.ask(b.Context(), func(c *engine.Core) {
+		s := w.refresh(c)
+		if len(s.groups) < groups*9/10 {
+			b.Fatalf("%d groups", len(s.groups))
+		}
+		for i := range problems {
+			id := analysis.HashOf(uint64(i), 7)
+			s.byID[id.String()] = i
+			s.decided = append(s.decided, id)
+			s.problems = append(s.problems, contract.Problem{
+				ID: id.String(), Rank: i + 1, Kind: contract.KindSlow, Onset: contract.OnsetChanged, Level: contract.LevelGroup, State: contract.StateNone,
+				Diagnosis: "service GET /1 takes 75.8 ms on average, 1.1× the expected 66.3 ms; 99 % of what is wrong is service GET /1.",
+				Impact:    new(float64(i * 7919 % 5000)),
+			})
+		}
+	})
+	return w
+}
+
+// BenchmarkLists answers lists over 5 000 problems and 100 000 groups, and makes the snapshot of these groups. It reports the 99th
+// percentile of the answers, too.
+func BenchmarkLists(b *testing.B) {
+	w := crowded(b, 100_000, 5000)
+	for _, path := range []string{"/api/v1/problems", "/api/v1/problems?sort=impact&q=75.8&limit=1000", "/api/v1/groups?limit=1000", "/api/v1/groups?sort=mean&q=nothing"} {
+		b.Run(path, func(b *testing.B) {
+			b.ReportAllocs()
+			var took []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				if out := w.callUnchecked(http.MethodGet, path); out.Code != http.StatusOK {
+					b.Fatal(out.Body)
+				}
+				took = append(took, time.Since(began))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+	b.Run("snapshot", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			newSnapshot(w.core, nil)
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// events reads events of a stream until enough says so.
+func events(t *testing.T, server *httptest.Server, lastID string, enough func(kind, id string) bool) (kinds []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lastID != "" {
+		r.Header.Set("Last-Event-ID", lastID)
+	}
+	out, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer out.Body.Close()
+	if got := out.Header.Get("Content-Type"); got != "text/event-stream" || out.StatusCode != http.StatusOK {
+		t.Errorf("%d as %s", out.StatusCode, got)
+	}
+	id := ""
+	for lines := bufio.NewScanner(out.Body); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ": ")
+		switch key {
+		case "id":
+			id = value
+		case "event":
+			kinds = append(kinds, value)
+			if enough(value, id) {
+				return kinds
+			}
+		}
+	}
+	return kinds
+}
+
+// TestEvents streams what happens to several readers at a time, from the first epoch to a problem with a decision, and lets one come again.
+func TestEvents(t *testing.T) {
+	w := newWorld(t)
+	w.clock = time.Now // deadlines of connections are real
+	server := httptest.NewServer(w)
+	defer server.Close()
+	var readers sync.WaitGroup
+	last := make([]string, 4)
+	for i := range last {
+		readers.Go(func() {
+			kinds := events(t, server, "", func(kind, id string) bool { last[i] = id; return kind == "decision" })
+			for _, want := range []string{"epoch", "problem.opened", "decision"} {
+				if !slices.Contains(kinds, want) {
+					t.Errorf("reader %d: no %s in %v", i, want, kinds)
+				}
+			}
+		})
+	}
+	for streams := 0; streams < len(last) && t.Context().Err() == nil && !t.Failed(); streams, _ = w.hub.readers() {
+		time.Sleep(time.Millisecond)
+	}
+	w.play(t, 8, w.core.Learned)
+	w.app.Inject(w.now)
+	w.play(t, 40, func() bool { return len(w.past.decisions) > 0 })
+	readers.Wait()
+	w.epoch(t)
+	if kinds := events(t, server, last[0], func(kind, _ string) bool { return kind == "epoch" }); kinds[0] == "reset" || slices.Contains(kinds, "problem.opened") {
+		t.Errorf("after coming again: %v", kinds)
+	}
+	if kinds := events(t, server, "elsewhere-7", func(string, string) bool { return true }); kinds[0] != "reset" {
+		t.Errorf("after another run: %v", kinds)
+	}
+}
+
+// TestClosed tells that a problem closed.
+func TestClosed(t *testing.T) {
+	w := troubled(t)
+	id := w.core.Problems()[0].ID
+	w.hub.known[w.past.group] = search.Located // another one that is gone
+	got := w.happened(w.core, w.now, nil)
+	kinds := make([]string, len(got))
+	for i := range got {
+		kinds[i] = got[i].Type
+	}
+	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.past.group.String() || *got[0].Problems != 1 {
+		t.Errorf("%v of %s", kinds, id)
+	}
+}
+
+// TestSlowReader: who falls behind is told to begin again, and never gets events twice or out of order.
+func TestSlowReader(t *testing.T) {
+	var h hub
+	h.begin(time.Unix(1, 0))
+	epoch := []contract.Event{{Type: "epoch"}}
+	for range keptEvents {
+		h.publish(epoch)
+	}
+	if text, next, _, lost := h.since(0); lost || next != keptEvents || strings.Count(text, "event: epoch") != keptEvents {
+		t.Errorf("all that is kept: lost %v, next %d", lost, next)
+	}
+	h.publish(epoch)
+	if _, _, _, lost := h.since(0); !lost {
+		t.Error("events were lost and it is not said")
+	}
+	for id, want := range map[string]struct {
+		number uint64
+		missed bool
+	}{
+		"": {keptEvents + 1, false},
+		fmt.Sprintf("%s-%d", h.began, keptEvents):   {keptEvents + 1, false},
+		fmt.Sprintf("%s-%d", h.began, 1):            {2, false},
+		fmt.Sprintf("%s-%d", h.began, 0):            {keptEvents + 1, true},
+		fmt.Sprintf("%s-%d", h.began, keptEvents+1): {keptEvents + 1, true},
+		"x-1":                             {keptEvents + 1, true},
+		h.began + "-18446744073709551615": {keptEvents + 1, true},
+		h.began:                           {keptEvents + 1, true},
+	} {
+		if number, missed := h.resume(id); number != want.number || missed != want.missed {
+			t.Errorf("after %q: %d, %v", id, number, missed)
+		}
+	}
+	for range maxStreams {
+		if !h.enter() {
+			t.Fatal("too few readers are let in")
+		}
+	}
+	if h.enter() {
+		t.Error("too many readers are let in")
+	}
+	h.leave(true)
+	if streams, cut := h.readers(); streams != maxStreams-1 || cut != 1 {
+		t.Errorf("%d readers, %d cut", streams, cut)
+	}
+}

@@ -1,0 +1,381 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-chi/chi/v5"
+
+	_ "embed" // the contract
+
+	"github.com/sibyl-trace/sibyl/api/access"
+)
+
+//go:embed openapi.yaml
+var contractText []byte
+
+// loadContract reads the contract.
+func loadContract() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(contractText)
+	if err != nil {
+		return nil, fmt.Errorf("openapi.yaml: %w", err) // a bug, which every test finds
+	}
+	return doc, nil
+}
+
+// policy is what pages may do that a browser makes of an answer: nothing.
+const policy = "default-src 'none'; frame-ancestors 'none'"
+
+// harden sets the headers that every answer has, and makes an answer of a panic.
+func (a *API) harden(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p) // the server knows what to do
+			}
+			a.fail(w, r, fmt.Errorf("panic: %v", p))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guardHost refuses, where no token protects what is served, callers from other machines, and pages of other sites that had their name
+// resolved to this machine (DNS rebinding).
+func (a *API) guardHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, some, err := a.tokens.Find("", a.options.Clock())
+		switch {
+		case err != nil:
+			a.fail(w, r, err)
+		case some:
+			next.ServeHTTP(w, r)
+		case !loopback(r.RemoteAddr):
+			a.fail(w, r, refuse(http.StatusForbidden, "without any token only callers on the same machine are served: make one with sibyl token create"))
+		case !a.ownHost(r.Host):
+			a.fail(w, r, refuse(http.StatusForbidden, "without any token this is served under the names of this machine only, such as localhost"))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// loopback reports whether an address with a port is one of this machine's own.
+func loopback(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// ownHost reports whether a request for a host is meant for this service.
+func (a *API) ownHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if at, err := netip.ParseAddr(name); err == nil {
+		return at.Unmap().IsLoopback()
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(a.options.Hosts, name)
+}
+
+// principal is who calls.
+type principal struct {
+	name string
+	role access.Role
+}
+
+type principalKey struct{}
+
+// caller returns who calls, for what is noted about it.
+func caller(ctx context.Context) principal {
+	p, _ := ctx.Value(principalKey{}).(principal)
+	return p
+}
+
+// operation returns what the contract says about the present request; nil where it says nothing.
+func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
+	pattern := strings.TrimPrefix(chi.RouteContext(r.Context()).RoutePattern(), a.options.Base+prefix)
+	item := a.doc.Paths.Value(pattern)
+	if item == nil {
+		return nil, nil, ""
+	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return item.GetOperation(method), item, pattern
+}
+
+// authorize lets those in who may do what they ask for.
+func (a *API) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		op, _, _ := a.operation(r)
+		role, _ := op.Extensions["x-role"].(string)
+		a.only(access.Role(role))(next).ServeHTTP(w, r)
+	})
+}
+
+// only lets those in who have a role. Callers without a token are administrators as long as there is none; guardHost has seen to it where
+// they come from.
+func (a *API) only(needed access.Role) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, err := a.identify(r)
+			if err == nil && !who.role.Allows(needed) {
+				err = refuse(http.StatusForbidden, fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.role))
+			}
+			if err == nil {
+				err = sameSite(r)
+			}
+			if err != nil {
+				a.fail(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, who)))
+		})
+	}
+}
+
+// identify returns who calls.
+func (a *API) identify(r *http.Request) (principal, error) {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		secret = ""
+	}
+	token, some, err := a.tokens.Find(strings.TrimSpace(secret), a.options.Clock())
+	switch {
+	case err != nil:
+		return principal{}, err
+	case !some:
+		return principal{"local", access.Admin}, nil
+	case token != nil && token.Name != "":
+		return principal{token.Name, token.Role}, nil
+	case token != nil:
+		return principal{"token " + token.ID, token.Role}, nil
+	}
+	detail := "this needs a token: Authorization: Bearer …, made with sibyl token create"
+	challenge := `Bearer realm="sibyl"`
+	if secret != "" {
+		detail, challenge = "the token is not known, was revoked, or has expired", challenge+`, error="invalid_token"`
+	}
+	return principal{}, &fault{http.StatusUnauthorized, detail, http.Header{"Www-Authenticate": {challenge}}}
+}
+
+// sameSite refuses changes that pages of other sites ask for. There are no cookies to misuse; but on the loopback there may be no token
+// either.
+func sameSite(r *http.Request) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	err := refuse(http.StatusForbidden, "changes are taken from this site's own pages and from programs, not from other sites")
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return err
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		if u, parseErr := url.Parse(origin); parseErr != nil || u.Host != r.Host {
+			return err
+		}
+	}
+	return nil
+}
+
+// negotiate refuses what would be answered in a form that the caller does not want.
+func (a *API) negotiate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		op, _, _ := a.operation(r)
+		accept := strings.Join(r.Header.Values("Accept"), ",")
+		var offers []string
+		if ok := op.Responses.Value("200"); ok != nil {
+			for offer := range ok.Value.Content {
+				offers = append(offers, offer)
+			}
+		}
+		slices.Sort(offers)
+		if accept != "" && len(offers) > 0 && !accepts(accept, offers) {
+			a.fail(w, r, refuse(http.StatusNotAcceptable, "this is served as "+strings.Join(offers, " or ")))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// accepts reports whether an Accept header allows one of the media types offered.
+func accepts(header string, offers []string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil || strings.Trim(params["q"], "0.") == "" && params["q"] != "" {
+			continue
+		}
+		for _, offer := range offers {
+			kind, _, _ := strings.Cut(offer, "/")
+			if media == offer || media == "*/*" || media == kind+"/*" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// validate holds a request against the contract.
+func (a *API) validate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		op, item, pattern := a.operation(r)
+		if err := a.valid(r, op, item, pattern); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.PathItem, pattern string) error {
+	if err := knownQuery(r, op); err != nil {
+		return err
+	}
+	if op.RequestBody != nil {
+		if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+			return refuse(http.StatusUnsupportedMediaType, "send the body as Content-Type: application/json")
+		}
+	}
+	params := make(map[string]string)
+	for i, key := range chi.RouteContext(r.Context()).URLParams.Keys {
+		params[key] = chi.RouteContext(r.Context()).URLParams.Values[i]
+	}
+	err := openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: params,
+		Route:   &routers.Route{Spec: a.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true},
+	})
+	return invalid(err)
+}
+
+// knownQuery refuses parameters that the operation does not have: a filter with a slip in its name would pass for one that matches all.
+func knownQuery(r *http.Request, op *openapi3.Operation) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "the query cannot be read: escape what is no letter or digit")
+	}
+	var known []string
+	for _, p := range op.Parameters {
+		if p.Value.In == openapi3.ParameterInQuery {
+			known = append(known, p.Value.Name)
+		}
+	}
+	for name, values := range query {
+		switch {
+		case !slices.Contains(known, name) && len(known) == 0:
+			return refuse(http.StatusBadRequest, "this takes no parameters")
+		case !slices.Contains(known, name):
+			return refuse(http.StatusBadRequest, fmt.Sprintf("there is no parameter %.64q here, but %s", name, strings.Join(known, ", ")))
+		case len(values) > 1:
+			return refuse(http.StatusBadRequest, "give "+name+" once")
+		}
+	}
+	return nil
+}
+
+// invalid says what the contract has against a request.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody))
+	}
+	what, why := "", "want another value"
+	if schema, ok := errors.AsType[*openapi3.SchemaError](err); ok {
+		why = schema.Reason
+		what = strings.Join(schema.JSONPointer(), ".")
+	}
+	request, ok := errors.AsType[*openapi3filter.RequestError](err)
+	switch {
+	case ok && request.Parameter != nil:
+		status := http.StatusBadRequest
+		if request.Parameter.In == openapi3.ParameterInPath {
+			status = http.StatusNotFound // such a thing cannot be
+		}
+		if errors.Is(err, openapi3filter.ErrInvalidRequired) {
+			why = "it must be given"
+		}
+		return refuse(status, request.Parameter.Name+": "+why)
+	case what != "" || ok && request.RequestBody != nil && why != "want another value":
+		return refuse(http.StatusUnprocessableEntity, strings.TrimPrefix(what+": "+why, ": "))
+	case errors.Is(err, openapi3filter.ErrInvalidRequired):
+		return refuse(http.StatusBadRequest, "a body is missing")
+	}
+	return refuse(http.StatusBadRequest, "the body is no JSON that can be read")
+}
+
+// bound keeps requests from piling up, and ends those that take too long.
+func (a *API) bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer a.serving.Add(-1)
+		if a.serving.Add(1) > maxServing {
+			a.fail(w, r, &fault{http.StatusServiceUnavailable, "too many requests at a time", http.Header{"Retry-After": {"1"}}})
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// wrongMethod says which methods a path has.
+func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete} {
+		at := method
+		if method == http.MethodHead {
+			at = http.MethodGet
+		}
+		if root.Match(chi.NewRouteContext(), at, r.URL.Path) {
+			allowed = append(allowed, method)
+		}
+	}
+	allow := strings.Join(allowed, ", ")
+	a.fail(w, r, &fault{http.StatusMethodNotAllowed, "this takes " + allow, http.Header{"Allow": {allow}}})
+}
+
+// observe measures requests by operation.
+func (a *API) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		op, _, _ := a.operation(r)
+		if op == nil {
+			a.options.Log.LogAttrs(r.Context(), slog.LevelError, "the contract lacks a route", slog.String("path", r.URL.Path))
+			http.NotFound(w, r)
+			return
+		}
+		began := a.options.Clock()
+		next.ServeHTTP(w, r)
+		a.metrics.observe(op.OperationID, a.options.Clock().Sub(began))
+	})
+}
+
+// getContract serves the contract.
+func (a *API) getContract(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = bytes.NewReader(contractText).WriteTo(w)
+}

@@ -1,0 +1,175 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// NoteKind is what somebody noted about a problem.
+type NoteKind string
+
+// The kinds of note.
+const (
+	Acknowledged NoteKind = "acknowledged" // somebody looks after it
+	Muted        NoteKind = "muted"        // lists leave it out
+)
+
+// Notes are what people noted about problems, in a file of the data directory. They end by themselves. It is safe for concurrent use.
+type Notes struct {
+	path string
+	mu   sync.Mutex                       // guards all
+	all  map[analysis.Hash]contract.Notes // never changed, but replaced: readers keep it
+}
+
+// notesFile is the name of the file.
+const notesFile = "notes.json"
+
+// Bounds of notes.
+const (
+	maxNotes    = 10_000 // problems with notes
+	noteFor     = 24 * time.Hour
+	longestNote = 30 * 24 * time.Hour
+)
+
+// OpenNotes returns the notes kept in a data directory.
+func OpenNotes(dir string) (*Notes, error) {
+	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[analysis.Hash]contract.Notes)}
+	data, err := os.ReadFile(n.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	var byID map[string]contract.Notes
+	if err == nil {
+		err = json.Unmarshal(data, &byID)
+	}
+	for id, x := range byID {
+		h, bad := analysis.ParseHash(id)
+		n.all[h] = x
+		err = errors.Join(err, bad)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("notes about problems: %s: %w", n.path, err)
+	}
+	return n, nil
+}
+
+// All returns the notes that hold at a time, by problem. The map is nobody's to change.
+func (n *Notes) All(now time.Time) map[analysis.Hash]contract.Notes {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if left := alive(n.all, now); len(left) < len(n.all) || ends(n.all, now) {
+		n.all = left
+	}
+	return n.all
+}
+
+// ends reports whether a note is over.
+func ends(all map[analysis.Hash]contract.Notes, now time.Time) bool {
+	for _, x := range all {
+		if over(x.Acknowledged, now) || over(x.Muted, now) {
+			return true
+		}
+	}
+	return false
+}
+
+func over(x *contract.Note, now time.Time) bool {
+	return x != nil && x.Expires != nil && !now.Before(*x.Expires)
+}
+
+// alive returns the notes that are not over.
+func alive(all map[analysis.Hash]contract.Notes, now time.Time) map[analysis.Hash]contract.Notes {
+	left := make(map[analysis.Hash]contract.Notes, len(all))
+	for id, x := range all {
+		if over(x.Acknowledged, now) {
+			x.Acknowledged = nil
+		}
+		if over(x.Muted, now) {
+			x.Muted = nil
+		}
+		if x != (contract.Notes{}) {
+			left[id] = x
+		}
+	}
+	return left
+}
+
+// Set makes, or removes where note is nil, a note of a kind about a problem, and returns all about it.
+func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, now time.Time) (contract.Notes, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	next := alive(n.all, now)
+	x := next[problem]
+	if kind == Muted {
+		x.Muted = note
+	} else {
+		x.Acknowledged = note
+	}
+	delete(next, problem)
+	if x != (contract.Notes{}) {
+		next[problem] = x
+	}
+	if len(next) > maxNotes {
+		return contract.Notes{}, refuse(http.StatusConflict, "too many problems have notes: remove some")
+	}
+	byID := make(map[string]contract.Notes, len(next))
+	for id, x := range next {
+		byID[id.String()] = x
+	}
+	data, err := json.Marshal(byID)
+	if err == nil {
+		err = access.WriteFile(n.path, data)
+	}
+	if err != nil {
+		return contract.Notes{}, fmt.Errorf("keep notes about problems: %w", err)
+	}
+	n.all = next
+	return x, nil
+}
+
+// note takes a note about an open problem.
+func (a *API) note(ctx context.Context, problem string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
+	s, err := a.current(ctx)
+	if err != nil {
+		return contract.Notes{}, err
+	}
+	id, err := analysis.ParseHash(problem)
+	if _, open := s.byID[problem]; err != nil || !open {
+		return contract.Notes{}, notFound("problem")
+	}
+	now := a.options.Clock().UTC()
+	expires := value(body.Expires, now.Add(noteFor)).UTC()
+	if !expires.After(now) || expires.After(now.Add(longestNote)) {
+		return contract.Notes{}, refuse(http.StatusUnprocessableEntity, "expires: want a time within the next 30 days")
+	}
+	by := caller(ctx).name
+	notes, err := a.notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: value(body.Text, "")}, now)
+	if err == nil {
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody noted something about a problem", slog.String("problem", problem),
+			slog.String("kind", string(kind)), slog.String("by", by))
+	}
+	return notes, err
+}
+
+// erase removes a note.
+func (a *API) erase(problem string, kind NoteKind) error {
+	id, err := analysis.ParseHash(problem)
+	if err != nil {
+		return notFound("problem")
+	}
+	_, err = a.notes.Set(id, kind, nil, a.options.Clock())
+	return err
+}

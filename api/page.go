@@ -1,0 +1,147 @@
+package api
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+)
+
+// entry is a place in a sorted list: ascending by key, NaN last, then by ID.
+type entry[ID any] struct {
+	key float64
+	id  ID
+	at  int32 // of the item
+}
+
+// list is a sorted list whose pages are read by what the last item was, so that items that come and go meanwhile move no others.
+type list[ID any] struct {
+	entries []entry[ID]
+	compare func(a, b ID) int
+	text    func(ID) string
+	parse   func(string) (ID, error)
+}
+
+func (l *list[ID]) order(a, b entry[ID]) int {
+	return cmp.Or(compareKeys(a.key, b.key), l.compare(a.id, b.id))
+}
+
+func compareKeys(a, b float64) int {
+	switch {
+	case a != a && b != b:
+		return 0
+	case a != a:
+		return 1
+	case b != b:
+		return -1
+	}
+	return cmp.Compare(a, b)
+}
+
+func (l *list[ID]) sort() { slices.SortFunc(l.entries, l.order) }
+
+// hashes returns an empty list of items with hashes.
+func hashes() *list[analysis.Hash] {
+	return &list[analysis.Hash]{compare: analysis.Hash.Compare, text: analysis.Hash.String, parse: analysis.ParseHash}
+}
+
+// named returns an empty list of items with names.
+func named() *list[string] {
+	verbatim := func(s string) string { return s }
+	return &list[string]{compare: strings.Compare, text: verbatim, parse: func(s string) (string, error) { return s, nil }}
+}
+
+// cursor is where a page ended.
+type cursor struct {
+	Sort string `json:"s"`
+	Key  uint64 `json:"k"` // bits of the float: infinities, too
+	ID   string `json:"i"`
+}
+
+func (c cursor) String() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // it holds text and numbers
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+var errCursor = refuse(http.StatusBadRequest, "the cursor does not belong to this list and order: begin without one")
+
+// parseCursor reads what String wrote for a list in the same order.
+func parseCursor(text, sort string) (cursor, error) {
+	var c cursor
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || json.Unmarshal(data, &c) != nil || c.Sort != sort {
+		return cursor{}, errCursor
+	}
+	return c, nil
+}
+
+// page is which part of a list is asked for.
+type page struct {
+	limit  int
+	cursor *string // nil: from the beginning
+	sort   string
+}
+
+// defaultLimit is the length of pages that nobody chose.
+const defaultLimit = 100
+
+func pageOf(limit *int, cursor *string, sort string) page {
+	p := page{defaultLimit, cursor, sort}
+	if limit != nil {
+		p.limit = *limit
+	}
+	return p
+}
+
+// cut returns the items of the page, of those that keep says yes to, and the cursor of the next one; nil where there is none.
+func (l *list[ID]) cut(p page, keep func(at int32) bool) (items []int32, next *string, err error) {
+	from := 0
+	if p.cursor != nil && *p.cursor != "" {
+		c, err := parseCursor(*p.cursor, p.sort)
+		if err != nil {
+			return nil, nil, err
+		}
+		id, err := l.parse(c.ID)
+		if err != nil {
+			return nil, nil, errCursor
+		}
+		last := entry[ID]{key: math.Float64frombits(c.Key), id: id}
+		at, found := slices.BinarySearchFunc(l.entries, last, l.order)
+		if from = at; found {
+			from++
+		}
+	}
+	var last entry[ID]
+	for _, e := range l.entries[from:] {
+		if !keep(e.at) {
+			continue
+		}
+		if len(items) == p.limit {
+			text := cursor{p.sort, math.Float64bits(last.key), l.text(last.id)}.String()
+			return items, &text, nil
+		}
+		items, last = append(items, e.at), e
+	}
+	return items, nil, nil
+}
+
+// holds reports whether text, in either case, holds what is looked for; everything holds nothing.
+func holds(text string, q *string) bool {
+	return q == nil || *q == "" || strings.Contains(strings.ToLower(text), strings.ToLower(*q))
+}
+
+// value returns what p points at, or otherwise.
+func value[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}

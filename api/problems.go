@@ -1,0 +1,184 @@
+package api
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// ListProblems implements contract.StrictServerInterface.
+func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestObject) (contract.ListProblemsResponseObject, error) {
+	s, err := a.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &r.Params
+	notes := a.notes.All(a.options.Clock())
+	requestType, none := s.wantedType(q.RequestType)
+	muted := value(q.Muted, contract.ListProblemsParamsMutedFalse)
+	keep := func(i int32) bool {
+		p := &s.problems[i]
+		n := notes[s.decided[i]]
+		return !none && (requestType.IsZero() || p.RequestType == requestType.String()) &&
+			value(q.Level, p.Level) == p.Level && value(q.Kind, p.Kind) == p.Kind && value(q.Onset, p.Onset) == p.Onset &&
+			value(q.State, p.State) == p.State && (muted == contract.ListProblemsParamsMutedAll || (n.Muted != nil) == (muted == contract.ListProblemsParamsMutedTrue)) &&
+			(q.Q == nil || holds(p.Diagnosis+" "+p.RequestTypeName+" "+p.ID, q.Q))
+	}
+	sort := string(value(q.Sort, contract.ListProblemsParamsSortRank))
+	order := s.in("problems by "+sort, func() []entry[analysis.Hash] { return s.problemEntries(sort) })
+	items, next, err := order.cut(pageOf(q.Limit, q.Cursor, sort), keep)
+	if err != nil {
+		return nil, err
+	}
+	list := contract.ListProblems200JSONResponse{Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Epoch: s.epoch(), Learning: !s.learned}
+	for _, i := range items {
+		p := s.problems[i]
+		p.Notes = notes[s.decided[i]]
+		if value(q.Explain, false) {
+			p.Why = new(why(&p))
+		}
+		list.Items = append(list.Items, p)
+	}
+	return list, nil
+}
+
+// problemEntries returns the problems by what they are sorted by.
+func (s *snapshot) problemEntries(sort string) []entry[analysis.Hash] {
+	entries := make([]entry[analysis.Hash], len(s.problems))
+	for i := range s.problems {
+		p := &s.problems[i]
+		key := float64(p.Rank)
+		switch contract.ListProblemsParamsSort(sort) {
+		case contract.ListProblemsParamsSortRank:
+		case contract.ListProblemsParamsSortImpact:
+			key = -value(p.Impact, math.NaN())
+		case contract.ListProblemsParamsSortSince:
+			key = float64(value(p.Since, time.Time{}).UnixNano())
+			if p.Since == nil {
+				key = math.NaN()
+			}
+		case contract.ListProblemsParamsSortCov:
+			key = -value(p.Cov.Value, math.NaN())
+		case contract.ListProblemsParamsSortP99:
+			key = -float64(value(p.P99Ns, 0))
+		case contract.ListProblemsParamsSortRate:
+			key = -value(p.Rate, math.NaN())
+		}
+		entries[i] = entry[analysis.Hash]{key, s.decided[i], int32(i)}
+	}
+	return entries
+}
+
+// shownDecisions is how many decisions are shown with a problem.
+const shownDecisions = 100
+
+// GetProblem implements contract.StrictServerInterface.
+func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject) (contract.GetProblemResponseObject, error) {
+	id, err := analysis.ParseHash(r.Problem)
+	if err != nil {
+		return nil, notFound("problem")
+	}
+	decisions, _, err := a.find(ctx, decisionQuery{problem: id, limit: shownDecisions})
+	if err != nil {
+		return nil, err
+	}
+	var d *contract.GetProblem200JSONResponse
+	err = a.ask(ctx, func(c *engine.Core) {
+		s := a.refresh(c)
+		names := renderer{s.names(c), c}
+		problems := c.Problems()
+		i := slices.IndexFunc(problems, func(p analysis.Problem) bool { return p.ID == id })
+		row, known := s.byID[id.String()]
+		if i < 0 || !known {
+			return
+		}
+		p := &problems[i]
+		d = &contract.GetProblem200JSONResponse{
+			Problem: s.problems[row], EValue: number(p.EValue), Shift: number(p.Shift), Edges: names.edges(p.Edges), Refined: names.refined(p.Refined),
+			Explanations: names.explanations(p.Explanations), Decisions: make([]contract.Decision, 0, len(decisions)), Missing: []string{},
+		}
+		for k := range decisions {
+			d.Decisions = append(d.Decisions, names.decision(decisions[k]))
+			if len(d.Missing) == 0 {
+				d.Missing = names.operations(decisions[k].Missing)
+			}
+		}
+		v := c.State().Investigation(id)
+		if v != nil {
+			d.Investigation = names.investigationDetail(v)
+		}
+		d.Next = names.next(v, d.Missing)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, notFound("problem")
+	}
+	d.Problem.Notes = a.notes.All(a.options.Clock())[id]
+	return d, nil
+}
+
+// next says what Sibyl does about a problem, or what somebody can do.
+func (r renderer) next(v *search.Investigation, missing []string) string {
+	if v == nil {
+		return "It waits for its turn: too many other problems are investigated."
+	}
+	switch v.Status {
+	case search.Opened:
+		return "It was just opened: tracepoints are chosen when the epoch ends, as far as there are any within the budget."
+	case search.Investigating:
+		return units.Plural(len(v.Wants), "tracepoint") + " on for it: waiting for requests that show where the time goes."
+	case search.Located, search.Explained:
+		if len(v.Suspects) > 0 {
+			return "Look at " + r.Op(v.Suspects[0].Op) + ": it carries " + units.Percent(v.Suspects[0].Share) + " of what is wrong. " + sentenceOf(v.Reason)
+		}
+		return sentenceOf(v.Reason)
+	case search.Exhausted:
+		if len(missing) > 0 {
+			return "Add tracepoints within " + strings.Join(missing, ", ") + ": what is there does not show more. " + sentenceOf(v.Reason)
+		}
+		return "What can be switched on does not show more. " + sentenceOf(v.Reason)
+	case search.Gone:
+		return "Nothing: the problem closed by itself."
+	}
+	return ""
+}
+
+// sentenceOf makes a sentence of a reason.
+func sentenceOf(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return strings.ToUpper(reason[:1]) + reason[1:] + "."
+}
+
+// AcknowledgeProblem implements contract.StrictServerInterface.
+func (a *API) AcknowledgeProblem(ctx context.Context, r contract.AcknowledgeProblemRequestObject) (contract.AcknowledgeProblemResponseObject, error) {
+	notes, err := a.note(ctx, r.Problem, Acknowledged, r.Body)
+	return contract.AcknowledgeProblem200JSONResponse(notes), err
+}
+
+// UnacknowledgeProblem implements contract.StrictServerInterface.
+func (a *API) UnacknowledgeProblem(_ context.Context, r contract.UnacknowledgeProblemRequestObject) (contract.UnacknowledgeProblemResponseObject, error) {
+	return contract.UnacknowledgeProblem204Response{}, a.erase(r.Problem, Acknowledged)
+}
+
+// MuteProblem implements contract.StrictServerInterface.
+func (a *API) MuteProblem(ctx context.Context, r contract.MuteProblemRequestObject) (contract.MuteProblemResponseObject, error) {
+	notes, err := a.note(ctx, r.Problem, Muted, r.Body)
+	return contract.MuteProblem200JSONResponse(notes), err
+}
+
+// UnmuteProblem implements contract.StrictServerInterface.
+func (a *API) UnmuteProblem(_ context.Context, r contract.UnmuteProblemRequestObject) (contract.UnmuteProblemResponseObject, error) {
+	return contract.UnmuteProblem204Response{}, a.erase(r.Problem, Muted)
+}

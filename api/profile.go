@@ -1,0 +1,89 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/words"
+)
+
+// profiledTypes bounds the request types of a profile.
+const profiledTypes = 1000
+
+// getProfile serves critical paths for profilers.
+func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
+	s, err := a.current(r.Context())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	query := r.URL.Query()
+	text := query.Get("request_type")
+	requestType, none := s.wantedType(&text)
+	if none {
+		a.fail(w, r, notFound("request type"))
+		return
+	}
+	types := s.busiest(requestType)
+	var profiles []words.Profile
+	err = a.ask(r.Context(), func(c *engine.Core) {
+		names := s.names(c)
+		names.Clean = oneLine
+		for _, id := range types {
+			if g := c.Grouper().Group(id); g != nil {
+				summary := c.Grouper().Summarize(g)
+				profiles = append(profiles, words.NewProfile(names, &summary))
+			}
+		}
+	})
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	var body bytes.Buffer
+	write, media, name := words.Pprof, "application/octet-stream", "critical-path.pb.gz"
+	if query.Get("format") == "folded" {
+		write, media, name = words.Folded, "text/plain; charset=utf-8", "critical-path.folded"
+	}
+	if err := write(&body, profiles); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_, _ = body.WriteTo(w)
+}
+
+// busiest returns the request types with most requests, or the one that is wanted.
+func (s *snapshot) busiest(wanted analysis.Hash) []analysis.Hash {
+	if !wanted.IsZero() {
+		return []analysis.Hash{wanted}
+	}
+	var rows []*groupRow
+	for i := range s.groups {
+		if s.groups[i].level == analysis.RequestTypeLevel {
+			rows = append(rows, &s.groups[i])
+		}
+	}
+	slices.SortFunc(rows, func(x, y *groupRow) int { return cmp.Or(cmp.Compare(y.count, x.count), x.id.Compare(y.id)) })
+	var ids []analysis.Hash
+	for _, row := range rows[:min(len(rows), profiledTypes)] {
+		ids = append(ids, row.id)
+	}
+	return ids
+}
+
+// oneLine makes text fit for formats that have lines.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

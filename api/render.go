@@ -1,0 +1,330 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/words"
+)
+
+// number returns x as JSON has it: nil for what is not known.
+func number(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+func interval(value, low, high float64) contract.Interval {
+	return contract.Interval{Value: number(value), Low: number(low), High: number(high)}
+}
+
+// instant returns a time; nil for none.
+func instant(t trace.Nanos) *time.Time {
+	if t == 0 {
+		return nil
+	}
+	return new(at(t))
+}
+
+func at(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
+
+// hex16 returns a 64-bit identity; "" for none.
+func hex16[T ~uint64](x T) string {
+	if x == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%016x", uint64(x))
+}
+
+// edgeID returns the identity of an edge; zeros for all beyond the bound.
+func edgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
+
+// problemID returns the identity of a problem; "" for none.
+func problemID(h analysis.Hash) string {
+	if h.IsZero() {
+		return ""
+	}
+	return h.String()
+}
+
+// renderer makes answers of what the engine holds, while it may be read.
+type renderer struct {
+	*words.Names
+	core *engine.Core
+}
+
+// reader returns what makes answers of the core, which the caller may read now.
+func (a *API) reader(c *engine.Core) renderer { return renderer{a.refresh(c).names(c), c} }
+
+// path returns the operations down to a calling context of a request type. What only the tree knows is looked up there: contexts that lead
+// over tracepoints which were never on together.
+func (r renderer) path(requestType analysis.Hash, ctx trace.Context) []string {
+	path := r.Context(ctx)
+	if len(path) > 0 || ctx == 0 {
+		return path
+	}
+	if t, _ := r.core.BuiltTree(requestType); t != nil {
+		if i := t.Find(ctx); i >= 0 {
+			return r.operations(t.Path(i))
+		}
+	}
+	return path
+}
+
+// tracepoint returns the name of a tracepoint; its identity if it has none that is known.
+func (r renderer) tracepoint(tp trace.Symbol) string {
+	if name := r.Table.Text(tp); name != "" && name != trace.Overflow {
+		return name
+	}
+	return hex16(tp)
+}
+
+// arm returns the name of an arm.
+func arm(name trace.Symbol) string {
+	for _, text := range append(search.ArmNames[:], search.ExploreArm) {
+		if trace.SymbolOf([]byte(text)) == name {
+			return text
+		}
+	}
+	return ""
+}
+
+func (r renderer) place(e *analysis.EdgeShare) contract.Place {
+	p := contract.Place{Edge: edgeID(e.Edge), Label: r.Edge(e), Context: []string{}, Operation: words.OtherPlaces}
+	if e.Edge == 0 {
+		return p
+	}
+	op := r.Last(e.Context)
+	p.Context, p.Service, p.Operation, p.Kind = r.Context(e.Context), r.Service(op), r.OpName(op), r.Table.Operation(op).Kind.String()
+	for _, x := range []struct {
+		op trace.Op
+		to **string
+	}{{e.Before, &p.Before}, {e.After, &p.After}, {e.Callee, &p.Callee}} {
+		if x.op != 0 {
+			*x.to = new(r.Op(x.op))
+		}
+	}
+	return p
+}
+
+// placeOf returns the place of an edge without its statistics.
+func (r renderer) placeOf(e trace.Edge) contract.Place {
+	info := r.Table.EdgeInfo(e)
+	return r.place(&analysis.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+}
+
+func (r renderer) edges(edges []analysis.EdgeShare) []contract.Edge {
+	all := make([]contract.Edge, 0, len(edges))
+	for i := range edges {
+		e := &edges[i]
+		all = append(all, contract.Edge{
+			Place: r.place(e), MeanNs: number(e.Mean), ShareMean: number(e.ShareMean),
+			ShareVariance: interval(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: number(e.TailLift),
+			ExcessNs: interval(e.Excess, e.ExcessLow, e.ExcessHigh), Affected: number(e.Affected), Score: number(e.Score),
+		})
+	}
+	return all
+}
+
+func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
+	all := make([]contract.Refined, 0, len(shares))
+	for i := range shares {
+		x := &shares[i]
+		all = append(all, contract.Refined{
+			Within: edgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.tracepoint(x.Tracepoint),
+			Arm: arm(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: number(x.Mean), ExclusiveNs: number(x.Exclusive),
+			Share: interval(x.Share, x.ShareLow, x.ShareHigh), Self: number(x.Self), ShareMean: number(x.ShareMean), ExcessNs: number(x.Excess),
+		})
+	}
+	return all
+}
+
+func (r renderer) explanations(list []analysis.Explanation) []contract.Explanation {
+	all := make([]contract.Explanation, 0, len(list))
+	for i := range list {
+		x := &list[i]
+		what, where := r.Variable(x)
+		all = append(all, contract.Explanation{
+			Variable: x.Variable, Value: x.Value, Where: r.Context(x.Where), Target: hex16(x.Target),
+			Effect: interval(x.Effect, x.Low, x.High), PValue: number(x.PValue), Remains: number(x.Remains), Text: what + where,
+		})
+	}
+	return all
+}
+
+func sizeModel(m *analysis.SizeModel) *contract.SizeModel {
+	if m == nil {
+		return nil
+	}
+	return &contract.SizeModel{
+		InterceptNs: number(m.Base), NsPerByte: number(m.PerByte), NsPerPacket: number(m.PerSegment), PacketBytes: m.Segment,
+		Requests: int64(m.Requests), Delayed: number(m.Delayed), TimedOut: number(m.TimedOut), CovTotal: number(m.CoVTotal),
+	}
+}
+
+func (r renderer) suspects(requestType analysis.Hash, list []search.Suspect) []contract.Suspect {
+	all := make([]contract.Suspect, 0, len(list))
+	for i := range list {
+		x := &list[i]
+		all = append(all, contract.Suspect{
+			Tracepoint: r.tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.path(requestType, x.Context),
+			Share: interval(x.Share, x.Low, x.High), Inclusive: number(x.Inclusive), Requests: int64(x.Requests), Open: x.Open,
+		})
+	}
+	return all
+}
+
+func (r renderer) operations(ops []trace.Op) []string {
+	all := make([]string, 0, len(ops))
+	for _, op := range ops {
+		all = append(all, r.Op(op))
+	}
+	return all
+}
+
+// shownSuspects is how many suspects lists show of an investigation.
+const shownSuspects = 3
+
+func (r renderer) investigation(v *search.Investigation, suspects int) contract.Investigation {
+	return contract.Investigation{
+		Problem: v.Problem.String(), RequestType: v.RequestType.String(), RequestTypeName: r.RequestType(v.RequestType, v.Entry),
+		Group: v.Group.String(), State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
+		Opened: at(v.Opened), Changed: at(v.Changed), Epochs: v.Epochs, On: len(v.Wants), Tried: len(v.Tried),
+		Suspects: r.suspects(v.RequestType, v.Suspects[:min(len(v.Suspects), suspects)]),
+	}
+}
+
+// shownEvidence bounds the evidence of an investigation that is shown.
+const shownEvidence = 200
+
+func (r renderer) investigationDetail(v *search.Investigation) *contract.InvestigationDetail {
+	d := &contract.InvestigationDetail{
+		Investigation: r.investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
+		Wants: make([]contract.Want, 0, len(v.Wants)), Evidence: []contract.Evidence{},
+	}
+	for i := range v.Wants {
+		w := &v.Wants[i]
+		d.Wants = append(d.Wants, contract.Want{Tracepoint: r.tracepoint(w.Tracepoint), Since: at(w.Since), Value: number(w.Value), Cause: w.Cause})
+	}
+	evidence := slices.Clone(v.Evidence)
+	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return compareKeys(-a.Share, -b.Share) })
+	for i := range evidence[:min(len(evidence), shownEvidence)] {
+		e := &evidence[i]
+		d.Evidence = append(d.Evidence, contract.Evidence{
+			Tracepoint: r.tracepoint(e.Tracepoint), Operation: r.Op(e.Op), Within: hex16(e.Within), Context: r.Context(e.Context),
+			Requests: int64(e.N), Share: interval(e.Share, e.Low, e.High), MeanShare: number(e.Mean),
+		})
+	}
+	return d
+}
+
+func usage(u search.Usage) contract.Usage {
+	return contract.Usage{Tracepoints: u.Tracepoints, Hits: number(u.Hits), Bytes: number(u.Bytes), CPU: number(u.CPU)}
+}
+
+func limit(tracepoints int, bytes, cpu float64) contract.Limit {
+	return contract.Limit{Tracepoints: tracepoints, Bytes: bytes, CPU: cpu}
+}
+
+// armNames returns the names of the arms in a mask.
+func armNames(mask uint32) []string {
+	names := []string{}
+	for i, name := range search.ArmNames {
+		if mask&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (r renderer) decision(d recorded) contract.Decision {
+	x := contract.Decision{
+		ID: d.place.String(), At: at(d.At), Plan: d.Plan, Problem: problemID(d.Investigation), Strategy: d.Strategy,
+		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decided(d.Decision),
+		Requests: int64(d.Group.Requests), Rate: number(d.Group.Rate), Cov: number(d.Group.CoV),
+		Tree:    contract.SearchedTree{Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints},
+		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(d.Group.RequestType, d.Suspects), Picks: r.picks(d.Group.RequestType, d.Picks),
+		Rejected: make([]contract.Judged, 0, len(d.Rejected)), Off: make([]contract.Judged, 0, len(d.Off)),
+		Missing: r.operations(d.Missing), Estimate: usage(d.Estimate), Limit: limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
+	}
+	for i := range d.Matches {
+		x.Matches = append(x.Matches, r.match(&d.Matches[i]))
+	}
+	for _, j := range d.Rejected {
+		x.Rejected = append(x.Rejected, contract.Judged{Tracepoint: hex16(j.Tracepoint), TracepointName: r.tracepoint(j.Tracepoint), Reason: j.Reason})
+	}
+	for _, j := range d.Off {
+		x.Off = append(x.Off, contract.Judged{Tracepoint: hex16(j.Tracepoint), TracepointName: r.tracepoint(j.Tracepoint), Reason: j.Reason})
+	}
+	if d.Overhead.Requests > 0 {
+		x.Overhead = &contract.Overhead{MeanNs: interval(d.Overhead.Nanos, d.Overhead.Low, d.Overhead.High)}
+	}
+	return x
+}
+
+func (r renderer) match(m *search.Matched) contract.DecisionMatch {
+	x := contract.DecisionMatch{
+		Context: r.Context(m.Context), Score: number(m.Score), Nodes: make([]string, 0, len(m.Nodes)), Distance: m.Distance,
+		RunnersUp: make([]contract.DecisionRunnerUp, 0, len(m.RunnersUp)),
+	}
+	for _, n := range m.Nodes {
+		x.Nodes = append(x.Nodes, hex16(n))
+	}
+	for _, n := range m.RunnersUp {
+		x.RunnersUp = append(x.RunnersUp, contract.DecisionRunnerUp{Context: r.Context(n.Context), Distance: n.Distance})
+	}
+	return x
+}
+
+func (r renderer) picks(requestType analysis.Hash, picks []search.Pick) []contract.Pick {
+	all := make([]contract.Pick, 0, len(picks))
+	for i := range picks {
+		p := &picks[i]
+		all = append(all, contract.Pick{
+			Tracepoint: hex16(p.Tracepoint), TracepointName: r.tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.path(requestType, p.Context),
+			Score: number(p.Score), Arms: armNames(p.Arms), Cost: usage(p.Cost), Reason: p.Reason,
+		})
+	}
+	return all
+}
+
+// decided says in one sentence what was decided.
+func (r renderer) decided(d *search.Decision) string {
+	text := ""
+	if d.From != d.To {
+		text = d.From.String() + " → " + d.To.String()
+	}
+	add := func(s string) {
+		if text != "" {
+			text += "; "
+		}
+		text += s
+	}
+	if n := len(d.Picks); n > 0 {
+		add(units.Plural(n, "tracepoint") + " on: " + r.tracepoint(d.Picks[0].Tracepoint) + andMore(n))
+	}
+	if n := len(d.Off); n > 0 {
+		add(units.Plural(n, "tracepoint") + " off: " + r.tracepoint(d.Off[0].Tracepoint) + andMore(n))
+	}
+	if d.Reason != "" {
+		add(d.Reason)
+	}
+	return text
+}
+
+func andMore(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return " and " + strconv.Itoa(n-1) + " more"
+}

@@ -1,0 +1,46 @@
+package api
+
+import (
+	"context"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+)
+
+// GetStatus implements contract.StrictServerInterface.
+func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) (contract.GetStatusResponseObject, error) {
+	s, err := a.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := a.engine.Counts()
+	open := n.Open()
+	d := contract.GetStatus200JSONResponse{
+		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(),
+		Learning: contract.Learning{Active: !s.learned, Progress: number(s.progress)},
+		Epoch:    contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
+		Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
+		Ingest: contract.Ingest{
+			Requests: n.Requests.Load(), Spans: n.Spans.Load(), RejectedSpans: n.Rejected.Load(), DamagedRecords: n.Damaged.Load(),
+			Checkpoints: n.Checkpoints.Load(), CheckpointsFailed: n.Unsaved.Load(),
+		},
+		Refused: map[string]int64{
+			"busy": n.Refused.Busy.Load(), "disk_full": n.Refused.Full.Load(), "too_many_groups": int64(s.tally.refused),
+			"learning_full": int64(s.tally.unlearned),
+		},
+		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
+		Open: contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
+	}
+	for reason := range assemble.Closings {
+		d.Closed[reason.String()] = n.Closed[reason].Load()
+	}
+	for reason, count := range n.Unusable() {
+		d.Unusable[string(reason)] = count
+	}
+	if a.options.Queues != nil {
+		for _, q := range a.options.Queues() {
+			d.Queues = append(d.Queues, contract.Queue{Name: q.Name, Length: q.Length, Capacity: q.Most})
+		}
+	}
+	return d, nil
+}

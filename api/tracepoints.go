@@ -1,0 +1,308 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/words"
+)
+
+// point is a tracepoint with what is known about it.
+type point struct {
+	id           trace.Symbol
+	op           trace.Op
+	layer        cct.Layer
+	kind         cct.TracepointKind
+	baseline     bool
+	name         string
+	state        contract.TracepointState
+	cost         search.Usage
+	requestTypes int
+}
+
+// pointsOf returns all tracepoints: what agents announced, what requests emitted, what is on, and what somebody decided about. What they
+// cost, or would cost on in all requests, is estimated from the trees that are built.
+func pointsOf(c *engine.Core) map[trace.Symbol]*point {
+	points := make(map[trace.Symbol]*point)
+	of := func(id trace.Symbol) *point {
+		p := points[id]
+		if p == nil {
+			p = &point{id: id}
+			points[id] = p
+		}
+		return p
+	}
+	for i := range c.Catalogue() {
+		t := &c.Catalogue()[i]
+		p := of(t.ID)
+		p.op, p.layer, p.kind, p.baseline = t.Op, t.Layer, t.Kind, t.Baseline
+	}
+	for id, t := range c.Trees() {
+		rate := c.Rate(id)
+		for i := range t.Nodes {
+			n := &t.Nodes[i]
+			if n.Tracepoint == 0 {
+				continue
+			}
+			p := of(n.Tracepoint)
+			if p.op == 0 {
+				p.op, p.layer, p.kind = n.Op, n.Layer, n.Kind
+			}
+			if hits := n.HitRate() * rate; hits > 0 {
+				p.cost.Hits += hits
+				p.cost.Bytes += hits * float64(n.Bytes)
+				p.cost.CPU += hits * n.Cost.Seconds()
+			}
+			if t.At(n.Tracepoint)[0] == int32(i) {
+				p.requestTypes++
+			}
+		}
+	}
+	for _, l := range c.Plan().Leases {
+		of(l.Tracepoint)
+	}
+	for _, w := range c.State().Wishes {
+		of(w.Tracepoint)
+	}
+	states, names := newStates(c), renderer{words.New(c.Table(), words.Verbatim), c}
+	for id, p := range points {
+		p.name, p.state = names.tracepoint(id), states.of(id)
+		p.cost.Tracepoints = 1
+		if p.baseline {
+			p.state = contract.TracepointStateBaseline
+		}
+	}
+	return points
+}
+
+// stateOrder is the order in which states are listed.
+var stateOrder = []contract.TracepointState{
+	contract.TracepointStateOn, contract.TracepointStateWanted, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
+}
+
+// ListTracepoints implements contract.StrictServerInterface.
+func (a *API) ListTracepoints(ctx context.Context, r contract.ListTracepointsRequestObject) (contract.ListTracepointsResponseObject, error) {
+	q := &r.Params
+	sort := value(q.Sort, contract.ListTracepointsParamsSortState)
+	var list contract.ListTracepoints200JSONResponse
+	var refused error
+	err := a.ask(ctx, func(c *engine.Core) {
+		s := a.refresh(c)
+		names := renderer{s.names(c), c}
+		order := named()
+		var all []*point
+		for _, p := range pointsOf(c) {
+			order.entries = append(order.entries, entry[string]{sortKey(p, sort), p.name + "\x00" + hex16(p.id), int32(len(all))})
+			all = append(all, p)
+		}
+		order.sort()
+		keep := func(i int32) bool {
+			p := all[i]
+			return value(q.State, p.state) == p.state && (q.Q == nil || holds(p.name+" "+names.Op(p.op)+" "+hex16(p.id), q.Q))
+		}
+		var items []int32
+		var next *string
+		items, next, refused = order.cut(pageOf(q.Limit, q.Cursor, string(sort)), keep)
+		list = contract.ListTracepoints200JSONResponse{Items: make([]contract.Tracepoint, 0, len(items)), NextCursor: next, Epoch: s.epoch()}
+		for _, i := range items {
+			list.Items = append(list.Items, names.point(c, all[i]))
+		}
+	})
+	return list, cmp.Or(err, refused)
+}
+
+func sortKey(p *point, sort contract.ListTracepointsParamsSort) float64 {
+	switch sort {
+	case contract.ListTracepointsParamsSortState:
+		return float64(slices.Index(stateOrder, p.state))
+	case contract.ListTracepointsParamsSortBytes:
+		return -p.cost.Bytes
+	case contract.ListTracepointsParamsSortCPU:
+		return -p.cost.CPU
+	case contract.ListTracepointsParamsSortName:
+	}
+	return 0
+}
+
+func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
+	x := contract.Tracepoint{
+		ID: hex16(p.id), Name: p.name, Operation: r.Op(p.op), Layer: contract.TracepointLayer(p.layer.String()),
+		Kind: contract.TracepointKind(p.kind.String()), State: p.state, Cost: usage(p.cost), Leases: []contract.Lease{}, RequestTypes: p.requestTypes,
+	}
+	plan := c.Plan()
+	share := 0.
+	for i := range plan.Leases {
+		if l := &plan.Leases[i]; l.Tracepoint == p.id {
+			share += plan.Arms[l.Arm].Share
+			x.Leases = append(x.Leases, r.lease(plan, l))
+		}
+	}
+	x.Share = number(share)
+	for _, w := range c.State().Wishes {
+		if w.Tracepoint == p.id {
+			x.Wish = &contract.Wish{Kind: contract.WishKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
+		}
+	}
+	return x
+}
+
+func (r renderer) lease(plan *search.Plan, l *search.Lease) contract.Lease {
+	return contract.Lease{
+		Arm: arm(plan.Arms[l.Arm].Name), Since: at(l.Since), Expires: at(l.Expires), Cause: l.Cause, Owner: problemID(l.Owner), Pinned: l.Pinned,
+	}
+}
+
+// GetTracepoint implements contract.StrictServerInterface.
+func (a *API) GetTracepoint(ctx context.Context, r contract.GetTracepointRequestObject) (contract.GetTracepointResponseObject, error) {
+	x, err := a.tracepoint(ctx, r.Tracepoint, func(*engine.Core, trace.Symbol) {})
+	return contract.GetTracepoint200JSONResponse(x), err
+}
+
+// tracepoint returns a tracepoint after change, which is called only if there is one.
+func (a *API) tracepoint(ctx context.Context, text string, change func(*engine.Core, trace.Symbol)) (x contract.Tracepoint, err error) {
+	id, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return x, notFound("tracepoint")
+	}
+	found := false
+	err = a.ask(ctx, func(c *engine.Core) {
+		if p := pointsOf(c)[trace.Symbol(id)]; p == nil || p.baseline {
+			return
+		}
+		found = true
+		change(c, trace.Symbol(id))
+		x = a.reader(c).point(c, pointsOf(c)[trace.Symbol(id)])
+	})
+	if err == nil && !found {
+		err = notFound("tracepoint that can be switched")
+	}
+	return x, err
+}
+
+// enabledFor is how long a tracepoint is enabled that nobody said a time for.
+const enabledFor = time.Hour
+
+// maxWishes bounds what people may have decided about at a time.
+const maxWishes = 10_000
+
+// WishTracepoint implements contract.StrictServerInterface.
+func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointRequestObject) (contract.WishTracepointResponseObject, error) {
+	now := a.options.Clock()
+	who := caller(ctx)
+	w := search.Wish{Forced: value(r.Body.Force, false), By: who.name}
+	switch r.Body.Kind {
+	case contract.WishRequestKindEnable:
+		w.Kind, w.Until = search.Enable, trace.Nanos(now.Add(enabledFor).UnixNano())
+	case contract.WishRequestKindPin:
+		w.Kind = search.Pin
+	case contract.WishRequestKindForbid:
+		w.Kind = search.Forbid
+	}
+	if until := r.Body.Until; until != nil {
+		if !until.After(now) || until.Year() > lastYear {
+			return nil, refuse(http.StatusUnprocessableEntity, "until: want a time to come")
+		}
+		w.Until = trace.Nanos(until.UnixNano())
+	}
+	switch {
+	case w.Forced && !who.role.Allows(access.Admin):
+		return nil, refuse(http.StatusForbidden, "to force a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.role))
+	case w.Forced && w.Kind == search.Forbid:
+		return nil, refuse(http.StatusUnprocessableEntity, "force: what is forbidden is off anyway")
+	}
+	full := false
+	x, err := a.tracepoint(ctx, r.Tracepoint, func(c *engine.Core, id trace.Symbol) {
+		if full = len(c.State().Wishes) >= maxWishes; !full {
+			w.Tracepoint = id
+			c.Wish(w)
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case full:
+		return nil, refuse(http.StatusConflict, "too many tracepoints are wished for or forbidden: withdraw some")
+	}
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody decided about a tracepoint", slog.String("tracepoint", x.Name),
+		slog.String("kind", w.Kind.String()), slog.Bool("forced", w.Forced), slog.String("by", who.name))
+	return contract.WishTracepoint200JSONResponse(x), nil
+}
+
+// WithdrawWish implements contract.StrictServerInterface.
+func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestObject) (contract.WithdrawWishResponseObject, error) {
+	withdrawn := false
+	x, err := a.tracepoint(ctx, r.Tracepoint, func(c *engine.Core, id trace.Symbol) { withdrawn = c.Withdraw(id) })
+	if err != nil {
+		return nil, err
+	}
+	if withdrawn {
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody withdrew what was decided about a tracepoint", slog.String("tracepoint", x.Name),
+			slog.String("by", caller(ctx).name))
+	}
+	return contract.WithdrawWish204Response{}, nil
+}
+
+// GetPlan implements contract.StrictServerInterface.
+func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (contract.GetPlanResponseObject, error) {
+	var d contract.GetPlan200JSONResponse
+	return &d, a.ask(ctx, func(c *engine.Core) {
+		names := a.reader(c)
+		plan := c.Plan()
+		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended()), Arms: make([]contract.Arm, len(plan.Arms))}
+		for i := range plan.Arms {
+			x := &plan.Arms[i]
+			d.Arms[i] = contract.Arm{
+				Name: arm(x.Name), Share: number(x.Share), Everything: x.Everything, Tracepoints: []contract.PlannedTracepoint{},
+			}
+		}
+		for i := range plan.Leases {
+			l := &plan.Leases[i]
+			x := &d.Arms[l.Arm]
+			x.Tracepoints = append(x.Tracepoints, contract.PlannedTracepoint{
+				ID: hex16(l.Tracepoint), Name: names.tracepoint(l.Tracepoint), Lease: names.lease(plan, l),
+			})
+		}
+	})
+}
+
+// GetBudget implements contract.StrictServerInterface.
+func (a *API) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) (contract.GetBudgetResponseObject, error) {
+	var d contract.GetBudget200JSONResponse
+	return &d, a.ask(ctx, func(c *engine.Core) {
+		b, overrun := c.Options().Budget, c.State().Overrun
+		d = contract.GetBudget200JSONResponse{
+			Total: limit(b.Tracepoints, b.Bytes, b.CPU), RequestType: limit(b.RequestType.Tracepoints, b.RequestType.Bytes, b.RequestType.CPU),
+			Service: limit(b.Service.Tracepoints, b.Service.Bytes, b.Service.CPU), Estimate: usage(estimate(c)),
+			OverrunBytes: number(overrun.Bytes), OverrunCPU: number(overrun.CPU),
+		}
+	})
+}
+
+// estimate returns what the plan costs by estimate.
+func estimate(c *engine.Core) search.Usage {
+	points := pointsOf(c)
+	plan := c.Plan()
+	var all search.Usage
+	on := make(map[trace.Symbol]bool)
+	for i := range plan.Leases {
+		l := &plan.Leases[i]
+		u, share := &points[l.Tracepoint].cost, plan.Arms[l.Arm].Share
+		all.Hits += u.Hits * share
+		all.Bytes += u.Bytes * share
+		all.CPU += u.CPU * share
+		on[l.Tracepoint] = true
+	}
+	all.Tracepoints = len(on)
+	return all
+}

@@ -1,0 +1,312 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// world is a handler before a real core that a simulated application was played to, until there were problems and investigations.
+type world struct {
+	*API
+	core   *engine.Core
+	counts live.Counts
+	mu     sync.Mutex // guards core
+	past   memory
+	now    trace.Nanos
+	clock  func() time.Time
+	app    *simapp.App
+}
+
+// Ask implements Engine.
+func (w *world) Ask(_ context.Context, read func(*engine.Core)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	read(w.core)
+	return nil
+}
+
+// Ready implements Engine.
+func (w *world) Ready() bool { return true }
+
+// Counts implements Engine.
+func (w *world) Counts() *live.Counts { return &w.counts }
+
+// memory is a Past.
+type memory struct {
+	mu        sync.Mutex // guards decisions
+	decisions []search.Decision
+	group     analysis.Hash
+	exemplar  *trace.Trace
+	request   []byte
+}
+
+func (m *memory) Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []search.Decision
+	for _, d := range m.decisions {
+		if d.At >= from && d.At < to {
+			found = append(found, d)
+		}
+	}
+	if first := len(found) - limit; newest && first > 0 {
+		for first > 0 && found[first-1].At == found[first].At {
+			first--
+		}
+		found = found[first:]
+	}
+	return found, nil
+}
+
+func (m *memory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
+	if group != m.group {
+		return &store.Exemplars{}, nil
+	}
+	s := &m.exemplar.Spans[0]
+	return &store.Exemplars{Slow: []store.Exemplar{{Trace: m.exemplar.ID, Start: s.Start, Duration: int64(s.Duration())}}}, nil
+}
+
+func (m *memory) Trace(id trace.ID) ([]byte, error) {
+	if m.exemplar == nil || id != m.exemplar.ID {
+		return nil, nil
+	}
+	return m.request, nil
+}
+
+// begin is when worlds begin: a whole number of epochs.
+const begin = trace.Nanos(1_700_000_000_000_000_000)
+
+// newWorld returns a world without any request.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	dir := t.TempDir()
+	app := simapp.New(simapp.Config{Tracepoints: 100, Seed: 3, Fault: simapp.ThirdParty})
+	options := engine.DefaultOptions()
+	options.Learning, options.Seed = time.Minute, 3
+	w := &world{core: engine.NewCore(app.Table(), options), now: begin, app: app}
+	w.core.Announce(begin, app.Catalogue())
+	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
+	notes, err := OpenNotes(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.API, err = New(w, &w.past, access.Open(dir), notes, Options{
+		Version: "test", Go: "go", Links: []Link{{"Jaeger", "http://jaeger.invalid/trace/{trace_id}"}},
+		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
+		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// play plays epochs until the core says enough, at most so many.
+func (w *world) play(t testing.TB, most int, enough func() bool) {
+	t.Helper()
+	for range most {
+		if enough() {
+			return
+		}
+		w.epoch(t)
+	}
+	if !enough() {
+		t.Fatalf("not enough happened in %d epochs", most)
+	}
+}
+
+// epoch plays one epoch.
+func (w *world) epoch(t testing.TB) {
+	t.Helper()
+	next := w.now.Add(10 * time.Second)
+	for x := range w.app.Requests(w.now, next, w.plan()) {
+		w.mu.Lock()
+		w.core.Ingest(x)
+		w.mu.Unlock()
+		if w.past.exemplar == nil {
+			w.keep(t, x)
+		}
+	}
+	w.end(next)
+}
+
+// end ends an epoch.
+func (w *world) end(at trace.Nanos) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = at
+	made := w.core.Epoch(at)
+	w.past.mu.Lock()
+	w.past.decisions = append(w.past.decisions, made...)
+	w.past.mu.Unlock()
+	w.Epoch(w.core, made)
+}
+
+// keep keeps a trace.
+func (w *world) keep(t testing.TB, x *trace.Trace) {
+	t.Helper()
+	kept := &trace.Trace{ID: x.ID}
+	kept.Append(x)
+	request, err := wire.Protobuf([]*trace.Trace{kept}, w.app.Table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.past.exemplar, w.past.request = kept, request
+}
+
+func (w *world) plan() *simapp.Plan {
+	p := w.core.Plan()
+	plan := &simapp.Plan{Version: p.Version}
+	for i, a := range p.Arms {
+		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		for _, l := range p.Leases {
+			if int(l.Arm) == i {
+				arm.On[l.Tracepoint] = true
+			}
+		}
+		plan.Arms = append(plan.Arms, arm)
+	}
+	return plan
+}
+
+// troubled returns a world with a problem that is investigated, with evidence.
+func troubled(t testing.TB) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.play(t, 8, w.core.Learned)
+	w.app.Inject(w.now)
+	w.play(t, 40, func() bool {
+		return slices.ContainsFunc(w.core.Problems(), func(p analysis.Problem) bool {
+			v := w.core.State().Investigation(p.ID)
+			return v != nil && len(v.Evidence) > 0 && len(v.Wants) > 0
+		})
+	})
+	w.past.group = w.core.Problems()[0].Group
+	return w
+}
+
+// call calls the API from this machine, holds the answer against the contract, and returns it.
+func (w *world) call(t testing.TB, method, path string, body any, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	var data io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = bytes.NewReader(text)
+	}
+	r := httptest.NewRequest(method, "http://localhost:8321"+path, data)
+	r.RemoteAddr = "127.0.0.1:4711"
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	w.check(t, r, out)
+	return out
+}
+
+// callUnchecked calls the API from this machine.
+func (w *world) callUnchecked(method, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost:8321"+path, nil)
+	r.RemoteAddr = "127.0.0.1:4711"
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	return out
+}
+
+// check holds an answer against the contract.
+func (w *world) check(t testing.TB, r *http.Request, out *httptest.ResponseRecorder) {
+	t.Helper()
+	path, under := strings.CutPrefix(r.URL.Path, prefix)
+	if out.Code >= 400 {
+		var e struct {
+			Type, Title, Detail, Instance *string
+			Status                        int
+		}
+		if err := json.Unmarshal(out.Body.Bytes(), &e); err != nil || e.Status != out.Code || e.Type == nil || e.Title == nil || e.Detail == nil || e.Instance == nil {
+			t.Errorf("%s %s: %d without a problem: %s", r.Method, r.URL, out.Code, out.Body)
+		}
+		if got := out.Header().Get("Content-Type"); got != problemJSON {
+			t.Errorf("%s %s: %d as %s", r.Method, r.URL, out.Code, got)
+		}
+	}
+	if !under || out.Code == http.StatusNotModified || out.Header().Get("Content-Encoding") != "" {
+		return
+	}
+	for pattern, item := range w.doc.Paths.Map() {
+		params, ok := match(pattern, path)
+		op := item.GetOperation(r.Method)
+		if !ok || op == nil {
+			continue
+		}
+		input := &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: &openapi3filter.RequestValidationInput{
+				Request: r, PathParams: params, Route: &routers.Route{Spec: w.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
+			},
+			Status: out.Code, Header: out.Header(), Options: &openapi3filter.Options{IncludeResponseStatus: true},
+		}
+		input.SetBodyBytes(out.Body.Bytes())
+		if err := openapi3filter.ValidateResponse(context.Background(), input); err != nil {
+			t.Errorf("%s %s: the answer breaks the contract: %v", r.Method, r.URL, err)
+		}
+	}
+}
+
+// match returns the parameters of a path, and whether it fits a pattern.
+func match(pattern, path string) (map[string]string, bool) {
+	a, b := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(a) != len(b) {
+		return nil, false
+	}
+	params := make(map[string]string)
+	for i := range a {
+		switch {
+		case strings.HasPrefix(a[i], "{"):
+			params[strings.Trim(a[i], "{}")] = b[i]
+		case a[i] != b[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+// decode reads an answer.
+func decode[T any](t testing.TB, out *httptest.ResponseRecorder) T {
+	t.Helper()
+	var x T
+	if out.Code != http.StatusOK {
+		t.Fatalf("%d: %s", out.Code, out.Body)
+	}
+	if err := json.Unmarshal(out.Body.Bytes(), &x); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
