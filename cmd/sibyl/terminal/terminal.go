@@ -120,3 +120,26 @@ func Is(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// Wrap writes text in lines of the style's width, each indented by n spaces, the last one with its end.
+func (s Style) Wrap(text string, n int) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		width := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+			b.WriteString(strings.Repeat(" ", n))
+			column = n
+		case column+1+width > s.Line():
+			b.WriteString("\n" + strings.Repeat(" ", n))
+			column = n
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += width
+	}
+	return b.String() + "\n"
+}

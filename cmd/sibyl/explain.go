@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+)
+
+func (p *process) explainCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	c := &cobra.Command{
+		Use:   "explain PROBLEM",
+		Short: "Show a problem of a running service with its evidence",
+		Long: `Shows one open problem of a running sibyl serve: what is wrong, what to do, the places that carry it, variables that go with it, and what was
+switched on to find out. PROBLEM is its rank, its identity, or at least four digits that the identity begins with.`,
+		Example: `  sibyl explain 1
+  sibyl explain 426b7f82 -o json | jq .edges[0]`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return errors.New("which PROBLEM? Name one: sibyl problems lists them")
+			}
+			return nil
+		},
+	}
+	output.flag(c, "output", "o", "format")
+	f := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		d, err := api.Problem(c.Context(), args[0])
+		switch {
+		case err != nil:
+			return err
+		case output.value == "json":
+			return writeJSON(p.out, d)
+		}
+		return client.ShowProblem(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+	}
+	return c
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+)
+
+func (p *process) tokenCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke tokens of a service",
+		Long: `Tokens let callers in: viewers read, operators switch tracepoints and mute problems, too, admins do everything, agents send traces and fetch
+plans. As long as there is none, sibyl serve listens on this machine only and everything is allowed. A running service sees changes at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
+	return c
+}
+
+// dataDirFlag adds the flag for the directory that holds the tokens.
+func dataDirFlag(c *cobra.Command, p *process) *string {
+	preset := p.getenv("SIBYL_DATA_DIR")
+	if preset == "" {
+		preset = "./sibyl-data"
+	}
+	return c.Flags().String("data-dir", preset, "directory of the service; SIBYL_DATA_DIR names it, too")
+}
+
+func (p *process) tokenCreateCommand() *cobra.Command {
+	var role, name string
+	var last atLeastZero
+	c := &cobra.Command{
+		Use:   "create --role viewer|operator|admin|agent",
+		Short: "Make a token and print it: it is shown once",
+		Example: `  sibyl token create --role viewer --name grafana
+  SIBYL_TOKEN=$(sibyl token create --role operator --expires 8h) sibyl tracepoints list`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
+	c.Flags().StringVar(&name, "name", "", "whose it is: what is done with it is noted under this name")
+	c.Flags().Var(&last, "expires", "how long it is good; 0: until it is revoked")
+	dir := dataDirFlag(c, p)
+	c.RunE = func(*cobra.Command, []string) error {
+		now := time.Now()
+		var expires time.Time
+		if last > 0 {
+			expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
+		}
+		secret, made, err := access.Open(*dir).Create(access.Role(role), name, now, expires)
+		switch {
+		case errors.Is(err, access.ErrRole):
+			return usageError{fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
+		case errors.Is(err, access.ErrName):
+			return usageError{fmt.Errorf("--name: %w", err)}
+		case err != nil:
+			return err
+		}
+		fmt.Fprintf(p.err, "sibyl: token %s with the role %s in %s; it is not shown again\n", made.ID, made.Role, *dir)
+		_, err = fmt.Fprintln(p.out, secret)
+		return err
+	}
+	return c
+}
+
+func (p *process) tokenListCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List tokens, without what lets anybody in",
+		Example: "  sibyl token list",
+		Args:    cobra.NoArgs,
+	}
+	output.flag(c, "output", "o", "format")
+	dir := dataDirFlag(c, p)
+	c.RunE = func(*cobra.Command, []string) error {
+		tokens, err := access.Open(*dir).List()
+		if err != nil {
+			return err
+		}
+		if output.value == "json" {
+			for i := range tokens {
+				tokens[i].Hash = ""
+			}
+			return writeJSON(p.out, tokens)
+		}
+		if len(tokens) == 0 {
+			_, err := fmt.Fprintf(p.out, "There is no token in %s: everything is allowed to callers on this machine.\n", *dir)
+			return err
+		}
+		out := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(out, "ID\tROLE\tNAME\tCREATED\tEXPIRES")
+		for i := range tokens {
+			t := &tokens[i]
+			expires := "never"
+			if !t.Expires.IsZero() {
+				expires = t.Expires.Local().Format(time.DateTime)
+			}
+			if t.Expired(time.Now()) {
+				expires += " (over)"
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires)
+		}
+		return out.Flush()
+	}
+	return c
+}
+
+func (p *process) tokenRevokeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Let nobody in with a token any more",
+		Example: "  sibyl token revoke 3f2a90c1",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("which ID? sibyl token list shows them")
+			}
+			return nil
+		},
+	}
+	dir := dataDirFlag(c, p)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := access.Open(*dir).Revoke(args[0]); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(p.out, "revoked %s\n", terminal.Printable(args[0]))
+		return err
+	}
+	return c
+}

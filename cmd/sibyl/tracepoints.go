@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+)
+
+func (p *process) tracepointsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tracepoints",
+		Short: "What a running service can switch on, and decisions about it",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(
+		p.tracepointsListCommand(),
+		p.wishCommand(contract.WishRequestKindEnable, "Switch a tracepoint on for a while", "for an hour, or as --for says, within the budget"),
+		p.wishCommand(contract.WishRequestKindPin, "Keep a tracepoint on", "until it is withdrawn, or as --for says; the search does not evict it"),
+		p.wishCommand(contract.WishRequestKindForbid, "Never switch a tracepoint on", "until it is withdrawn, or as --for says"),
+		p.withdrawCommand(),
+	)
+	return c
+}
+
+func (p *process) tracepointsListCommand() *cobra.Command {
+	output, state := newChoice("table", "json"), newChoice("any", "on", "wanted", "forbidden", "off", "baseline")
+	var query string
+	var limit int
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List tracepoints, what is on first",
+		Example: "  sibyl tracepoints list --state on\n  sibyl tracepoints list --query payment",
+		Args:    cobra.NoArgs,
+	}
+	output.flag(c, "output", "o", "format")
+	state.flag(c, "state", "", "only those in this state")
+	c.Flags().StringVar(&query, "query", "", "only those whose name or operation holds this text")
+	c.Flags().IntVar(&limit, "limit", 100, "most tracepoints shown; 0: all")
+	f := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if limit < 0 {
+			return usageError{errors.New("--limit must not be negative")}
+		}
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		q := contract.ListTracepointsParams{Q: &query}
+		if state.value != "any" {
+			q.State = new(contract.TracepointState(state.value))
+		}
+		list, err := api.Tracepoints(c.Context(), q, limit)
+		switch {
+		case err != nil:
+			return err
+		case output.value == "json":
+			return writeJSON(p.out, list)
+		}
+		return client.ShowTracepoints(p.out, list, terminal.Of(p.out, p.getenv), time.Now())
+	}
+	return c
+}
+
+// oneTracepoint checks that one tracepoint is named.
+func oneTracepoint(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return errors.New("which TRACEPOINT? Name one: sibyl tracepoints list shows them")
+	}
+	return nil
+}
+
+func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) *cobra.Command {
+	output := newChoice("table", "json")
+	var last atLeastZero
+	var force bool
+	c := &cobra.Command{
+		Use:     string(kind) + " TRACEPOINT",
+		Short:   short,
+		Long:    short + ", " + how + ". It takes effect when the epoch ends. TRACEPOINT is its name or its 16 digits.",
+		Example: "  sibyl tracepoints " + string(kind) + " payment/Bank.charge --for 30m",
+		Args:    oneTracepoint,
+	}
+	output.flag(c, "output", "o", "format")
+	c.Flags().Var(&last, "for", "how long; 0: as above")
+	if kind != contract.WishRequestKindForbid {
+		c.Flags().BoolVar(&force, "force", false, "even beyond the budget; needs the role admin")
+	}
+	f := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		wish := contract.WishRequest{Kind: kind, Force: &force}
+		if last > 0 {
+			wish.Until = new(time.Now().Add(time.Duration(last)))
+		}
+		x, err := api.Wish(c.Context(), args[0], wish)
+		switch {
+		case err != nil:
+			return err
+		case output.value == "json":
+			return writeJSON(p.out, x)
+		}
+		return client.ShowTracepoints(p.out, &contract.TracepointList{Items: []contract.Tracepoint{*x}}, terminal.Of(p.out, p.getenv), time.Now())
+	}
+	return c
+}
+
+func (p *process) withdrawCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "withdraw TRACEPOINT",
+		Short:   "Take back what was decided about a tracepoint",
+		Long:    "Takes back what somebody decided about a tracepoint, so that the search decides again. TRACEPOINT is its name or its 16 digits.",
+		Example: "  sibyl tracepoints withdraw payment/Bank.charge",
+		Args:    oneTracepoint,
+	}
+	f := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		if err := api.Withdraw(c.Context(), args[0]); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.out, "The search decides again, from the end of the epoch on.")
+		return err
+	}
+	return c
+}
