@@ -125,9 +125,9 @@ func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options 
 
 // routes adds the operations of the contract.
 func (a *API) routes(r chi.Router) {
-	r = r.With(a.observe, a.authorize, a.negotiate, a.validate)
-	r.Get("/events", a.streamEvents)
-	r = r.With(a.bound, a.answer)
+	r = r.With(a.observe, a.authorize, a.negotiate)
+	r.With(a.validate).Get("/events", a.streamEvents)
+	r = r.With(a.bound, a.validate, a.answer)
 	r.Get("/openapi.yaml", a.getContract)
 	r.Get("/profile", a.getProfile)
 	strict := contract.NewStrictHandlerWithOptions(a, nil, contract.StrictHTTPServerOptions{

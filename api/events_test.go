@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -145,5 +146,24 @@ func TestSlowReader(t *testing.T) {
 	h.leave(true)
 	if streams, cut := h.readers(); streams != maxStreams-1 || cut != 1 {
 		t.Errorf("%d readers, %d cut", streams, cut)
+	}
+}
+
+// TestSlowBody: a body that does not come is not waited for.
+func TestSlowBody(t *testing.T) {
+	w := newWorld(t)
+	w.clock = func() time.Time { return time.Now().Add(time.Second/2 - patience) }
+	server := httptest.NewServer(w)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience / 2))
+	fmt.Fprintf(conn, "PUT /api/v1/tracepoints/0000000000000001 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{")
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.Contains(line, " 408 ") {
+		t.Errorf("%q, %v", line, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -305,6 +306,9 @@ func invalid(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody))
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return refuse(http.StatusRequestTimeout, "the body did not come in time")
+	}
 	what, why := "", "want another value"
 	if schema, ok := errors.AsType[*openapi3.SchemaError](err); ok {
 		why = schema.Reason
@@ -329,7 +333,7 @@ func invalid(err error) error {
 	return refuse(http.StatusBadRequest, "the body is no JSON that can be read")
 }
 
-// bound keeps requests from piling up, and ends those that take too long.
+// bound keeps requests from piling up, and ends those that take too long: to come, to answer, or to be taken.
 func (a *API) bound(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer a.serving.Add(-1)
@@ -337,6 +341,11 @@ func (a *API) bound(next http.Handler) http.Handler {
 			a.fail(w, r, &fault{http.StatusServiceUnavailable, "too many requests at a time", http.Header{"Retry-After": {"1"}}})
 			return
 		}
+		now, conn := a.options.Clock(), http.NewResponseController(w)
+		if r.ContentLength != 0 {
+			_ = conn.SetReadDeadline(now.Add(patience)) // what has no deadlines is no network
+		}
+		_ = conn.SetWriteDeadline(now.Add(patience + writeWithin))
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
