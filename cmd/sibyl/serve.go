@@ -39,7 +39,8 @@ It ends in order at SIGINT or SIGTERM. Whatever was acknowledged survives that, 
 
 func (p *process) serve(ctx context.Context, e *config.Effective) (err error) {
 	log := p.logger(&e.Config.Log)
-	s, err := server.New(&e.Config, log, func(err error) {
+	v := buildVersion()
+	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
 		log.ErrorContext(ctx, "the disk does not take the log: exiting, a restart goes on from here", slog.Any("error", err))
 		os.Exit(exitError) //nolint:forbidigo // the database calls it where nothing can be returned to
 	})

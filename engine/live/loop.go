@@ -110,7 +110,7 @@ func (g *grouper) epoch(at trace.Nanos) {
 	g.keeper.epoch(at, func(id analysis.Hash) bool { return g.core.Grouper().Group(id) != nil })
 	g.counts.Epochs.Add(1)
 	if g.options.Epoch != nil {
-		g.options.Epoch(at, decisions)
+		g.options.Epoch(g.core, at, decisions)
 	}
 }
 

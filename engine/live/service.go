@@ -48,8 +48,9 @@ type Options struct {
 	Full       func(now time.Time) bool // reports whether the disk has no room for more; nil: it has
 	Clock      func() time.Time         // nil: time.Now
 	Log        *slog.Logger
-	// Epoch is called by the grouper when an epoch ended, with what was decided. It must be quick. Nil: nobody is told.
-	Epoch func(at trace.Nanos, decisions []search.Decision)
+	// Epoch is called by the grouper when an epoch ended, with the core, which it may read, and with what was decided. It must be quick, and
+	// keep nothing of the core. Nil: nobody is told.
+	Epoch func(core *engine.Core, at trace.Nanos, decisions []search.Decision)
 
 	tick time.Duration // how often traces are looked at that nothing comes for; 0: tick
 }

@@ -14,13 +14,18 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Server is the service.
@@ -32,6 +37,7 @@ type Server struct {
 	store    *store.Store
 	live     *live.Service
 	receiver *receiver.Server
+	api      *api.API
 	http     *http.Server
 	listener net.Listener // of http
 }
@@ -43,7 +49,7 @@ const (
 )
 
 // New opens the data directory, which is this process's alone from then on.
-func New(c *config.Config, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
+func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
 	s = &Server{config: c, log: log}
 	defer func() {
@@ -76,7 +82,11 @@ func New(c *config.Config, log *slog.Logger, giveUp func(error)) (s *Server, err
 	o.InFlight, o.Exemplars = c.Memory/inFlightShare, c.Retention.Exemplars
 	o.Retention, o.MaxJournal = c.Retention.Age, uint64(c.Journal.MaxBytes)
 	o.Journal, o.Store, o.Full, o.Log = s.journal, s.store, s.disk.Full, log
+	o.Epoch = func(core *engine.Core, _ trace.Nanos, decisions []search.Decision) { s.api.Epoch(core, decisions) }
 	if s.live, err = live.Open(o); err != nil {
+		return s, err
+	}
+	if s.api, err = s.newAPI(build); err != nil {
 		return s, err
 	}
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
@@ -108,7 +118,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	s.listener = listener
 	s.http = &http.Server{
-		Handler: s.routes(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s.api, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
@@ -195,18 +205,30 @@ func (s *Server) closeData() (err error) {
 	return err
 }
 
-// routes returns what is served beside the receivers.
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.live.Ready() {
-			http.Error(w, "the journal is being read", http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ready\n"))
+// Build is what identifies a build.
+type Build struct{ Version, Go string }
+
+// newAPI returns the handler of everything that is served beside the receivers.
+func (s *Server) newAPI(build Build) (*api.API, error) {
+	notes, err := api.OpenNotes(s.config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	var links []api.Link
+	for _, l := range s.config.TraceURL {
+		links = append(links, api.Link{Name: l.Name, URL: l.URL})
+	}
+	return api.New(s.live, s.store, access.Open(s.config.DataDir), notes, api.Options{
+		Base: s.config.API.BasePath, Links: links, Version: build.Version, Go: build.Go, Bytes: s.sizes, Clock: time.Now, Log: s.log,
 	})
-	return mux
+}
+
+// sizes tells what is kept on disk.
+func (s *Server) sizes() []api.Size {
+	return []api.Size{
+		{Name: "journal", Length: int64(s.journal.Stats().Bytes), Most: s.config.Journal.MaxBytes},
+		{Name: "store", Length: int64(s.store.Bytes()), Most: s.config.Retention.Bytes},
+	}
 }
 
 // intake hands requests from the receivers to the engine.

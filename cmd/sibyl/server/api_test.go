@@ -1,0 +1,99 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestAPI sends traces to a whole service and reads them from its API.
+func TestAPI(t *testing.T) {
+	env := map[string]string{
+		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms", "SIBYL_API_BASE_PATH": "/sibyl",
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	api, _, otlp := s.Addresses()
+	base := "http://" + api.String() + "/sibyl"
+	get := func(path string, into any) int {
+		r, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if into != nil && r.StatusCode == http.StatusOK {
+			if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r.StatusCode
+	}
+	for get("/readyz", nil) != http.StatusOK {
+		time.Sleep(10 * time.Millisecond)
+	}
+	app := simapp.New(simapp.Config{Tracepoints: 50})
+	now := trace.Nanos(time.Now().UnixNano())
+	sent := 0
+	var traces []*trace.Trace
+	for x := range app.Requests(now, now.Add(2*time.Second), nil) {
+		kept := &trace.Trace{ID: x.ID}
+		kept.Append(x)
+		traces = append(traces, kept)
+		sent++
+	}
+	body, err := wire.Protobuf(traces, app.Table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/x-protobuf", bytes.NewReader(body))
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatal(r, err)
+	}
+	r.Body.Close()
+	counted := int64(0)
+	for deadline := time.Now().Add(15 * time.Second); counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var list contract.GroupList
+		get("/api/v1/groups?level=request_type", &list)
+		counted = 0
+		for _, g := range list.Items {
+			counted += g.Count
+		}
+	}
+	if counted < int64(sent) || sent == 0 {
+		t.Errorf("%d requests counted of %d traces", counted, sent)
+	}
+	var status contract.Status
+	if code := get("/api/v1/status", &status); code != http.StatusOK || status.Version != "v1" || status.Ingest.Spans == 0 || status.Closed["complete"] != int64(sent) {
+		t.Errorf("%d: %+v", code, status)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
