@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/server"
 )
@@ -38,6 +39,11 @@ It ends in order at SIGINT or SIGTERM. Whatever was acknowledged survives that, 
 }
 
 func (p *process) serve(ctx context.Context, e *config.Effective) (err error) {
+	if all, err := access.Open(e.Config.DataDir).List(); err != nil || len(all) == 0 {
+		if err := errors.Join(err, e.RequireTokens()); err != nil {
+			return p.mistaken(err)
+		}
+	}
 	log := p.logger(&e.Config.Log)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {

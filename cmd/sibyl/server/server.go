@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,17 +87,34 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
-	if s.api, err = s.newAPI(build); err != nil {
+	tokens := access.Open(c.DataDir)
+	if s.api, err = s.newAPI(build, tokens); err != nil {
 		return s, err
 	}
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
-		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: receiver.TLS{CertFile: c.OTLP.TLS.Cert, KeyFile: c.OTLP.TLS.Key, ClientCAFile: c.OTLP.TLS.ClientCA},
+		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Log: log,
 	})
 	if err != nil {
 		return s, err
 	}
 	return s, nil
+}
+
+// encryption returns how a listener encrypts.
+func encryption(t config.TLS) receiver.TLS {
+	return receiver.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA}
+}
+
+// sender returns what says of a token whether who shows it may send traces; nil if nobody needs one.
+func (s *Server) sender(tokens *access.Tokens) func(string) bool {
+	if !s.config.OTLP.RequireToken {
+		return nil
+	}
+	return func(secret string) bool {
+		t, _, err := tokens.Find(secret, time.Now())
+		return err == nil && t != nil && t.Role.Allows(access.Agent)
+	}
 }
 
 // explain says what to do about an error of a database.
@@ -116,7 +134,13 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
 	}
-	s.listener = listener
+	encrypted, err := encryption(s.config.API.TLS).Config()
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	if s.listener = listener; encrypted != nil {
+		s.listener = tls.NewListener(listener, encrypted)
+	}
 	s.http = &http.Server{
 		Handler: s.api, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -209,7 +233,7 @@ func (s *Server) closeData() (err error) {
 type Build struct{ Version, Go string }
 
 // newAPI returns the handler of everything that is served beside the receivers.
-func (s *Server) newAPI(build Build) (*api.API, error) {
+func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	notes, err := api.OpenNotes(s.config.DataDir)
 	if err != nil {
 		return nil, err
@@ -218,7 +242,7 @@ func (s *Server) newAPI(build Build) (*api.API, error) {
 	for _, l := range s.config.TraceURL {
 		links = append(links, api.Link{Name: l.Name, URL: l.URL})
 	}
-	return api.New(s.live, s.store, access.Open(s.config.DataDir), notes, api.Options{
+	return api.New(s.live, s.store, tokens, notes, api.Options{
 		Base: s.config.API.BasePath, Links: links, Version: build.Version, Go: build.Go, Bytes: s.sizes, Clock: time.Now, Log: s.log,
 	})
 }

@@ -19,14 +19,14 @@ type TLS struct {
 	ClientCAFile string // who may sign certificates of clients, which then must have one; "": they need none
 }
 
-// config returns nil for clear text.
-func (t TLS) config() (*tls.Config, error) {
+// Config reads the files, and returns nil for clear text.
+func (t TLS) Config() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
 	}
 	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("load the certificate of the OTLP receivers: %w", err)
+		return nil, fmt.Errorf("load the certificate: %w", err)
 	}
 	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if t.ClientCAFile == "" {
@@ -34,11 +34,11 @@ func (t TLS) config() (*tls.Config, error) {
 	}
 	authorities, err := os.ReadFile(t.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("load who signs clients of the OTLP receivers: %w", err)
+		return nil, fmt.Errorf("load who signs certificates of clients: %w", err)
 	}
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("load who signs clients of the OTLP receivers: %s: %w", t.ClientCAFile, errNoCertificate)
+		return nil, fmt.Errorf("load who signs certificates of clients: %s: %w", t.ClientCAFile, errNoCertificate)
 	}
 	return c, nil
 }

@@ -143,7 +143,7 @@ func New(intake Intake, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("OTLP requests of %d bytes need %d bytes in flight, but only %d are allowed: %w",
 			opts.MaxRequestBytes, need, opts.MaxInFlightBytes, errInFlight)
 	}
-	encryption, err := opts.TLS.config()
+	encryption, err := opts.TLS.Config()
 	if err != nil {
 		return nil, err
 	}
