@@ -223,16 +223,16 @@ func (g *Grouper) slow(group *Group, expected time.Duration) Problem {
 // problem returns what every kind of problem says about the window of group that is judged.
 func (g *Grouper) problem(group *Group, kind ProblemKind) Problem {
 	w, size := group.judged(), group.judgedSize()
-	cov := w.Total.CoV()
+	cov, key := w.Total.CoV(), trace.Symbol(0)
 	if size != nil {
-		cov = size.CoV
+		cov, key = size.CoV, group.sizing.key
 	}
 	return Problem{
 		ID:   problemID(kind, group),
 		Kind: kind, Onset: Chronic, Level: group.Level,
 		Group: group.ID, RequestType: group.RequestType, Entry: group.Entry,
 		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),
-		Size: size, CoV: cov, CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		Size: size, SizeKey: key, CoV: cov, CoVLow: math.NaN(), CoVHigh: math.NaN(),
 		Edges: g.exactShares(group),
 	}
 }

@@ -64,6 +64,7 @@ type Problem struct {
 	Rate     float64       // requests per second
 	Mean     time.Duration // mean duration of the requests judged
 	Size     *SizeModel    // of the requests judged, whose CoV is then that of its residuals; nil: they are not judged by size
+	SizeKey  trace.Symbol  // of the attribute that Size is about; 0 without one
 	Expected time.Duration // mean that was expected; 0: nothing is known
 	CoV      float64       // coefficient of variation, with its 95 % interval
 	CoVLow   float64

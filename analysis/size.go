@@ -76,6 +76,20 @@ func (m *SizeModel) Adjusted(t Transfer) int64 {
 	return int64(min(max(0, d), stats.MaxNanos-1))
 }
 
+// EqualSize reports whether the problem is about what varies at equal size.
+func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }
+
+// Judged returns how long o took as far as the problem is about it: its duration or, where that is judged at equal size, what it would
+// have been at the usual size.
+func (p *Problem) Judged(o *Observation) time.Duration {
+	if p.EqualSize() {
+		if size, ok := (sizing{key: p.SizeKey}).sizeOf(o); ok {
+			return time.Duration(p.Size.Adjusted(Transfer{Bytes: size, Nanos: int64(o.Duration)}))
+		}
+	}
+	return o.Duration
+}
+
 // distribution returns the durations of a sample of requests if they were of the usual size.
 func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch) {
 	for _, t := range sample.All() {

@@ -34,6 +34,12 @@ type columnID struct {
 	kind    columnKind
 }
 
+// isAttribute reports whether c is, or says the same as, an attribute with the given key.
+func (c *column) isAttribute(key trace.Symbol) bool {
+	is := func(id columnID) bool { return id.kind == attribute && id.key == key && key != 0 }
+	return is(c.id) || slices.ContainsFunc(c.copies, is)
+}
+
 func (s *study) name(id columnID) string {
 	if id.kind == attribute {
 		return s.table.Text(id.key)

@@ -81,7 +81,7 @@ type UnrelatedVariable struct {
 // decide. Ranks, the other cure, are blind to how slow the slowest are: a value that makes 2 % of the requests ten times slower
 // accounts for at most 6 % of the variance of ranks. Numeric variables are taken by rank: their units are anyone's guess, and
 // latency need only rise with them. Effects, on the other hand, are fractions of the variance of the times themselves, which the
-// problem is about.
+// problem is about: where requests are judged by size, of the times at equal size, and the size itself is not named.
 func Associate(p *analysis.Problem, requests []*analysis.Observation, table *trace.Table, o Options) Association {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, 3)
@@ -142,6 +142,7 @@ type study struct {
 	columns  []column
 	targets  []target
 	tried    int
+	size     trace.Symbol      // attribute at equal values of which the problem is; 0: none
 	known    map[cellKey]int32 // scratch
 }
 
@@ -163,10 +164,13 @@ type target struct {
 // aim fills in the targets: the duration and the leading edges, as far as they vary.
 func (s *study) aim(p *analysis.Problem) {
 	n := len(s.requests)
+	if p.EqualSize() {
+		s.size = p.SizeKey
+	}
 	durations := make([]float64, n)
 	var sum float64
 	for i, o := range s.requests {
-		durations[i] = float64(o.Duration)
+		durations[i] = float64(p.Judged(o))
 		sum += durations[i]
 	}
 	floor := sum / float64(n) / 100
@@ -227,6 +231,9 @@ func (s *study) testAll() {
 func (s *study) explain(t *target) []analysis.Explanation {
 	var out []analysis.Explanation
 	for _, c := range s.causes(t) {
+		if s.columns[c.column].isAttribute(s.size) {
+			continue // that edges take longer for larger requests is expected
+		}
 		x := s.explanation(t, &s.columns[c.column], c.level)
 		named := slices.ContainsFunc(out, func(y analysis.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
 		if x.Effect >= leastEffect && !named {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -540,5 +541,45 @@ func BenchmarkExplainFew(b *testing.B) {
 		if len(w.explain()) == 0 {
 			b.Fatal("nothing is found")
 		}
+	}
+}
+
+// Where requests are judged by size, what varies at equal size is explained, and the size itself is no explanation; nor is what says the same.
+func TestEqualSize(t *testing.T) {
+	w := newWorld(3)
+	const perByte = 100
+	for range 400 {
+		size := math.Round(500_000 * w.Float64())
+		slow := 0.0
+		tenant := "free"
+		if w.IntN(5) == 0 {
+			slow, tenant = 15, "gold"
+		}
+		o := w.request(5, 2+slow+perByte*size/1e6+w.Float64(), 0)
+		w.number(o, w.get, "bytes", size)
+		w.number(o, w.db, "rows", size/8)
+		w.text(o, w.get, "tenant", tenant)
+	}
+	p := w.problem()
+	named := func() (variables []string, effect float64) {
+		for _, x := range Associate(p, w.requests, w.table, Options{}).Explanations {
+			variables = append(variables, x.Variable)
+			if x.Variable == "tenant" && x.Target == 0 {
+				effect = x.Effect
+			}
+		}
+		return variables, effect
+	}
+	if all, effect := named(); !slices.Contains(all, "bytes") || !(effect < 0.3) {
+		t.Errorf("judged as they are: %v, the tenant accounts for %v", all, effect)
+	}
+	p.Size = &analysis.SizeModel{SizeModel: stats.SizeModel{Base: 8e6, PerByte: perByte, Segment: 1448}, MeanExpected: 8e6 + 250_000*perByte}
+	p.SizeKey = w.table.Symbol("bytes")
+	if all, effect := named(); len(all) == 0 || slices.ContainsFunc(all, func(v string) bool { return v != "tenant" }) || !(effect > 0.9) {
+		t.Errorf("at equal size: %v, the tenant accounts for %v", all, effect)
+	}
+	p.Kind = analysis.KindSlow // a mean is that of the durations
+	if all, _ := named(); !slices.Contains(all, "bytes") {
+		t.Errorf("slow: %v", all)
 	}
 }
