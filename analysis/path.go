@@ -145,7 +145,7 @@ func (p *Path) Unusable(root int) trace.Reason {
 	case d >= trace.MaxDuration:
 		return trace.TooLong
 	case d <= 0:
-		return trace.NoSpans
+		return trace.NoDuration
 	}
 	return ""
 }

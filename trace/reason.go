@@ -13,7 +13,7 @@ const (
 	BadTime    Reason = "bad_time"     // outside [0, MaxNanos]
 	TooLarge   Reason = "too_large"    // above a limit on bytes, depth or names
 
-	Incomplete Reason = "incomplete" // a span's parent is missing
-	TooLong    Reason = "too_long"   // duration of MaxDuration or more
-	NoSpans    Reason = "no_spans"   // nothing left after preparation
+	Incomplete Reason = "incomplete"  // a span's parent is missing
+	TooLong    Reason = "too_long"    // duration of MaxDuration or more
+	NoDuration Reason = "no_duration" // the root took no time, or ends before it starts
 )
