@@ -26,8 +26,8 @@ func (r *Refused) Error() string { return r.Why }
 // Why requests are refused.
 var (
 	errBusy     = &Refused{"too much is waiting to be analysed", time.Second}
-	errFull     = &Refused{"the disk is full", 10 * time.Second}
-	errOverfull = &Refused{"the journal has reached its bound", 10 * time.Second}
+	errFull     = &Refused{"the disk is full", 2 * time.Second} // exporters give up after ten
+	errOverfull = &Refused{"the journal has reached its bound", 2 * time.Second}
 	errStarting = &Refused{"the journal is being read", time.Second}
 	errStopping = &Refused{"the service is stopping", time.Second}
 )

@@ -39,6 +39,7 @@ func NewDisk(dir string) (*Disk, error) {
 		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	d.reserve = min(maxReserve, s.Blocks*uint64(s.Bsize)/reserveShare)
+	d.free.Store(s.Bavail * uint64(s.Bsize))
 	d.lay()
 	return d, nil
 }

@@ -1,0 +1,73 @@
+package journal
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// victim is set in the environment of processes that append until they are killed: the directory, and how safe.
+const victim, victimSync = "JOURNAL_VICTIM", "JOURNAL_VICTIM_SYNC"
+
+// What was acknowledged is there after the process was killed, at any moment, its start included.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv(victim); dir != "" {
+		appendForever(t, dir, os.Getenv(victimSync) == "true")
+	}
+	for _, sync := range []bool{true, false} {
+		dir := t.TempDir()
+		acked := uint64(0)
+		for range 30 {
+			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestKilled$")
+			c.Env = append(os.Environ(), victim+"="+dir, victimSync+"="+fmt.Sprint(sync))
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			kill := time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { _ = c.Process.Kill() }) // it may be dead already
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				var n uint64
+				if k, err := fmt.Sscanf(lines.Text(), "has %d", &n); k == 1 && err == nil && n < acked {
+					t.Errorf("sync=%v: %d records were acknowledged, %d are there", sync, acked, n)
+				}
+				if k, err := fmt.Sscanf(lines.Text(), "acked %d", &n); k == 1 && err == nil {
+					acked = n
+				}
+			}
+			kill.Stop()
+			_ = c.Wait() // it was killed
+		}
+		j := open(t, dir, sync)
+		checkRange(t, read(t, j, 1), 1, j.Next()-1)
+		if acked == 0 || j.Next() <= acked {
+			t.Errorf("sync=%v: %d records were acknowledged, %d are there", sync, acked, j.Next()-1)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func appendForever(t *testing.T, dir string, sync bool) {
+	j := open(t, dir, sync)
+	fmt.Println("has", j.Next()-1)
+	for {
+		for range 1 + rand.IntN(3) {
+			n := j.Next()
+			j.Add(trace.Nanos(n*10), Protobuf, Pack(nil, record(n)))
+		}
+		if err := j.Append(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("acked", j.Next()-1)
+	}
+}
