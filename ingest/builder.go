@@ -151,7 +151,8 @@ func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 // follows, after the span's own attributes.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 	if found > keyJoin {
-		b.shared = append(b.shared, b.attr(found, key, v))
+		b.shared = append(b.shared, trace.Attr{})
+		b.attr(&b.shared[len(b.shared)-1], found, key, v)
 	}
 }
 
@@ -180,12 +181,14 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	case keyJoin:
 		b.Join = b.Join || v.True()
 	default:
-		b.into.Attrs = append(b.into.Attrs, b.attr(found, key, v))
+		b.into.Attrs = append(b.into.Attrs, trace.Attr{})
+		b.attr(&b.into.Attrs[len(b.into.Attrs)-1], found, key, v)
 	}
 }
 
-func (b *Builder) attr(found int, key []byte, v Value) trace.Attr {
-	a := trace.Attr{Number: v.Number, Numeric: v.Numeric, Span: int32(len(b.into.Spans))}
+// attr fills in an empty attribute, where it is to stand: it is called too often to copy what it makes.
+func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
+	a.Number, a.Numeric, a.Span = v.Number, v.Numeric, int32(len(b.into.Spans))
 	if found == unnamed {
 		a.Key = b.names.Value(key)
 	} else {
@@ -194,7 +197,6 @@ func (b *Builder) attr(found int, key []byte, v Value) trace.Attr {
 	if !v.Numeric {
 		a.Text = b.names.Value(v.Text)
 	}
-	return a
 }
 
 // Link takes a link of the current span. It is a join if the link or the span says so and both spans are of one trace.

@@ -20,10 +20,10 @@ const (
 // trace.Overflow in reports.
 const maxValues = trace.DefaultLimit / 2
 
-// Sizes of the caches: 256 KiB for operations and 32 KiB for values stay within a core's own cache.
+// Sizes of the caches: 256 KiB for operations and 128 KiB for values stay within a core's own cache.
 const (
 	cachedOps    = 1 << 12 // lines, of which each holds four operations and fills one line of the processor's cache
-	cachedValues = 1 << 12
+	cachedValues = 1 << 14
 )
 
 // Names turns names into identities and enters them in a dictionary. It is owned by one decoder and not safe for
