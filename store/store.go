@@ -25,6 +25,7 @@ const (
 	keyDecisions  = 'd' // by the end of their epoch
 	keyExemplars  = 'e' // which traces are exemplars, by group
 	keyTraces     = 't' // of exemplars, by their ID
+	keyPositions  = 'p' // in sources that are read bit by bit, by their name
 )
 
 // Version is the version of the format that this program writes.

@@ -39,6 +39,8 @@ type Server struct {
 	live     *live.Service
 	receiver *receiver.Server
 	api      *api.API
+	outward  *outward
+	sampling []func() error // serve remote sampling; set by Listen
 	http     *http.Server
 	listener net.Listener // of http
 }
@@ -83,8 +85,14 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.InFlight, o.Exemplars = c.Memory/inFlightShare, c.Retention.Exemplars
 	o.Retention, o.MaxJournal = c.Retention.Age, uint64(c.Journal.MaxBytes)
 	o.Journal, o.Store, o.Full, o.Log = s.journal, s.store, s.disk.Full, log
-	o.Epoch = func(core *engine.Core, _ trace.Nanos, decisions []search.Decision) { s.api.Epoch(core, decisions) }
+	o.Epoch = func(core *engine.Core, at trace.Nanos, decisions []search.Decision) {
+		s.api.Epoch(core, decisions)
+		s.outward.epoch(core, at, decisions)
+	}
 	if s.live, err = live.Open(o); err != nil {
+		return s, err
+	}
+	if s.outward, err = newOutward(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}
 	tokens := access.Open(c.DataDir)
@@ -130,6 +138,10 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err := s.receiver.Listen(ctx); err != nil {
 		return err
 	}
+	var err error
+	if s.sampling, err = s.outward.listen(ctx); err != nil {
+		return err
+	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.HTTP)
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
@@ -164,12 +176,13 @@ func (s *Server) Addresses() (api, grpc, http net.Addr) {
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	parts := []func() error{
+	parts := append(s.sampling, []func() error{
 		func() error { return s.live.Run(work) },
+		func() error { return s.outward.run(work) },
 		func() error { return s.announce(work) },
 		s.receiver.Serve,
 		func() error { return s.serveHTTP() },
-	}
+	}...)
 	ended := make(chan error, len(parts))
 	for _, part := range parts {
 		go func() { ended <- part() }()
@@ -187,7 +200,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.InfoContext(ctx, "stopping")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	err = errors.Join(err, s.receiver.Shutdown(drain), s.http.Shutdown(drain))
+	err = errors.Join(err, s.receiver.Shutdown(drain), s.http.Shutdown(drain), s.outward.stop(drain))
 	stopWork()
 	for range running {
 		err = errors.Join(err, <-ended)

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// A fault in a running application is told to a webhook, and more of the requests that it is in are sampled.
+func TestAFaultIsTold(t *testing.T) {
+	events := make(chan string, 1000)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		var e struct{ Type string }
+		if err != nil || json.Unmarshal(body, &e) != nil {
+			t.Errorf("an event that cannot be read: %s", body)
+		}
+		events <- e.Type
+	}))
+	defer hook.Close()
+	dir := t.TempDir()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	c := &config.Config{Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- o.run(ctx) }()
+
+	options := engine.DefaultOptions()
+	options.Learning = time.Minute
+	app := simapp.New(simapp.Config{Seed: 3, Fault: simapp.SlowPath, Tracepoints: 100, Rate: 10}) // too few requests of a type a second to leave it at that
+	core := engine.NewCore(app.Table(), options)
+	core.Announce(trace.Nanos(1), app.Catalogue())
+	now, services := trace.Nanos(1_700_000_000_000_000_000), map[string]bool{}
+	for epoch := range 40 {
+		if epoch == 12 {
+			app.Inject(now)
+		}
+		for x := range app.Requests(now, now.Add(options.Epoch), &simapp.Plan{}) {
+			core.Ingest(x)
+		}
+		now = now.Add(options.Epoch)
+		o.epoch(core, now, core.Epoch(now))
+		for service := range o.strategies.Rates().Services {
+			services[service] = true
+		}
+	}
+	for opened := false; !opened; {
+		select {
+		case e := <-events:
+			opened = e == "problem.opened"
+		case <-time.After(10 * time.Second):
+			t.Fatal("no problem was told within 10 s")
+		}
+	}
+	if len(services) == 0 {
+		t.Error("no more of any request was sampled")
+	}
+	for service := range services {
+		answer := httptest.NewRecorder()
+		o.strategies.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/sampling?service="+service, nil))
+		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "operationSampling") {
+			t.Errorf("%s: %d %s", service, answer.Code, answer.Body)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// How far fetching has come survives.
+func TestPositions(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []time.Time
+	through := time.Unix(1_700_000_000, 5).UTC()
+	for range 2 {
+		kept, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := position{kept, "http://jaeger:16686"}
+		at, err := p.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, at)
+		if err := p.Save(t.Context(), through); err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, []time.Time{{}, through}) {
+		t.Errorf("positions %v, want none and %v", got, through)
+	}
+}
