@@ -134,8 +134,8 @@ type Grouper struct {
 	entered [enteredSlots]uint64
 }
 
-// enteredSlots is the size of the cache of what is in the table (128 KiB), a power of two.
-const enteredSlots = 1 << 14
+// enteredSlots is the size of the cache of what is in the table (512 KiB), a power of two.
+const enteredSlots = 1 << 16
 
 // NewGrouper returns an empty Grouper that types requests by types and registers contexts and edges in table.
 func NewGrouper(types *RequestTypes, table *trace.Table, options GroupOptions) *Grouper {

@@ -149,8 +149,10 @@ func (t *Table) Child(parent Context, op Op) Context {
 // AddEdge stores what e stands for. Callee is not part of an edge's identity: of several, the greatest stands, so that the order
 // of arrival does not matter.
 func (t *Table) AddEdge(e Edge, info EdgeInfo) {
-	if known, ok := t.edges[e]; ok && info.Callee > known.Callee {
-		t.edges[e] = info
+	if known, ok := t.edges[e]; ok {
+		if info.Callee > known.Callee {
+			t.edges[e] = info
+		}
 		return
 	}
 	add(t, &t.edges, e, info)
