@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,12 +96,35 @@ func (r *running) end() {
 // crash ends the service as if it had been killed: it returns a copy of what is on disk.
 func (r *running) crash(dir string) string {
 	r.t.Helper()
-	to := r.t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		r.t.Fatal(err)
+	for {
+		to, before := r.t.TempDir(), listing(r.t, dir)
+		err := os.CopyFS(to, os.DirFS(dir))
+		if err == nil && listing(r.t, dir) == before { // nothing was written in between
+			r.end()
+			return to
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	r.end()
-	return to
+}
+
+// listing returns names, sizes and times of all files below a directory.
+func listing(t testing.TB, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			fmt.Fprintln(&b, name, info.Size(), info.ModTime().UnixNano())
+		}
+		return err
+	})
+	if err != nil {
+		return err.Error() + time.Now().String() // something went while it was looked at: like no other listing
+	}
+	return b.String()
 }
 
 // settle waits until everything that was sent has reached the grouper and all that is due at the present time is done.
