@@ -97,7 +97,7 @@ func (s *Store) Load() (*Checkpoint, error) {
 	c := &Checkpoint{Seq: fields[0], At: trace.Nanos(fields[1]), Oldest: fields[2]}
 	var packed []byte
 	pieces := uint64(0)
-	err = s.each(keyState, func(_, value []byte) error {
+	err = s.each([]byte{keyState}, func(_, value []byte) error {
 		packed = append(packed, value...)
 		pieces++
 		return nil
@@ -111,7 +111,7 @@ func (s *Store) Load() (*Checkpoint, error) {
 	if c.State, err = s2.Decode(nil, packed); err != nil {
 		return nil, fmt.Errorf("%w: %w", errCheckpoint, err)
 	}
-	err = s.each(keyClosed, func(key, value []byte) error {
+	err = s.each([]byte{keyClosed}, func(key, value []byte) error {
 		x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
 		for ; len(value) >= 8; value = value[8:] {
 			x.Hashes = append(x.Hashes, binary.LittleEndian.Uint64(value))

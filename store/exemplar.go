@@ -83,7 +83,7 @@ func decodeExemplars(value []byte) (*Exemplars, error) {
 
 // EachExemplars calls f with the exemplars of every group.
 func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) error {
-	return s.each(keyExemplars, func(key, value []byte) error {
+	return s.each([]byte{keyExemplars}, func(key, value []byte) error {
 		if len(key) != 1+16 {
 			return errors.New("a key of exemplars has the wrong length")
 		}

@@ -104,7 +104,7 @@ func (s *Store) OpenOutbox(limits OutboxLimits) (*Outbox, error) {
 
 // load reads the messages of a kind.
 func (o *Outbox) load(kind byte) error {
-	return o.each(kind, func(_, value []byte) error {
+	return o.db.each([]byte{keyOutbox, kind}, func(_, value []byte) error {
 		m, err := decodeMessage(value)
 		if err != nil {
 			return err
@@ -121,25 +121,6 @@ func (o *Outbox) load(kind byte) error {
 		o.next = max(o.next, m.Number+1)
 		return nil
 	})
-}
-
-// each calls f with all keys and values of a kind, in order. They are valid during the call.
-func (o *Outbox) each(kind byte, f func(key, value []byte) error) (err error) {
-	it, err := o.db.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyOutbox, kind}, UpperBound: []byte{keyOutbox, kind + 1}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if err := f(it.Key(), value); err != nil {
-			return err
-		}
-	}
-	return it.Error()
 }
 
 func messageKey(kind byte, number uint64) []byte {
@@ -456,7 +437,7 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 func (o *Outbox) forget(before trace.Nanos) error {
 	b := o.db.db.NewBatch()
 	defer func() { _ = b.Close() }() // it is committed, or of no use
-	err := o.each(outboxKnown, func(key, value []byte) error {
+	err := o.db.each([]byte{keyOutbox, outboxKnown}, func(key, value []byte) error {
 		if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
 			return nil
 		}

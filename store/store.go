@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -103,9 +104,12 @@ func (s *Store) get(key []byte) ([]byte, error) {
 // numbered returns the key of a number below a first byte; keys are in the order of numbers.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
 
-// each calls f with all keys and values that begin with a byte, in order. They are valid during the call.
-func (s *Store) each(first byte, f func(key, value []byte) error) (err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{first}, UpperBound: []byte{first + 1}})
+// each calls f with all keys and values that begin with the given bytes, the last of which is not 255, in order. They are valid during the
+// call.
+func (s *Store) each(prefix []byte, f func(key, value []byte) error) (err error) {
+	end := slices.Clone(prefix)
+	end[len(end)-1]++
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
 	if err != nil {
 		return err
 	}

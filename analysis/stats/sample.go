@@ -270,11 +270,7 @@ func (s *Stratified[V]) Fastest() []Item[V] { return items(s.fast) }
 
 // Median returns requests around the median, fastest first.
 func (s *Stratified[V]) Median() []Item[V] {
-	all := make([]ranked[V], 0, s.uniform.Len())
-	for _, r := range s.uniform.All() {
-		all = append(all, r)
-	}
-	slices.SortFunc(all, byFast)
+	all := s.sorted()
 	if extra := len(all) - s.m; extra > 0 {
 		all = all[extra/2:][:s.m]
 	}
@@ -283,11 +279,7 @@ func (s *Stratified[V]) Median() []Item[V] {
 
 // Typical returns those of the given requests that lie next to the median in the uniform sample, fastest first.
 func (s *Stratified[V]) Typical(of func(key uint64, v V) bool) []Item[V] {
-	all := make([]ranked[V], 0, s.uniform.Len())
-	for _, r := range s.uniform.All() {
-		all = append(all, r)
-	}
-	slices.SortFunc(all, byFast)
+	all := s.sorted()
 	var near []ranked[V]
 	for low, high := (len(all)-1)/2, (len(all)-1)/2+1; len(near) < s.m && (low >= 0 || high < len(all)); {
 		for _, i := range []int{low, high} {
@@ -299,6 +291,16 @@ func (s *Stratified[V]) Typical(of func(key uint64, v V) bool) []Item[V] {
 	}
 	slices.SortFunc(near, byFast)
 	return items(near)
+}
+
+// sorted returns the uniform sample, fastest first.
+func (s *Stratified[V]) sorted() []ranked[V] {
+	all := make([]ranked[V], 0, s.uniform.Len())
+	for _, r := range s.uniform.All() {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, byFast)
+	return all
 }
 
 // Keys returns the keys of everything that is kept, ascending: what the caller may discard is everything else.
