@@ -26,6 +26,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -49,9 +50,6 @@ type Past interface {
 	Trace(id trace.ID) ([]byte, error)
 }
 
-// Link is a link to traces in a tracing backend.
-type Link struct{ Name, URL string } // with {trace_id} where the ID belongs
-
 // Size is how much of something there is, and how much there may be.
 type Size struct {
 	Name         string // a word for a label, like "arrivals"
@@ -62,7 +60,7 @@ type Size struct {
 type Options struct {
 	Base     string               // that all paths begin with, like "/sibyl"; empty: none
 	Hosts    []string             // names, without ports, that callers may use besides those of the loopback where no token exists
-	Links    []Link               // to traces
+	Links    []notify.Link        // to traces
 	Version  string               // of this build
 	Go       string               // that it was built with
 	Queues   func() []Size        // of the parts of the service; nil: none

@@ -7,10 +7,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -74,10 +74,23 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err != nil {
 		return nil, fmt.Errorf("kept trace %s: %w", id, err)
 	}
-	for _, l := range a.options.Links {
-		d.Links = append(d.Links, contract.Link{Name: l.Name, URL: strings.ReplaceAll(l.URL, "{trace_id}", url.PathEscape(id.String()))})
+	for _, u := range notify.LinksTo(a.options.Links, linked(id, d)) {
+		d.Links = append(d.Links, contract.Link{Name: u.Name, URL: u.URL})
 	}
 	return contract.GetTrace200JSONResponse(*d), nil
+}
+
+// linked returns what links to a trace lead to: it, and its first root.
+func linked(id trace.ID, d *contract.Trace) *notify.Request {
+	start := trace.Nanos(d.Start.UnixNano())
+	r := &notify.Request{Trace: id, Start: start, End: start.Add(time.Duration(d.DurationNs))}
+	if len(d.Roots) == 0 {
+		return r
+	}
+	if i := slices.IndexFunc(d.Spans, func(s contract.Span) bool { return s.ID == d.Roots[0].Span }); i >= 0 {
+		r.Service, r.Operation = d.Spans[i].Service, d.Spans[i].Name
+	}
+	return r
 }
 
 // shownSpans bounds the spans of a trace that are shown.

@@ -3,6 +3,7 @@ package api
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -99,4 +101,17 @@ func FuzzReadTrace(f *testing.F) {
 			t.Errorf("%v, %v", d, err)
 		}
 	})
+}
+
+// Links to other backends know the request that they lead to.
+func TestLinkedIsTheFirstRoot(t *testing.T) {
+	id := trace.ID{15: 1}
+	d := &contract.Trace{
+		Start: time.Unix(5, 0), DurationNs: int64(2 * time.Second), Roots: []contract.Root{{Span: "b"}, {Span: "a"}},
+		Spans: []contract.Span{{ID: "a", Service: "no", Name: "no"}, {ID: "b", Service: "shop", Name: "GET /"}},
+	}
+	want := notify.Request{Trace: id, Service: "shop", Operation: "GET /", Start: 5e9, End: 7e9}
+	if got := *linked(id, d); got != want {
+		t.Errorf("linked to %+v, want %+v", got, want)
+	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -113,8 +114,12 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	link, err := notify.NewLink("Jaeger", "http://jaeger.invalid/trace/{trace_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.API, err = New(w, &w.past, access.Open(dir), notes, Options{
-		Version: "test", Go: "go", Links: []Link{{"Jaeger", "http://jaeger.invalid/trace/{trace_id}"}},
+		Version: "test", Go: "go", Links: []notify.Link{link},
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
 		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} },
 	})

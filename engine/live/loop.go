@@ -100,17 +100,18 @@ func (g *grouper) reached() {
 // epoch ends an epoch.
 func (g *grouper) epoch(at trace.Nanos) {
 	began := g.options.Clock()
-	decisions := g.core.Epoch(at)
+	e := Ended{At: at, Before: *g.core.State()}
+	e.Decisions = g.core.Epoch(at)
 	g.counts.Decided.Store(int64(g.options.Clock().Sub(began)))
-	if len(decisions) > 0 {
-		if err := g.options.Store.PutDecisions(at, decisions); err != nil {
+	if len(e.Decisions) > 0 {
+		if err := g.options.Store.PutDecisions(at, e.Decisions); err != nil {
 			g.options.Log.Error("decisions are not kept", slog.Any("error", err))
 		}
 	}
 	g.keeper.epoch(at, func(id analysis.Hash) bool { return g.core.Grouper().Group(id) != nil })
 	g.counts.Epochs.Add(1)
 	if g.options.Epoch != nil {
-		g.options.Epoch(g.core, at, decisions)
+		g.options.Epoch(g.core, e)
 	}
 }
 

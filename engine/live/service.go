@@ -48,11 +48,18 @@ type Options struct {
 	Full       func(now time.Time) bool // reports whether the disk has no room for more; nil: it has
 	Clock      func() time.Time         // nil: time.Now
 	Log        *slog.Logger
-	// Epoch is called by the grouper when an epoch ended, with the core, which it may read, and with what was decided. It must be quick, and
-	// keep nothing of the core. Nil: nobody is told.
-	Epoch func(core *engine.Core, at trace.Nanos, decisions []search.Decision)
+	// Epoch is called by the grouper when an epoch ended, with the core, which it may read. It must be quick, and keep nothing of the core.
+	// Nil: nobody is told.
+	Epoch func(core *engine.Core, e Ended)
 
 	tick time.Duration // how often traces are looked at that nothing comes for; 0: tick
+}
+
+// Ended is what became of an epoch.
+type Ended struct {
+	At        trace.Nanos
+	Before    search.State // of the search, when the epoch began
+	Decisions []search.Decision
 }
 
 // DefaultOptions returns the options of design, without the places where things are kept.

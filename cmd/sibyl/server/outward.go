@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger/query"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
@@ -29,7 +30,6 @@ type outward struct {
 	config     *config.Config
 	log        *slog.Logger
 	notifier   *notify.Notifier
-	before     *search.State // of the search, at the end of the last epoch; nil: not known
 	strategies *sampling.Strategies
 	pullers    []*query.Puller
 	sampled    *http.Server // nil: off
@@ -81,20 +81,18 @@ func (p position) Save(_ context.Context, through time.Time) error {
 }
 
 // epoch is called by the owner of the core when an epoch ended.
-func (o *outward) epoch(core *engine.Core, at trace.Nanos, decisions []search.Decision) {
-	o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), sampling.DefaultOptions()))
-	before, after := o.before, *core.State()
-	o.before = &after
-	if before == nil {
-		before = &search.State{} // what was opened before the start was told then; events made again have the same IDs
+func (o *outward) epoch(core *engine.Core, e live.Ended) {
+	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
+		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), sampling.DefaultOptions()))
 	}
 	if len(o.config.Webhooks) == 0 {
 		return
 	}
-	for _, e := range notify.Events(&notify.Epoch{
-		At: at, Source: "sibyl", Before: before, After: &after, Decisions: decisions, Problems: core.Problems(), Names: namesOf(core, decisions),
+	for _, event := range notify.Events(&notify.Epoch{
+		At: e.At, Source: "sibyl", Before: &e.Before, After: core.State(), Decisions: e.Decisions, Problems: core.Problems(),
+		Names: namesOf(core, e.Decisions),
 	}) {
-		if err := o.notifier.Tell(e); err != nil {
+		if err := o.notifier.Tell(event); err != nil {
 			o.log.Error("an event is not told", slog.Any("error", err))
 		}
 	}
@@ -103,7 +101,7 @@ func (o *outward) epoch(core *engine.Core, at trace.Nanos, decisions []search.De
 // entryRates returns the traces per second that come in by entry operation.
 func entryRates(core *engine.Core) map[trace.Op]float64 {
 	rates := make(map[trace.Op]float64)
-	for _, g := range core.Grouper().Groups() {
+	for g := range core.Grouper().Each() {
 		if g.Level == analysis.RequestTypeLevel {
 			rates[g.Entry] += core.Rate(g.ID)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/kv"
 	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/store"
@@ -42,7 +43,7 @@ func TestAFaultIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	c := &config.Config{Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	c := &config.Config{SamplingHTTP: "127.0.0.1:0", Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
 	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,9 @@ func TestAFaultIsTold(t *testing.T) {
 			core.Ingest(x)
 		}
 		now = now.Add(options.Epoch)
-		o.epoch(core, now, core.Epoch(now))
+		e := live.Ended{At: now, Before: *core.State()}
+		e.Decisions = core.Epoch(now)
+		o.epoch(core, e)
 		for service := range o.strategies.Rates().Services {
 			services[service] = true
 		}

@@ -24,9 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/kv"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
-	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Server is the service.
@@ -85,9 +83,9 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.InFlight, o.Exemplars = c.Memory/inFlightShare, c.Retention.Exemplars
 	o.Retention, o.MaxJournal = c.Retention.Age, uint64(c.Journal.MaxBytes)
 	o.Journal, o.Store, o.Full, o.Log = s.journal, s.store, s.disk.Full, log
-	o.Epoch = func(core *engine.Core, at trace.Nanos, decisions []search.Decision) {
-		s.api.Epoch(core, decisions)
-		s.outward.epoch(core, at, decisions)
+	o.Epoch = func(core *engine.Core, e live.Ended) {
+		s.api.Epoch(core, e.Decisions)
+		s.outward.epoch(core, e)
 	}
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
@@ -251,12 +249,8 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	var links []api.Link
-	for _, l := range s.config.TraceURL {
-		links = append(links, api.Link{Name: l.Name, URL: l.URL})
-	}
 	return api.New(s.live, s.store, tokens, notes, api.Options{
-		Base: s.config.API.BasePath, Links: links, Version: build.Version, Go: build.Go, Bytes: s.sizes, Clock: time.Now, Log: s.log,
+		Base: s.config.API.BasePath, Links: s.config.Links(), Version: build.Version, Go: build.Go, Bytes: s.sizes, Clock: time.Now, Log: s.log,
 	})
 }
 
