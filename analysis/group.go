@@ -136,11 +136,11 @@ type Grouper struct {
 	enteredWhole [enteredWholeSlots]uint64
 }
 
-// enteredSlots is the size of the cache of what is in the table (512 KiB), a power of two.
-const enteredSlots = 1 << 16
+// enteredSlots is the size of the cache of what is in the table (1 MiB), a power of two.
+const enteredSlots = 1 << 17
 
-// enteredWholeSlots is that of whole requests (128 KiB), a power of two.
-const enteredWholeSlots = 1 << 14
+// enteredWholeSlots is that of whole requests (512 KiB), a power of two.
+const enteredWholeSlots = 1 << 16
 
 // NewGrouper returns an empty Grouper that types requests by types and registers contexts and edges in table.
 func NewGrouper(types *RequestTypes, table *trace.Table, options GroupOptions) *Grouper {
@@ -361,7 +361,10 @@ func (group *Group) find(e trace.Edge) (int, bool) {
 // enter enters contexts and edges of o in the table: all contexts, so that paths are complete down to switched-on spans, and edges
 // for both levels.
 func (g *Grouper) enter(o *Observation) {
-	whole := o.shape()
+	whole := o.Shape
+	if whole == 0 {
+		whole = o.shape()
+	}
 	slot := &g.enteredWhole[whole%enteredWholeSlots]
 	if *slot == whole {
 		return // most requests are like others
@@ -380,19 +383,6 @@ func (g *Grouper) enter(o *Observation) {
 			g.Table.AddEdge(trace.WholeEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
 		}
 	}
-}
-
-// shape returns a hash of the contexts and edges of o with their callees.
-func (o *Observation) shape() uint64 {
-	const odd = 0x9e3779b97f4a7c15
-	h := uint64(len(o.Contexts))
-	for i := range o.Contexts {
-		h = h*odd + uint64(o.Contexts[i].Context)
-	}
-	for i := range o.Edges {
-		h = h*odd + (uint64(o.Edges[i].Edge) ^ uint64(o.Edges[i].Callee))
-	}
-	return trace.Mix(h, uint64(len(o.Edges)))
 }
 
 // isNew reports whether a hash may not have been entered yet.

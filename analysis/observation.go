@@ -37,6 +37,21 @@ type Observation struct {
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton Hash
+	// Shape is a hash of the contexts and edges with their callees, made while these are in the processor's caches. 0: not made.
+	Shape uint64
+}
+
+// shape returns what Shape is to be.
+func (o *Observation) shape() uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	contexts, edges := uint64(len(o.Contexts)), uint64(len(o.Edges))
+	for i := range o.Contexts {
+		contexts = contexts*odd + uint64(o.Contexts[i].Context)
+	}
+	for i := range o.Edges {
+		edges = edges*odd + (uint64(o.Edges[i].Edge) ^ uint64(o.Edges[i].Callee))
+	}
+	return trace.Mix(contexts, edges)
 }
 
 // ContextCount says how often a request executed a calling context, and how that went.

@@ -59,6 +59,7 @@ func (o *Observer) Observe(p *Path, root int, into *Observation) {
 	o.exclusive()
 	o.refine()
 	o.variables()
+	into.Shape = into.shape()
 	o.path, o.root, o.into = nil, nil, nil
 }
 

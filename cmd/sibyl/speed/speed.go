@@ -1,7 +1,7 @@
 // Package speed measures how fast the parts of Sibyl are, and how accurate its models: what `sibyl bench` prints.
 //
 // Input is generated in memory before the clock starts, at least [InputBytes] of distinct traces, so that no figure is one of
-// caches that hold everything. Every measurement runs on one goroutine.
+// caches that hold everything. Every measurement runs on one goroutine and one core, so that whoever leaves garbage pays for its collection.
 package speed
 
 import (
@@ -100,6 +100,7 @@ type cost struct {
 // the time of the fastest pass, since whatever else runs on the machine only makes passes slower, and the mean allocations.
 // It stops early, with an error, when ctx ends or a pass fails.
 func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := pass(); err != nil {
 		return cost{}, err
 	}
