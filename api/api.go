@@ -10,8 +10,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,6 +39,8 @@ import (
 type Engine interface {
 	// Ask calls read with the core while nothing else uses it. Read is quick and keeps nothing.
 	Ask(ctx context.Context, read func(*engine.Core)) error
+	// Change has something changed that decisions depend on, durably, and reports whether there was anything to change, and room.
+	Change(ctx context.Context, x engine.Change) (bool, error)
 	Ready() bool
 	Counts() *live.Counts
 }
@@ -154,6 +159,18 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	healthy(w, r)
+}
+
+// change changes something that decisions depend on.
+func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err error) {
+	changed, err = a.engine.Change(ctx, x)
+	if refused, ok := errors.AsType[*live.Refused](err); ok {
+		return false, &fault{http.StatusServiceUnavailable, refused.Why, http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(refused.After.Seconds())))}}}
+	}
+	if err != nil && ctx.Err() != nil {
+		return false, busy()
+	}
+	return changed, err
 }
 
 // ask asks the engine.

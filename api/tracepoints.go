@@ -165,36 +165,32 @@ func (r renderer) lease(plan *search.Plan, l *search.Lease) contract.Lease {
 
 // GetTracepoint implements contract.StrictServerInterface.
 func (a *API) GetTracepoint(ctx context.Context, r contract.GetTracepointRequestObject) (contract.GetTracepointResponseObject, error) {
-	x, err := a.tracepoint(ctx, r.Tracepoint, func(*engine.Core, trace.Symbol) {})
+	x, _, err := a.tracepoint(ctx, r.Tracepoint)
 	return contract.GetTracepoint200JSONResponse(x), err
 }
 
-// tracepoint returns a tracepoint after change, which is called only if there is one.
-func (a *API) tracepoint(ctx context.Context, text string, change func(*engine.Core, trace.Symbol)) (x contract.Tracepoint, err error) {
-	id, err := strconv.ParseUint(text, 16, 64)
+// tracepoint returns a tracepoint that can be switched.
+func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
+	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
-		return x, notFound("tracepoint")
+		return x, 0, notFound("tracepoint")
 	}
+	id = trace.Symbol(n)
 	found := false
 	err = a.ask(ctx, func(c *engine.Core) {
-		if p := pointsOf(c)[trace.Symbol(id)]; p == nil || p.baseline {
-			return
+		if p := pointsOf(c)[id]; p != nil && !p.baseline {
+			found = true
+			x = a.reader(c).point(c, p)
 		}
-		found = true
-		change(c, trace.Symbol(id))
-		x = a.reader(c).point(c, pointsOf(c)[trace.Symbol(id)])
 	})
 	if err == nil && !found {
 		err = notFound("tracepoint that can be switched")
 	}
-	return x, err
+	return x, id, err
 }
 
 // enabledFor is how long a tracepoint is enabled that nobody said a time for.
 const enabledFor = time.Hour
-
-// maxWishes bounds what people may have decided about at a time.
-const maxWishes = 10_000
 
 // WishTracepoint implements contract.StrictServerInterface.
 func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointRequestObject) (contract.WishTracepointResponseObject, error) {
@@ -221,18 +217,20 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 	case w.Forced && w.Kind == search.Forbid:
 		return nil, refuse(http.StatusUnprocessableEntity, "force: what is forbidden is off anyway")
 	}
-	full := false
-	x, err := a.tracepoint(ctx, r.Tracepoint, func(c *engine.Core, id trace.Symbol) {
-		if full = len(c.State().Wishes) >= maxWishes; !full {
-			w.Tracepoint = id
-			c.Wish(w)
-		}
-	})
-	switch {
+	_, id, err := a.tracepoint(ctx, r.Tracepoint)
+	if err != nil {
+		return nil, err
+	}
+	w.Tracepoint = id
+	switch room, err := a.change(ctx, engine.Change{Wish: &w}); {
 	case err != nil:
 		return nil, err
-	case full:
+	case !room:
 		return nil, refuse(http.StatusConflict, "too many tracepoints are wished for or forbidden: withdraw some")
+	}
+	x, _, err := a.tracepoint(ctx, r.Tracepoint)
+	if err != nil {
+		return nil, err
 	}
 	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody decided about a tracepoint", slog.String("tracepoint", x.Name),
 		slog.String("kind", w.Kind.String()), slog.Bool("forced", w.Forced), slog.String("by", who.name))
@@ -241,8 +239,11 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 
 // WithdrawWish implements contract.StrictServerInterface.
 func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestObject) (contract.WithdrawWishResponseObject, error) {
-	withdrawn := false
-	x, err := a.tracepoint(ctx, r.Tracepoint, func(c *engine.Core, id trace.Symbol) { withdrawn = c.Withdraw(id) })
+	x, id, err := a.tracepoint(ctx, r.Tracepoint)
+	if err != nil {
+		return nil, err
+	}
+	withdrawn, err := a.change(ctx, engine.Change{Withdraw: id})
 	if err != nil {
 		return nil, err
 	}

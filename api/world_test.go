@@ -49,6 +49,13 @@ func (w *world) Ask(_ context.Context, read func(*engine.Core)) error {
 	return nil
 }
 
+// Change implements Engine.
+func (w *world) Change(_ context.Context, x engine.Change) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.core.Apply(&x), nil
+}
+
 // Ready implements Engine.
 func (w *world) Ready() bool { return true }
 

@@ -20,6 +20,7 @@ const coreVersion = 1
 
 // savedCore is the part of a Core that is small and plain.
 type savedCore struct {
+	Settings               *Settings // nil: not known, from a version without them
 	Learned                bool
 	Began, Aged, Announced trace.Nanos
 	Seen, Dropped          uint64
@@ -127,7 +128,8 @@ func (c *Core) appendEarly(b []byte) []byte {
 
 func (c *Core) saved() *savedCore {
 	s := &savedCore{
-		Learned: c.learned, Began: c.began, Aged: c.aged, Announced: c.announced, Seen: c.seen, Dropped: c.dropped,
+		Settings: new(c.options.Settings()),
+		Learned:  c.learned, Began: c.began, Aged: c.aged, Announced: c.announced, Seen: c.seen, Dropped: c.dropped,
 		Catalogue: c.catalogue, Problems: c.problems,
 	}
 	for _, m := range c.epochs {
@@ -210,7 +212,7 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 }
 
 // Restore makes c, which is new, go on where the core did whose [Core.AppendState] gave b. What the options say that c was made with
-// holds from here on. After an error c is of no use. It keeps nothing of b.
+// holds from here on, but for the [Settings]: those of the other core do. After an error c is of no use. It keeps nothing of b.
 func (c *Core) Restore(b []byte) error {
 	if len(b) == 0 || b[0] != coreVersion {
 		return fmt.Errorf("%w: unknown version", ErrCorrupt)
@@ -242,6 +244,9 @@ func (c *Core) Restore(b []byte) error {
 	var s savedCore
 	if err := gob.NewDecoder(bytes.NewReader(parts[5])).Decode(&s); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if s.Settings != nil {
+		c.Apply(&Change{Settings: s.Settings})
 	}
 	if err := c.restoreEarly(parts[4], s.Learned); err != nil {
 		return err

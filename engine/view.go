@@ -6,7 +6,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cct"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -40,25 +39,6 @@ func (c *Core) Trees() iter.Seq2[analysis.Hash, *cct.Tree] {
 			}
 		}
 	}
-}
-
-// Wish takes what a person decided about a tracepoint, in place of what was decided before. It counts from the end of the epoch on.
-func (c *Core) Wish(w search.Wish) {
-	c.Withdraw(w.Tracepoint)
-	c.state.Wishes = append(c.state.Wishes, w)
-}
-
-// Withdraw takes back what a person decided about a tracepoint. It reports whether there was anything.
-func (c *Core) Withdraw(tracepoint trace.Symbol) bool {
-	var left []search.Wish // of its own: what Next returned is not changed
-	for _, w := range c.state.Wishes {
-		if w.Tracepoint != tracepoint {
-			left = append(left, w)
-		}
-	}
-	withdrawn := len(left) < len(c.state.Wishes)
-	c.state.Wishes = left
-	return withdrawn
 }
 
 // BuiltTree returns the calling-context tree of a request type as it was last built, nil if it was not yet, and whether there is one to

@@ -24,6 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/kv"
 	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -221,6 +222,36 @@ func traffic(t testing.TB, n, fault int) []stretch {
 	return all
 }
 
+// decide has a person decide something, and the configuration change, in every epoch differently.
+func (r *running) decide(i int) *engine.Settings {
+	r.t.Helper()
+	o := r.options.Core
+	s := o.Settings()
+	s.Budget.Tracepoints, s.Explore = 3+i, 0.01
+	id := trace.Symbol(1)
+	err := r.Ask(r.t.Context(), func(c *engine.Core) {
+		for _, t := range c.Trees() {
+			for k := range t.Nodes {
+				if x := &t.Nodes[k]; x.Tracepoint > id {
+					id = x.Tracepoint
+				}
+			}
+		}
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, x := range []engine.Change{
+		{Settings: &s}, {Wish: &search.Wish{Tracepoint: id, Kind: search.Pin, By: "ann"}}, {Wish: &search.Wish{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
+		{Withdraw: trace.Symbol(i - 5)},
+	} {
+		if changed, err := r.Change(r.t.Context(), x); err != nil || !changed && (x.Withdraw == 0 || i > 5) {
+			r.t.Errorf("%+v: %v, %v", x, changed, err)
+		}
+	}
+	return &s
+}
+
 // Whatever the number of shards, and however often it is stopped or killed in between, a service counts every trace once, and ends in the
 // same state, decisions included.
 func TestShardsAndRestartsChangeNothing(t *testing.T) {
@@ -233,12 +264,21 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		dir := t.TempDir()
 		c := &clock{}
 		c.set(start)
-		change := func(o *Options) { o.Shards = shards }
+		var decided *engine.Settings // nil: not yet
+		change := func(o *Options) {
+			o.Shards = shards
+			if decided != nil { // whoever changes the configuration of what runs changes that of the next start
+				o.Core.Budget, o.Core.Explore = decided.Budget, decided.Explore
+			}
+		}
 		r := run(t, dir, c, change)
 		for i, s := range all {
 			r.send(s.bodies)
 			c.add(stretchSpan)
 			r.settle()
+			if i%5 == 2 {
+				decided = r.decide(i)
+			}
 			switch stops(i) {
 			case "stop":
 				r.end()
@@ -298,6 +338,51 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 				t.Error("the states differ")
 			}
 		})
+	}
+}
+
+// What people decided, and what the configuration changed, is there after a kill at once. Settings are those of the last start.
+func TestChangesSurviveKill(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	var settings engine.Settings
+	var wishes []search.Wish
+	look := func(r *running) {
+		t.Helper()
+		err := r.Ask(t.Context(), func(core *engine.Core) {
+			o := core.Options()
+			settings, wishes = o.Settings(), slices.Clone(core.State().Wishes)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tight := func(o *Options) { o.Core.Budget.Tracepoints = 7 }
+	r := run(t, dir, c, tight)
+	pin := search.Wish{Tracepoint: 1 << 63, Kind: search.Pin, By: "ann"}
+	if changed, err := r.Change(t.Context(), engine.Change{Wish: &pin}); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	if changed, err := r.Change(t.Context(), engine.Change{Withdraw: 5}); err != nil || changed {
+		t.Errorf("what nobody wished is withdrawn: %v, %v", changed, err)
+	}
+	records := r.options.Journal.Next()
+	dir = r.crash(dir)
+	r = run(t, dir, c, tight)
+	if look(r); len(wishes) != 1 || wishes[0] != pin || settings.Budget.Tracepoints != 7 {
+		t.Errorf("after a kill: %+v, %+v", wishes, settings)
+	}
+	if n := r.options.Journal.Next(); n != records {
+		t.Errorf("settings that hold are recorded again: %d records instead of %d", n, records)
+	}
+	r.end() // with a checkpoint
+	r = run(t, dir, c, nil)
+	if look(r); len(wishes) != 1 || settings.Budget.Tracepoints != 0 {
+		t.Errorf("after a start with other settings: %+v, %+v", wishes, settings)
+	}
+	r.end()
+	if _, err := r.Change(t.Context(), engine.Change{Wish: &pin}); err == nil {
+		t.Error("a change is made when nothing runs")
 	}
 }
 

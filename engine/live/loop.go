@@ -82,10 +82,15 @@ func (g *grouper) reached() {
 			g.closed = append(g.closed, store.Closed{At: m.at, Hashes: o.closed})
 		}
 	}
-	if m.epoch {
+	switch {
+	case m.change != nil:
+		m.change.make(g.core)
+	case m.epoch:
 		g.epoch(m.at)
-	}
-	if !m.epoch || m.at.Sub(g.saved) >= max(g.options.Checkpoint, savingShare*g.saving) {
+		if m.at.Sub(g.saved) >= max(g.options.Checkpoint, savingShare*g.saving) {
+			g.checkpoint(m, oldest)
+		}
+	default:
 		g.checkpoint(m, oldest)
 	}
 	clear(g.marked)

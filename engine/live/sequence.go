@@ -21,14 +21,15 @@ const groupBytes = 16 << 20
 type message struct {
 	at       trace.Nanos
 	delivery *delivery // nil: nothing
-	mark     *mark     // an epoch ended; nil: none
+	mark     *mark     // nil: none
 }
 
 // mark is a place in the journal at which every shard tells the grouper that it has come there.
 type mark struct {
-	at    trace.Nanos
-	seq   uint64 // of the last record before it, or of that which says that the epoch ended
-	epoch bool   // one ended
+	at     trace.Nanos
+	seq    uint64    // of the last record before it, or of that which it stands for
+	epoch  bool      // one ended
+	change *changing // to be made there; nil: none
 }
 
 // sequencer owns the order of things. It has one goroutine.
@@ -36,6 +37,8 @@ type sequencer struct {
 	*Service
 	now   trace.Nanos // of the last record or tick; never goes back
 	epoch trace.Nanos // when the present epoch ends; 0: none began
+
+	settings []byte // the change that made those which hold; nil: none did
 }
 
 // sequence gives what arrives numbers and times, makes it durable and hands it on, until ctx is done. What waits then is not looked
@@ -45,10 +48,15 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	defer ticks.Stop()
 	weighed := time.NewTicker(weigh)
 	defer weighed.Stop()
+	if err := q.settle(); err != nil {
+		return err
+	}
 	var group []*delivery
 	for {
 		group = group[:0]
+		var changed *changing
 		select {
+		case changed = <-q.changes:
 		case d := <-q.arrivals:
 			group = append(group, d)
 		case <-ticks.C:
@@ -60,7 +68,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 			q.send(message{at: q.now, mark: &mark{at: q.now, seq: q.options.Journal.Next() - 1}})
 			return nil
 		}
-		if err := q.commit(q.more(group)); err != nil {
+		if err := q.commit(changed, q.more(group)); err != nil {
 			return err
 		}
 	}
@@ -89,21 +97,28 @@ func (q *sequencer) more(group []*delivery) []*delivery {
 	return group
 }
 
-// commit appends a group to the journal, before it the end of the epoch if that is over, and hands both on.
-func (q *sequencer) commit(group []*delivery) error {
+// commit appends a change, if there is one, and a group to the journal, before them the end of the epoch if that is over, and hands all on.
+func (q *sequencer) commit(changed *changing, group []*delivery) error {
 	q.advance()
 	m := q.epochEnd()
 	j := q.options.Journal
 	if m != nil {
 		m.seq = j.Add(m.at, journal.Epoch, nil)
 	}
+	var c *mark
+	if changed != nil {
+		c = &mark{at: q.now, seq: j.Add(q.now, journal.Change, changed.packed()), change: changed}
+	}
 	for _, d := range group {
 		d.seq = j.Add(q.now, d.kind, d.packed)
 		q.counts.Packed.Add(int64(len(d.packed)))
 	}
-	if m != nil || len(group) > 0 {
+	if m != nil || c != nil || len(group) > 0 {
 		began := q.options.Clock()
 		if err := j.Append(); err != nil {
+			if changed != nil {
+				changed.answer <- made{err: err}
+			}
 			for _, d := range group {
 				d.durable <- err
 				q.release(d)
@@ -112,8 +127,10 @@ func (q *sequencer) commit(group []*delivery) error {
 		}
 		q.counts.commit(q.options.Clock().Sub(began))
 	}
-	if m != nil {
-		q.send(message{at: m.at, mark: m})
+	for _, m := range []*mark{m, c} {
+		if m != nil {
+			q.send(message{at: m.at, mark: m})
+		}
 	}
 	for _, d := range group {
 		q.deliver(q.now, d)
@@ -181,6 +198,7 @@ func (q *sequencer) replay(ctx context.Context) error {
 	from, known := q.options.Journal.First(), uint64(0)
 	if c := q.restored; c != nil {
 		from, known, q.now = max(from, c.Oldest), c.Seq, c.At
+		q.settings = q.held
 		for _, x := range c.Closed {
 			for _, sh := range q.shards {
 				sh.open.Recall(x.At, x.Hashes)
@@ -201,7 +219,11 @@ func (q *sequencer) replay(ctx context.Context) error {
 		switch r.Kind {
 		case journal.Epoch:
 			if r.Seq > known {
-				q.send(message{at: r.At, mark: &mark{r.At, r.Seq, true}})
+				q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, epoch: true}})
+			}
+		case journal.Change:
+			if r.Seq > known {
+				q.changeAgain(r)
 			}
 		case journal.Protobuf, journal.JSON:
 			if err := q.again(ctx, r); err != nil {

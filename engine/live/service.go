@@ -8,7 +8,8 @@
 //	 3. The grouper owns all statistics ([engine.Core]). An epoch ends for it when it ended on every shard.
 //	 4. They are stored, and told to whoever listens. Who wants to read what the grouper owns asks it ([Service.Ask]).
 //
-// All that happens is a function of the journal: numbers, times of arrival and ends of epochs are in it. So a checkpoint is the state
+// All that happens is a function of the journal: numbers, times of arrival, ends of epochs, and whatever else decisions depend on
+// ([Service.Change]) are in it. So a checkpoint is the state
 // after one of its records, and what came later is simply read again; one shard or eight, with or without a restart, give the same
 // statistics and decisions.
 package live
@@ -83,10 +84,12 @@ type Service struct {
 	shards   []*shard          // each with a channel of its own
 	observed chan *observed    // to the grouper
 	asked    chan question     // to the grouper
+	changes  chan *changing    // to the sequencer
 	inFlight atomic.Int64      // bytes, see Options.InFlight
 	batches  sync.Pool         // of *delivery
 	outs     sync.Pool         // of *observed
 	restored *store.Checkpoint // what the state began with; nil: nothing
+	held     []byte            // the change that makes the settings which that held
 	ready    atomic.Bool       // requests are taken
 	overfull atomic.Bool       // the journal is beyond its bound
 	started  chan struct{}     // closed when they are for the first time
@@ -101,6 +104,7 @@ const (
 	deliveriesPerSh  = 1024
 	observedWaiting  = 256
 	questionsWaiting = 16
+	changesWaiting   = 16
 )
 
 // Open returns a Service in the state of the last checkpoint. It reads the journal, and takes requests, from Run on.
@@ -128,6 +132,7 @@ func Open(o Options) (*Service, error) {
 		arrivals: make(chan *delivery, arrivalsWaiting),
 		observed: make(chan *observed, observedWaiting),
 		asked:    make(chan question, questionsWaiting),
+		changes:  make(chan *changing, changesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	for range cap(s.decoders) {
@@ -161,7 +166,9 @@ func (s *Service) restore() error {
 		return fmt.Errorf("restore the checkpoint: %w", err)
 	}
 	s.options.Journal.Continue(c.Seq)
-	s.restored = c
+	o := s.core.Options()
+	settings := o.Settings()
+	s.restored, s.held = c, (&engine.Change{Settings: &settings}).Append(nil)
 	return nil
 }
 

@@ -30,6 +30,7 @@ const (
 	Protobuf Kind = 1 // an export request of OTLP
 	JSON     Kind = 2 // the same
 	Epoch    Kind = 3 // an epoch ended; no data
+	Change   Kind = 4 // something else changed that decisions depend on; see engine.Change
 )
 
 // Options choose where a journal is, and how safe.

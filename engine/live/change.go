@@ -1,0 +1,83 @@
+package live
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+)
+
+// changing is a change on its way through the journal and the shards to the grouper, so that it is made between the same two requests and
+// epochs whenever the journal is read.
+type changing struct {
+	engine.Change
+	answer chan made // told once; holds it
+}
+
+// made is what became of a change.
+type made struct {
+	changed bool
+	err     error
+}
+
+func (x *changing) packed() []byte { return journal.Pack(nil, x.Append(nil)) }
+
+// make makes the change. The grouper calls it.
+func (x *changing) make(core *engine.Core) { x.answer <- made{changed: core.Apply(&x.Change)} }
+
+// Change has a change made, and returns when it is durable and was made: whether there was anything to change, and room. An error that is a
+// [*Refused] says that it was not made for now; after that of ctx it may be made all the same. It counts from the end of the epoch on. It is
+// safe for concurrent use.
+func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
+	switch {
+	case !s.ready.Load():
+		return false, errStarting
+	case s.options.Full(s.options.Clock()):
+		return false, errFull
+	}
+	c := &changing{x, make(chan made, 1)}
+	select {
+	case s.changes <- c:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-s.stopped:
+		return false, errStopping
+	}
+	select {
+	case m := <-c.answer:
+		return m.changed, m.err
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-s.done:
+	}
+	select {
+	case m := <-c.answer:
+		return m.changed, m.err
+	default:
+		return false, errStopping
+	}
+}
+
+// settle has the settings of the options hold, if others do: those of the journal, or of the checkpoint.
+func (q *sequencer) settle() error {
+	s := q.options.Core.Settings()
+	x := engine.Change{Settings: &s}
+	if bytes.Equal(x.Append(nil), q.settings) {
+		return nil
+	}
+	return q.commit(&changing{x, make(chan made, 1)}, nil)
+}
+
+// changeAgain makes a change of the journal once more.
+func (q *sequencer) changeAgain(r journal.Record) {
+	x, err := engine.DecodeChange(r.Data)
+	if err != nil {
+		q.counts.Damaged.Add(1)
+		return
+	}
+	if x.Settings != nil {
+		q.settings = x.Append(nil)
+	}
+	q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, change: &changing{x, make(chan made, 1)}}})
+}
