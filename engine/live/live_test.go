@@ -242,7 +242,9 @@ func (r *running) decide(i int) *engine.Settings {
 		r.t.Fatal(err)
 	}
 	for _, x := range []engine.Change{
-		{Settings: &s}, {Wish: &search.Wish{Tracepoint: id, Kind: search.Pin, By: "ann"}}, {Wish: &search.Wish{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
+		{Settings: &s},
+		{Wish: &search.Wish{Tracepoint: id, Kind: search.Pin, By: "ann"}},
+		{Wish: &search.Wish{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
 		{Withdraw: trace.Symbol(i - 5)},
 	} {
 		if changed, err := r.Change(r.t.Context(), x); err != nil || !changed && (x.Withdraw == 0 || i > 5) {
