@@ -71,6 +71,8 @@ type Options struct {
 	Queues   func() []Size        // of the parts of the service; nil: none
 	Bytes    func() []Size        // on disk or in memory; nil: none
 	Registry *prometheus.Registry // what /metrics shows besides; nil: nothing
+	Letters  *store.Outbox        // whose dead letters are shown
+	Resend   func(uint64) error   // has the dead letter with a number sent again
 	Clock    func() time.Time
 	Log      *slog.Logger
 }

@@ -24,7 +24,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // golden are the operations whose answers are compared with files.
-var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "getStatus"}
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "getStatus", "listDeadLetters", "getDeadLetter"}
 
 // places fills in the path of an operation.
 func (w *world) places() *strings.Replacer {
@@ -46,7 +46,11 @@ func TestEveryOperation(t *testing.T) {
 	w := troubled(t)
 	places := w.places()
 	called := 0
-	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+	letter := w.die(t)
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPost} {
+		if method == http.MethodPost {
+			letter = w.die(t)
+		}
 		for pattern, item := range w.doc.Paths.Map() {
 			op := item.GetOperation(method)
 			if op == nil || op.OperationID == "streamEvents" { // has a test of its own
@@ -57,7 +61,8 @@ func TestEveryOperation(t *testing.T) {
 			if op.OperationID == "listExemplars" {
 				query = places.Replace("?group={group}")
 			}
-			out := w.call(t, method, prefix+places.Replace(pattern)+query, bodies[op.OperationID])
+			path := strings.ReplaceAll(places.Replace(pattern), "{letter}", letter)
+			out := w.call(t, method, prefix+path+query, bodies[op.OperationID])
 			if out.Code >= 300 {
 				t.Errorf("%s: %d: %s", op.OperationID, out.Code, out.Body)
 			}
@@ -66,7 +71,7 @@ func TestEveryOperation(t *testing.T) {
 			}
 		}
 	}
-	if called < 27 {
+	if called < 31 {
 		t.Errorf("%d operations were called", called)
 	}
 }
@@ -124,7 +129,11 @@ func TestRoles(t *testing.T) {
 				if op.OperationID == "listExemplars" {
 					query = places.Replace("?group={group}")
 				}
-				out := w.call(t, method, prefix+places.Replace(pattern)+query, bodies[op.OperationID], "Authorization", "Bearer "+secret)
+				path := places.Replace(pattern)
+				if strings.Contains(path, "{letter}") {
+					path = strings.ReplaceAll(path, "{letter}", w.die(t))
+				}
+				out := w.call(t, method, prefix+path+query, bodies[op.OperationID], "Authorization", "Bearer "+secret)
 				switch {
 				case role == "" && (out.Code != http.StatusUnauthorized || out.Header().Get("WWW-Authenticate") == ""):
 					t.Errorf("%s without a token: %d", op.OperationID, out.Code)
@@ -169,6 +178,13 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/traces/" + strings.Repeat("1", 32), nil, "", 404, "exemplars"},
 		{"GET", "/api/v1/decisions/999999-0", nil, "", 404, "no such decision"},
 		{"GET", "/api/v1/tracepoints/0000000000000001", nil, "", 404, "no such tracepoint"},
+		{"GET", "/api/v1/webhooks/dead/99", nil, "", 404, "no such dead letter"},
+		{"GET", "/api/v1/webhooks/dead/9999999999999999999", nil, "", 404, "no such dead letter"},
+		{"GET", "/api/v1/webhooks/dead/0", nil, "", 404, "letter"},
+		{"DELETE", "/api/v1/webhooks/dead/99", nil, "", 404, "no such dead letter"},
+		{"POST", "/api/v1/webhooks/dead/99/resend", nil, "", 404, "no such dead letter"},
+		{"PUT", "/api/v1/webhooks/dead/99/resend", nil, "", 405, "POST"},
+		{"GET", "/api/v1/webhooks/dead?cursor=abc", nil, "", 400, "begin without one"},
 		{"GET", "/api/v1/profile?request_type=nothing", nil, "", 404, "no such request type"},
 		{"POST", "/api/v1/problems", nil, "", 405, "GET"},
 		{"PATCH", places.Replace("/api/v1/tracepoints/{tracepoint}"), nil, "", 405, "GET, HEAD, PUT, DELETE"},
@@ -205,7 +221,7 @@ func TestRefusals(t *testing.T) {
 		if out.Code != c.code || !strings.Contains(out.Body.String(), strings.ReplaceAll(c.detail, `"`, `\"`)) {
 			t.Errorf("%s %s: %d: %s, want %d with %s", c.method, c.path, out.Code, out.Body, c.code, c.detail)
 		}
-		if got := out.Header().Get("Allow"); c.code == http.StatusMethodNotAllowed && !strings.Contains(got, "GET") {
+		if got := out.Header().Get("Allow"); c.code == http.StatusMethodNotAllowed && !strings.Contains(got, c.detail) {
 			t.Errorf("%s %s: Allow: %s", c.method, c.path, got)
 		}
 	}
@@ -291,20 +307,23 @@ func TestAnswers(t *testing.T) {
 // TestPages reads lists page by page while items come and go: whatever is there all the time is read exactly once.
 func TestPages(t *testing.T) {
 	w := troubled(t)
-	for _, path := range []string{"/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group", "/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions"} {
+	for range 3 {
+		w.die(t)
+	}
+	for _, path := range []string{"/api/v1/webhooks/dead", "/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group", "/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions"} {
 		join := "&"
 		if !strings.Contains(path, "?") {
 			join = "?"
 		}
 		type list struct {
-			Items []struct{ ID string }
+			Items []struct{ ID, Number string }
 			Next  *string `json:"next_cursor"`
 		}
 		all := decode[list](t, w.call(t, http.MethodGet, path+join+"limit=1000", nil))
 		if len(all.Items) < 2 || all.Next != nil {
 			t.Fatalf("%s: %d items, next %v", path, len(all.Items), all.Next)
 		}
-		var read []struct{ ID string }
+		var read []struct{ ID, Number string }
 		for page := decode[list](t, w.call(t, http.MethodGet, path+join+"limit=2", nil)); ; {
 			read = append(read, page.Items...)
 			if page.Next == nil {
@@ -377,6 +396,28 @@ func TestDecisionsOfPeople(t *testing.T) {
 	w.call(t, http.MethodDelete, path, nil)
 	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
 		t.Errorf("withdrawn: %+v", x)
+	}
+}
+
+// TestDeadLetters sees one, has it sent again, and drops another.
+func TestDeadLetters(t *testing.T) {
+	w := troubled(t)
+	first, second := w.die(t), w.die(t)
+	d := decode[contract.DeadLetterDetail](t, w.call(t, http.MethodGet, "/api/v1/webhooks/dead/"+first, nil))
+	if d.Body != `{"a":1}` || d.Letter.Error != "404 Not Found" || d.Letter.Attempts != 1 || d.Letter.Endpoint != "oncall" {
+		t.Errorf("%+v", d)
+	}
+	if out := w.call(t, http.MethodPost, "/api/v1/webhooks/dead/"+first+"/resend", nil); out.Code != http.StatusNoContent {
+		t.Errorf("%d: %s", out.Code, out.Body)
+	}
+	if out := w.call(t, http.MethodDelete, "/api/v1/webhooks/dead/"+second, nil); out.Code != http.StatusNoContent {
+		t.Errorf("%d: %s", out.Code, out.Body)
+	}
+	if list := decode[contract.DeadLetterList](t, w.call(t, http.MethodGet, "/api/v1/webhooks/dead", nil)); len(list.Items) != 0 {
+		t.Errorf("left: %+v", list.Items)
+	}
+	if waiting := w.outbox.List(false, 0, 9); len(waiting) != 1 || waiting[0].ID != d.Letter.Event {
+		t.Errorf("waiting: %+v", waiting)
 	}
 }
 

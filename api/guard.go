@@ -355,7 +355,7 @@ func (a *API) bound(next http.Handler) http.Handler {
 // wrongMethod says which methods a path has.
 func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		at := method
 		if method == http.MethodHead {
 			at = http.MethodGet

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/kv"
 	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/internal/wire"
 	"github.com/sibyl-trace/sibyl/notify"
@@ -32,13 +34,15 @@ import (
 // world is a handler before a real core that a simulated application was played to, until there were problems and investigations.
 type world struct {
 	*API
-	core   *engine.Core
-	counts live.Counts
-	mu     sync.Mutex // guards core
-	past   memory
-	now    trace.Nanos
-	clock  func() time.Time
-	app    *simapp.App
+	core    *engine.Core
+	counts  live.Counts
+	mu      sync.Mutex // guards core
+	past    memory
+	now     trace.Nanos
+	clock   func() time.Time
+	app     *simapp.App
+	outbox  *store.Outbox
+	letters int // that died
 }
 
 // Ask implements Engine.
@@ -125,15 +129,57 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.outbox = newOutbox(t)
 	w.API, err = New(w, &w.past, access.Open(dir), notes, Options{
 		Version: "test", Go: "go", Links: []notify.Link{link},
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
 		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} },
+		Letters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// newOutbox returns an empty outbox.
+func newOutbox(t testing.TB) *store.Outbox {
+	t.Helper()
+	dir := t.TempDir()
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	o, err := s.OpenOutbox(store.DefaultOutboxLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// die lets a webhook fail for good, and returns the number of the dead letter.
+func (w *world) die(t testing.TB) string {
+	t.Helper()
+	w.letters++
+	_, err := w.outbox.Put(w.now, []store.Message{{
+		ID: fmt.Sprint("event", w.letters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Problem: w.core.Problems()[0].ID, At: w.now, Body: []byte(`{"a":1}`),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, _, err := w.outbox.Take("oncall", w.now, 1)
+	if err != nil || len(due) != 1 {
+		t.Fatal(due, err)
+	}
+	if err := w.outbox.Bury(&due[0], "404 Not Found"); err != nil {
+		t.Fatal(err)
+	}
+	return decimal(due[0].Number)
 }
 
 // play plays epochs until the core says enough, at most so many.

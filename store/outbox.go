@@ -405,6 +405,28 @@ func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err er
 	return "", ErrNoMessage
 }
 
+// Dead returns a dead letter with its body. The error is [ErrNoMessage] if there is no such one.
+func (o *Outbox) Dead(number uint64) (Message, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.read(outboxDead, number)
+}
+
+// Drop forgets a dead letter. The error is [ErrNoMessage] if there is no such one.
+func (o *Outbox) Drop(number uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at, found := slices.BinarySearchFunc(o.dead, number, byNumber)
+	if !found {
+		return ErrNoMessage
+	}
+	if err := o.db.db.Delete(messageKey(outboxDead, number), pebble.Sync); err != nil {
+		return err
+	}
+	o.remove(o.dead[at])
+	return nil
+}
+
 // Expire makes dead letters of messages that were put before a time, and of those to endpoints that are not known, and forgets the
 // identities of events of long ago. It leaves alone what somebody tries to deliver. It returns how many died.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {

@@ -207,6 +207,32 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 	check(t, "what waits goes at once", ids(due), "second")
 }
 
+func TestDeadLettersAreRead(t *testing.T) {
+	dir := t.TempDir()
+	o := outboxIn(t, dir, DefaultOutboxLimits())
+	put(t, o, 1, "first", 1, "a")
+	put(t, o, 2, "second", 1, "a")
+	waiting, _ := take(t, o, "a", 3, 1)
+	number := waiting[0].Number
+	if _, err := o.Dead(number); !errors.Is(err, ErrNoMessage) {
+		t.Errorf("a message that waits is read as a dead letter: %v", err)
+	}
+	if err := o.Drop(number); !errors.Is(err, ErrNoMessage) {
+		t.Errorf("a message that waits is dropped as a dead letter: %v", err)
+	}
+	must(t, o.Bury(&waiting[0], "never"))
+	if m, err := o.Dead(number); err != nil || string(m.Body) != "body of first" || m.Error != "never" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	must(t, o.Drop(number))
+	if err := o.Drop(number); !errors.Is(err, ErrNoMessage) {
+		t.Errorf("dropped twice: %v", err)
+	}
+	if s := outboxIn(t, killed(t, dir), DefaultOutboxLimits()).Stats(); s.Dead != 0 || s.Waiting != 1 {
+		t.Errorf("after a crash: %+v", s)
+	}
+}
+
 func TestOutboxIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	o := outboxIn(t, dir, OutboxLimits{Messages: 3, Bytes: 1000})

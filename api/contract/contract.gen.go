@@ -459,6 +459,55 @@ type Comparison struct {
 	Edges []EdgeDifference `json:"edges"`
 }
 
+// DeadLetter defines model for DeadLetter.
+type DeadLetter struct {
+	// At When the event happened.
+	At time.Time `json:"at"`
+
+	// Attempts That failed.
+	Attempts int `json:"attempts"`
+
+	// Bytes Of the body.
+	Bytes int64 `json:"bytes"`
+
+	// Endpoint Name of the webhook.
+	Endpoint string `json:"endpoint"`
+
+	// Error Of the last attempt.
+	Error string `json:"error"`
+
+	// Event ID of the event: the same for all webhooks and attempts.
+	Event string `json:"event"`
+
+	// Format Of the body.
+	Format string `json:"format"`
+
+	// Number Identifies it.
+	Number string `json:"number"`
+
+	// Problem What it is about; empty: no problem.
+	Problem string `json:"problem"`
+
+	// Put From when on it was tried.
+	Put time.Time `json:"put"`
+
+	// Type Of the event, like problem.opened.
+	Type string `json:"type"`
+}
+
+// DeadLetterDetail defines model for DeadLetterDetail.
+type DeadLetterDetail struct {
+	// Body As it is sent, mostly JSON.
+	Body   string     `json:"body"`
+	Letter DeadLetter `json:"letter"`
+}
+
+// DeadLetterList defines model for DeadLetterList.
+type DeadLetterList struct {
+	Items      []DeadLetter `json:"items"`
+	NextCursor *string      `json:"next_cursor"`
+}
+
 // Decision defines model for Decision.
 type Decision struct {
 	At       time.Time `json:"at"`
@@ -1392,6 +1441,9 @@ type FromParameter = Instant
 // GroupParameter defines model for groupParameter.
 type GroupParameter = ID
 
+// LetterParameter defines model for letterParameter.
+type LetterParameter = string
+
 // LevelParameter defines model for levelParameter.
 type LevelParameter = Level
 
@@ -1566,6 +1618,14 @@ type GetTreeParams struct {
 
 	// Problem Its edges are matched; without it those of the first problem of the request type.
 	Problem *ID `form:"problem,omitempty" json:"problem,omitempty"`
+}
+
+// ListDeadLettersParams defines parameters for ListDeadLetters.
+type ListDeadLettersParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // AcknowledgeProblemJSONRequestBody defines body for AcknowledgeProblem for application/json ContentType.
@@ -1816,6 +1876,26 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListDeadLetters Events that a webhook did not take in time, oldest first
+	//
+	// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
+	ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DropDeadLetter Forget it
+	//
+	// Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
+	DropDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDeadLetter One of them, with what was sent
+	//
+	// Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
+	GetDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+	//
+	// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
+	ResendDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // GetBudget What the plan may cost, and what it does
@@ -2254,6 +2334,66 @@ func (c *Client) ListTrees(ctx context.Context, params *ListTreesParams, reqEdit
 // Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 func (c *Client) GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTreeRequest(c.Server, requestType, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeadLetters Events that a webhook did not take in time, oldest first
+//
+// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
+func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeadLettersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DropDeadLetter Forget it
+//
+// Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
+func (c *Client) DropDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDropDeadLetterRequest(c.Server, letter)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDeadLetter One of them, with what was sent
+//
+// Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
+func (c *Client) GetDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterRequest(c.Server, letter)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+//
+// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
+func (c *Client) ResendDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResendDeadLetterRequest(c.Server, letter)
 	if err != nil {
 		return nil, err
 	}
@@ -3766,6 +3906,174 @@ func NewGetTreeRequest(server string, requestType ID, params *GetTreeParams) (*h
 	return req, nil
 }
 
+// NewListDeadLettersRequest constructs an http.Request for the ListDeadLetters method
+func NewListDeadLettersRequest(server string, params *ListDeadLettersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/webhooks/dead")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDropDeadLetterRequest constructs an http.Request for the DropDeadLetter method
+func NewDropDeadLetterRequest(server string, letter LetterParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "letter", letter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/webhooks/dead/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetDeadLetterRequest constructs an http.Request for the GetDeadLetter method
+func NewGetDeadLetterRequest(server string, letter LetterParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "letter", letter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/webhooks/dead/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewResendDeadLetterRequest constructs an http.Request for the ResendDeadLetter method
+func NewResendDeadLetterRequest(server string, letter LetterParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "letter", letter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/webhooks/dead/%s/resend", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -4019,6 +4327,34 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTreeWithResponse(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*GetTreeResponse, error)
+
+	// ListDeadLettersWithResponse Events that a webhook did not take in time, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
+	ListDeadLettersWithResponse(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*ListDeadLettersResponse, error)
+
+	// DropDeadLetterWithResponse Forget it
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
+	DropDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*DropDeadLetterResponse, error)
+
+	// GetDeadLetterWithResponse One of them, with what was sent
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
+	GetDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*GetDeadLetterResponse, error)
+
+	// ResendDeadLetterWithResponse Send it again, behind what is waiting, for another 24 h
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
+	ResendDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*ResendDeadLetterResponse, error)
 }
 
 type GetBudgetResponse struct {
@@ -5200,6 +5536,184 @@ func (r GetTreeResponse) ContentType() string {
 	return ""
 }
 
+type ListDeadLettersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeadLettersResponse) GetJSON200() *DeadLetterList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeadLettersResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeadLettersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeadLettersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeadLettersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeadLettersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DropDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DropDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DropDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DropDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DropDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DropDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeadLetterDetail
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDeadLetterResponse) GetJSON200() *DeadLetterDetail {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ResendDeadLetterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResendDeadLetterResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResendDeadLetterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResendDeadLetterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResendDeadLetterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResendDeadLetterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetBudgetWithResponse What the plan may cost, and what it does
 //
 // Returns a wrapper object for the known response body format(s).
@@ -5576,6 +6090,58 @@ func (c *ClientWithResponses) GetTreeWithResponse(ctx context.Context, requestTy
 		return nil, err
 	}
 	return ParseGetTreeResponse(rsp)
+}
+
+// ListDeadLettersWithResponse Events that a webhook did not take in time, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
+func (c *ClientWithResponses) ListDeadLettersWithResponse(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*ListDeadLettersResponse, error) {
+	rsp, err := c.ListDeadLetters(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeadLettersResponse(rsp)
+}
+
+// DropDeadLetterWithResponse Forget it
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
+func (c *ClientWithResponses) DropDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*DropDeadLetterResponse, error) {
+	rsp, err := c.DropDeadLetter(ctx, letter, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDropDeadLetterResponse(rsp)
+}
+
+// GetDeadLetterWithResponse One of them, with what was sent
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
+func (c *ClientWithResponses) GetDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*GetDeadLetterResponse, error) {
+	rsp, err := c.GetDeadLetter(ctx, letter, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDeadLetterResponse(rsp)
+}
+
+// ResendDeadLetterWithResponse Send it again, behind what is waiting, for another 24 h
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
+func (c *ClientWithResponses) ResendDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*ResendDeadLetterResponse, error) {
+	rsp, err := c.ResendDeadLetter(ctx, letter, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResendDeadLetterResponse(rsp)
 }
 
 // ParseGetBudgetResponse parses an HTTP response from a GetBudgetWithResponse call
@@ -6391,6 +6957,130 @@ func ParseGetTreeResponse(rsp *http.Response) (*GetTreeResponse, error) {
 	return response, nil
 }
 
+// ParseListDeadLettersResponse parses an HTTP response from a ListDeadLettersWithResponse call
+func ParseListDeadLettersResponse(rsp *http.Response) (*ListDeadLettersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeadLettersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDropDeadLetterResponse parses an HTTP response from a DropDeadLetterWithResponse call
+func ParseDropDeadLetterResponse(rsp *http.Response) (*DropDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DropDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDeadLetterResponse parses an HTTP response from a GetDeadLetterWithResponse call
+func ParseGetDeadLetterResponse(rsp *http.Response) (*GetDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeadLetterDetail
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResendDeadLetterResponse parses an HTTP response from a ResendDeadLetterWithResponse call
+func ParseResendDeadLetterResponse(rsp *http.Response) (*ResendDeadLetterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResendDeadLetterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// GetBudget What the plan may cost, and what it does
@@ -6468,6 +7158,18 @@ type ServerInterface interface {
 	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
 	// (GET /trees/{request_type})
 	GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams)
+	// ListDeadLetters Events that a webhook did not take in time, oldest first
+	// (GET /webhooks/dead)
+	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
+	// DropDeadLetter Forget it
+	// (DELETE /webhooks/dead/{letter})
+	DropDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter)
+	// GetDeadLetter One of them, with what was sent
+	// (GET /webhooks/dead/{letter})
+	GetDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter)
+	// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+	// (POST /webhooks/dead/{letter}/resend)
+	ResendDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -6621,6 +7323,30 @@ func (_ Unimplemented) ListTrees(w http.ResponseWriter, r *http.Request, params 
 // GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
 // (GET /trees/{request_type})
 func (_ Unimplemented) GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeadLetters Events that a webhook did not take in time, oldest first
+// (GET /webhooks/dead)
+func (_ Unimplemented) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DropDeadLetter Forget it
+// (DELETE /webhooks/dead/{letter})
+func (_ Unimplemented) DropDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDeadLetter One of them, with what was sent
+// (GET /webhooks/dead/{letter})
+func (_ Unimplemented) GetDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+// (POST /webhooks/dead/{letter}/resend)
+func (_ Unimplemented) ResendDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -7809,6 +8535,130 @@ func (siw *ServerInterfaceWrapper) GetTree(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// ListDeadLetters operation middleware
+func (siw *ServerInterfaceWrapper) ListDeadLetters(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeadLettersParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeadLetters(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DropDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) DropDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "letter" -------------
+	var letter LetterParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "letter", chi.URLParam(r, "letter"), &letter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "letter", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DropDeadLetter(w, r, letter)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) GetDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "letter" -------------
+	var letter LetterParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "letter", chi.URLParam(r, "letter"), &letter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "letter", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDeadLetter(w, r, letter)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResendDeadLetter operation middleware
+func (siw *ServerInterfaceWrapper) ResendDeadLetter(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "letter" -------------
+	var letter LetterParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "letter", chi.URLParam(r, "letter"), &letter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "letter", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResendDeadLetter(w, r, letter)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -7996,6 +8846,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/status", wrapper.GetStatus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/webhooks/dead", wrapper.ListDeadLetters)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/webhooks/dead/{letter}", wrapper.DropDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/webhooks/dead/{letter}", wrapper.GetDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/webhooks/dead/{letter}/resend", wrapper.ResendDeadLetter)
 	})
 
 	return r
@@ -8962,6 +9824,150 @@ func (response GetTreedefaultApplicationProblemPlusJSONResponse) VisitGetTreeRes
 	return err
 }
 
+type ListDeadLettersRequestObject struct {
+	Params ListDeadLettersParams
+}
+
+type ListDeadLettersResponseObject interface {
+	VisitListDeadLettersResponse(w http.ResponseWriter) error
+}
+
+type ListDeadLetters200JSONResponse DeadLetterList
+
+func (response ListDeadLetters200JSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeadLettersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListDeadLettersdefaultApplicationProblemPlusJSONResponse) VisitListDeadLettersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DropDeadLetterRequestObject struct {
+	Letter LetterParameter `json:"letter"`
+}
+
+type DropDeadLetterResponseObject interface {
+	VisitDropDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type DropDeadLetter204Response struct {
+}
+
+func (response DropDeadLetter204Response) VisitDropDeadLetterResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DropDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DropDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitDropDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterRequestObject struct {
+	Letter LetterParameter `json:"letter"`
+}
+
+type GetDeadLetterResponseObject interface {
+	VisitGetDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type GetDeadLetter200JSONResponse DeadLetterDetail
+
+func (response GetDeadLetter200JSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitGetDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResendDeadLetterRequestObject struct {
+	Letter LetterParameter `json:"letter"`
+}
+
+type ResendDeadLetterResponseObject interface {
+	VisitResendDeadLetterResponse(w http.ResponseWriter) error
+}
+
+type ResendDeadLetter204Response struct {
+}
+
+func (response ResendDeadLetter204Response) VisitResendDeadLetterResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ResendDeadLetterdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ResendDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitResendDeadLetterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// GetBudget What the plan may cost, and what it does
@@ -9039,6 +10045,18 @@ type StrictServerInterface interface {
 	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
 	// (GET /trees/{request_type})
 	GetTree(ctx context.Context, request GetTreeRequestObject) (GetTreeResponseObject, error)
+	// ListDeadLetters Events that a webhook did not take in time, oldest first
+	// (GET /webhooks/dead)
+	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
+	// DropDeadLetter Forget it
+	// (DELETE /webhooks/dead/{letter})
+	DropDeadLetter(ctx context.Context, request DropDeadLetterRequestObject) (DropDeadLetterResponseObject, error)
+	// GetDeadLetter One of them, with what was sent
+	// (GET /webhooks/dead/{letter})
+	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
+	// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+	// (POST /webhooks/dead/{letter}/resend)
+	ResendDeadLetter(ctx context.Context, request ResendDeadLetterRequestObject) (ResendDeadLetterResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error)
@@ -9740,6 +10758,110 @@ func (sh *strictHandler) GetTree(w http.ResponseWriter, r *http.Request, request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetTreeResponseObject); ok {
 		if err := validResponse.VisitGetTreeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeadLetters operation middleware
+func (sh *strictHandler) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
+	var request ListDeadLettersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeadLetters(ctx, request.(ListDeadLettersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeadLetters")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeadLettersResponseObject); ok {
+		if err := validResponse.VisitListDeadLettersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DropDeadLetter operation middleware
+func (sh *strictHandler) DropDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
+	var request DropDeadLetterRequestObject
+
+	request.Letter = letter
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DropDeadLetter(ctx, request.(DropDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DropDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DropDeadLetterResponseObject); ok {
+		if err := validResponse.VisitDropDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDeadLetter operation middleware
+func (sh *strictHandler) GetDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
+	var request GetDeadLetterRequestObject
+
+	request.Letter = letter
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDeadLetter(ctx, request.(GetDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDeadLetterResponseObject); ok {
+		if err := validResponse.VisitGetDeadLetterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResendDeadLetter operation middleware
+func (sh *strictHandler) ResendDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
+	var request ResendDeadLetterRequestObject
+
+	request.Letter = letter
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResendDeadLetter(ctx, request.(ResendDeadLetterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResendDeadLetter")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResendDeadLetterResponseObject); ok {
+		if err := validResponse.VisitResendDeadLetterResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -9,19 +9,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/notify"
 )
 
 func (p *process) webhookCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "webhook",
-		Short: "Try the webhooks of a configuration",
+		Short: "Try webhooks, and see to what they did not take",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.webhookTestCommand())
+	c.AddCommand(p.webhookTestCommand(), p.webhookDeadCommand(), p.webhookResendCommand(), p.webhookDropCommand())
 	return c
 }
 
@@ -80,4 +82,99 @@ func (p *process) tryWebhook(ctx context.Context, webhooks []config.Webhook, nam
 		return usageError{errors.New("the configuration has no webhooks: name the file with --config")}
 	}
 	return usageError{fmt.Errorf("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))}
+}
+
+func (p *process) webhookDeadCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	var limit int
+	c := &cobra.Command{
+		Use:   "dead [NUMBER]",
+		Short: "List dead letters of a running service, or show one",
+		Long: `Lists the events that webhooks did not take within a day, oldest first, with the last error of each. With a NUMBER it shows that one
+and what was sent.`,
+		Example: "  sibyl webhook dead\n  sibyl webhook dead 17",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	output.flag(c, "output", "o", "format")
+	c.Flags().IntVar(&limit, "limit", 100, "most of them shown; 0: all")
+	f := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, numbers []string) error {
+		if limit < 0 {
+			return usageError{errors.New("--limit must not be negative")}
+		}
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		if len(numbers) == 1 {
+			d, err := api.DeadLetter(c.Context(), numbers[0])
+			switch {
+			case err != nil:
+				return err
+			case output.value == "json":
+				return writeJSON(p.out, d)
+			}
+			return client.ShowDeadLetter(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+		}
+		list, err := api.DeadLetters(c.Context(), limit)
+		switch {
+		case err != nil:
+			return err
+		case output.value == "json":
+			return writeJSON(p.out, list)
+		}
+		return client.ShowDeadLetters(p.out, list, terminal.Of(p.out, p.getenv), time.Now())
+	}
+	return c
+}
+
+func (p *process) webhookResendCommand() *cobra.Command {
+	c := p.lettersCommand("resend", "Have dead letters sent again", (*client.Client).Resend, "sent again")
+	c.Long = "Has dead letters sent again, in the order given, behind what waits for the same webhook. Each is tried for another day."
+	return c
+}
+
+func (p *process) webhookDropCommand() *cobra.Command {
+	return p.lettersCommand("drop", "Forget dead letters", (*client.Client).Drop, "dropped")
+}
+
+// lettersCommand returns a command that does something to dead letters.
+func (p *process) lettersCommand(name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:     name + " NUMBER…",
+		Short:   short,
+		Example: "  sibyl webhook " + name + " 17\n  sibyl webhook " + name + " --all",
+		Args: func(_ *cobra.Command, numbers []string) error {
+			if all == (len(numbers) > 0) {
+				return errors.New("which? sibyl webhook dead shows their NUMBERs; --all means all of them")
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "all of them")
+	f := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, numbers []string) error {
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		if all {
+			list, err := api.DeadLetters(c.Context(), 0)
+			if err != nil {
+				return err
+			}
+			for i := range list.Items {
+				numbers = append(numbers, list.Items[i].Number)
+			}
+		}
+		for i, number := range numbers {
+			if err := do(api, c.Context(), number); err != nil {
+				return fmt.Errorf("dead letter %s, after %s: %w", number, units.Plural(i, "other"), err)
+			}
+		}
+		_, err = fmt.Fprintf(p.out, "%s %s\n", units.Plural(len(numbers), "dead letter"), done)
+		return err
+	}
+	return c
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,5 +54,49 @@ func TestWebhookTest(t *testing.T) {
 		if c.args == "webhook test good --config "+file && (!strings.HasPrefix(signed, "v1,") || !strings.Contains(body, "This is a test")) {
 			t.Errorf("signature %q, body %q", signed, body)
 		}
+	}
+}
+
+// What a running service was told to resend and drop by the commands.
+func TestDeadLetterCommands(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		letter := `{"number":"17","event":"e","type":"decision","endpoint":"oncall","format":"slack","problem":"","at":"2026-01-02T03:04:05Z","put":"2026-01-02T03:04:05Z","attempts":3,"error":"no\u001bbell","bytes":2}`
+		switch {
+		case r.Method != http.MethodGet:
+			asked = append(asked, r.Method+" "+r.URL.Path)
+			w.WriteHeader(http.StatusNoContent)
+		case strings.HasSuffix(r.URL.Path, "/17"):
+			fmt.Fprintf(w, `{"letter":%s,"body":"{}"}`, letter)
+		default:
+			fmt.Fprintf(w, `{"items":[%s],"next_cursor":null}`, letter)
+		}
+	}))
+	defer server.Close()
+	for _, c := range []struct {
+		args     string
+		code     int
+		out, err string // parts
+	}{
+		{"webhook dead", 0, "17 decision to oncall as slack", ""},
+		{"webhook dead -o json", 0, `"number": "17"`, ""},
+		{"webhook dead 17", 0, "{}", ""},
+		{"webhook dead 17 -o json", 0, `"body": "{}"`, ""},
+		{"webhook resend 17", 0, "1 dead letter sent again", ""},
+		{"webhook resend --all", 0, "1 dead letter sent again", ""},
+		{"webhook drop 17 17", 0, "2 dead letters dropped", ""},
+		{"webhook resend", 2, "", "which?"},
+		{"webhook drop 17 --all", 2, "", "which?"},
+		{"webhook dead --limit -1", 2, "", "negative"},
+	} {
+		r := sibyl(t, "", append(strings.Fields(c.args), "--server", server.URL)...)
+		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) || strings.Contains(r.out, "\x1b") {
+			t.Errorf("sibyl %s: exit code %d, %q, %q", c.args, r.code, r.out, r.err)
+		}
+	}
+	resend, drop := "POST /api/v1/webhooks/dead/17/resend", "DELETE /api/v1/webhooks/dead/17"
+	if want := []string{resend, resend, drop, drop}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
 	}
 }

@@ -120,27 +120,44 @@ func (c *Client) unanswered(err error) error {
 // pageSize is how many items are asked for at a time.
 const pageSize = 1000
 
+// pages calls read for page after page, with how many items to ask for and where to go on, until there are so many items (0: all) or no
+// more. Read returns how many it got, and where to go on.
+func pages(most int, read func(limit *int, cursor *string) (int, *string, error)) error {
+	var cursor *string
+	for n := 0; ; {
+		size := pageSize
+		if most > 0 {
+			size = min(size, most-n)
+		}
+		got, next, err := read(&size, cursor)
+		if err != nil {
+			return err
+		}
+		n, cursor = n+got, next
+		if next == nil || most > 0 && n >= most {
+			return nil
+		}
+	}
+}
+
 // Problems returns the open problems that the parameters ask for, ranked, at most so many; 0: all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
 	all := &contract.ProblemList{Items: []contract.Problem{}}
-	for {
-		size := pageSize
-		if most > 0 {
-			size = min(size, most-len(all.Items))
-		}
-		q.Limit = &size
+	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+		q.Limit, q.Cursor = limit, cursor
 		r, err := c.api.ListProblemsWithResponse(ctx, &q)
 		page, err := held(c, r, err)
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
 		all.NextCursor, all.Epoch, all.Learning = page.NextCursor, page.Epoch, page.Learning
-		if page.NextCursor == nil || most > 0 && len(all.Items) >= most {
-			return all, nil
-		}
-		q.Cursor = page.NextCursor
+		return len(page.Items), page.NextCursor, nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return all, nil
 }
 
 // identity is what problems are called in full.
@@ -191,24 +208,21 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 // Tracepoints returns the tracepoints that the parameters ask for, at most so many; 0: all.
 func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsParams, most int) (*contract.TracepointList, error) {
 	all := &contract.TracepointList{Items: []contract.Tracepoint{}}
-	for {
-		size := pageSize
-		if most > 0 {
-			size = min(size, most-len(all.Items))
-		}
-		q.Limit = &size
+	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+		q.Limit, q.Cursor = limit, cursor
 		r, err := c.api.ListTracepointsWithResponse(ctx, &q)
 		page, err := held(c, r, err)
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
 		all.NextCursor, all.Epoch = page.NextCursor, page.Epoch
-		if page.NextCursor == nil || most > 0 && len(all.Items) >= most {
-			return all, nil
-		}
-		q.Cursor = page.NextCursor
+		return len(page.Items), page.NextCursor, nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return all, nil
 }
 
 // tracepointID is how tracepoints are identified.
@@ -253,5 +267,41 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 		return err
 	}
 	r, err := c.api.WithdrawWishWithResponse(ctx, id)
+	return c.told(r, err)
+}
+
+// DeadLetters returns the events that webhooks did not take in time, oldest first, at most so many; 0: all.
+func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
+	all := &contract.DeadLetterList{Items: []contract.DeadLetter{}}
+	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+		r, err := c.api.ListDeadLettersWithResponse(ctx, &contract.ListDeadLettersParams{Limit: limit, Cursor: cursor})
+		page, err := held(c, r, err)
+		if err != nil {
+			return 0, nil, err
+		}
+		all.Items, all.NextCursor = append(all.Items, page.Items...), page.NextCursor
+		return len(page.Items), page.NextCursor, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// DeadLetter returns the dead letter with a number.
+func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadLetterDetail, error) {
+	r, err := c.api.GetDeadLetterWithResponse(ctx, number)
+	return held(c, r, err)
+}
+
+// Resend has the dead letter with a number sent again.
+func (c *Client) Resend(ctx context.Context, number string) error {
+	r, err := c.api.ResendDeadLetterWithResponse(ctx, number)
+	return c.told(r, err)
+}
+
+// Drop forgets the dead letter with a number.
+func (c *Client) Drop(ctx context.Context, number string) error {
+	r, err := c.api.DropDeadLetterWithResponse(ctx, number)
 	return c.told(r, err)
 }

@@ -58,6 +58,10 @@ func serve(t *testing.T) (c *Client, asked *[]string) {
 		}
 		file(w, "getTracepoint.json", "", "")
 	})
+	mux.HandleFunc("GET /under/api/v1/webhooks/dead", func(w http.ResponseWriter, _ *http.Request) { file(w, "listDeadLetters.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/webhooks/dead/1", func(w http.ResponseWriter, _ *http.Request) { file(w, "getDeadLetter.json", "", "") })
+	mux.HandleFunc("POST /under/api/v1/webhooks/dead/1/resend", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("DELETE /under/api/v1/webhooks/dead/1", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		*asked = append(*asked, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
@@ -93,6 +97,14 @@ func TestShow(t *testing.T) {
 		"tracepoints.txt": func(w io.Writer) error {
 			list, err := c.Tracepoints(t.Context(), contract.ListTracepointsParams{}, 0)
 			return errors.Join(err, ShowTracepoints(w, list, style, now))
+		},
+		"dead.txt": func(w io.Writer) error {
+			list, err := c.DeadLetters(t.Context(), 0)
+			return errors.Join(err, ShowDeadLetters(w, list, style, now))
+		},
+		"letter.txt": func(w io.Writer) error {
+			d, err := c.DeadLetter(t.Context(), "1")
+			return errors.Join(err, ShowDeadLetter(w, d, style, now))
 		},
 		"learning.txt": func(w io.Writer) error { return ShowProblems(w, &contract.ProblemList{Learning: true}, style, now) },
 	} {
@@ -141,8 +153,12 @@ func TestNames(t *testing.T) {
 	if err := c.Withdraw(t.Context(), x.ID); err != nil {
 		t.Error(err)
 	}
+	if err := errors.Join(c.Resend(t.Context(), "1"), c.Drop(t.Context(), "1")); err != nil {
+		t.Error(err)
+	}
 	want := []string{
 		"GET /under/api/v1/tracepoints", "PUT /under/api/v1/tracepoints/" + x.ID + ` {"kind":"pin"}`, "DELETE /under/api/v1/tracepoints/" + x.ID,
+		"POST /under/api/v1/webhooks/dead/1/resend", "DELETE /under/api/v1/webhooks/dead/1",
 	}
 	if diff := cmp.Diff(want, *asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)

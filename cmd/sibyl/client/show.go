@@ -273,3 +273,31 @@ func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 var wishText = map[contract.WishKind]string{
 	contract.WishKindEnable: "enabled", contract.WishKindPin: "pinned", contract.WishKindForbid: "forbidden",
 }
+
+// ShowDeadLetters writes events that webhooks did not take, a line and its last error each.
+func ShowDeadLetters(w io.Writer, list *contract.DeadLetterList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	if len(list.Items) == 0 {
+		p.printf("There are no dead letters.\n")
+	}
+	for i := range list.Items {
+		p.letter(&list.Items[i])
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	return p.flush(w)
+}
+
+func (p *page) letter(x *contract.DeadLetter) {
+	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint), x.Format, span(p.now.Sub(x.At)))
+	p.printf("%s", p.style.Wrap(clean(units.Plural(x.Attempts, "attempt")+": "+x.Error), 6))
+}
+
+// ShowDeadLetter writes one of them with what was sent.
+func ShowDeadLetter(w io.Writer, d *contract.DeadLetterDetail, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	p.letter(&d.Letter)
+	p.printf("\n%s\n", clean(d.Body))
+	return p.flush(w)
+}

@@ -29,6 +29,7 @@ import (
 type outward struct {
 	config     *config.Config
 	log        *slog.Logger
+	outbox     *store.Outbox
 	notifier   *notify.Notifier
 	strategies *sampling.Strategies
 	pullers    []*query.Puller
@@ -47,11 +48,11 @@ func newOutward(c *config.Config, kept *store.Store, taken intake, log *slog.Log
 		}
 		endpoints = append(endpoints, *e)
 	}
-	outbox, err := kept.OpenOutbox(store.DefaultOutboxLimits())
-	if err != nil {
+	var err error
+	if o.outbox, err = kept.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
 		return nil, err
 	}
-	if o.notifier, err = notify.New(notify.Options{Outbox: outbox, Seed: uint64(time.Now().UnixNano()), Log: log}, endpoints); err != nil {
+	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Seed: uint64(time.Now().UnixNano()), Log: log}, endpoints); err != nil {
 		return nil, err
 	}
 	for _, q := range c.Jaeger.Query {
