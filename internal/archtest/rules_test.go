@@ -43,6 +43,8 @@ var rules = map[string]rule{
 	"internal/simapp":     {ours: []string{"trace", "cct"}},                                                                           // must know nothing of the search that it is used to judge
 	"internal/sizegen":    {},                                                                                                         // payload sizes and latencies for the size model
 	"internal/tracetest":  {ours: []string{"trace"}},                                                                                  // makes traces for tests and benchmarks of all packages
+
+	"agents/tracepoint/protocol": {}, // others' modules take it in: nothing but the standard library, and no clock
 }
 
 // forTestsAndCmd holds the folders that only tests, cmd and internal itself may import: what simulates or checks is no

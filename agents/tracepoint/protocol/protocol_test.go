@@ -1,0 +1,316 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+// plan returns a plan with something in every field.
+func plan() *protocol.Plan {
+	p := &protocol.Plan{
+		Protocol: protocol.Version, Version: 17, LeaseSeconds: 60,
+		Filters: []protocol.Filter{
+			{Operation: "GET /cart"},
+			{Service: "shop", SpanKind: protocol.Server, Attributes: map[string]string{"tenant": "a", "region": "eu"}},
+		},
+		Arms: []protocol.Arm{
+			{Name: "a", Share: 0.25, Tracepoints: []protocol.Enabled{{ID: "shop/cart.price", Rate: 1}, {ID: "shop/cart.size", Rate: 0.5, Filter: 2}}},
+			{Name: "b", Share: 0.5, Tracepoints: []protocol.Enabled{}},
+			{Name: protocol.ExploreArm, Share: 0.01, Everything: true, Tracepoints: []protocol.Enabled{}},
+		},
+	}
+	p.Hash = protocol.HashPlan(p)
+	return p
+}
+
+func TestPlanRoundTrip(t *testing.T) {
+	data, err := json.Marshal(plan())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := protocol.DecodePlan(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := plan(); !reflect.DeepEqual(got, want) {
+		t.Errorf("decoded %+v, want %+v", got, want)
+	}
+}
+
+// TestHashes pins the hashes: agents in other languages compute them too.
+func TestHashes(t *testing.T) {
+	if got, want := plan().Hash, "2cfca306e64ec526b1dde4a8560b78ad"; got != want {
+		t.Errorf("hash of the plan is %s, want %s", got, want)
+	}
+	if got, want := protocol.HashCatalogue(catalogue(2)), "c042e5bf96cc2e75748115521cd1d853"; got != want {
+		t.Errorf("hash of the catalogue is %s, want %s", got, want)
+	}
+}
+
+// TestHashCoversEverything changes one field after the other.
+func TestHashCoversEverything(t *testing.T) {
+	seen := map[string]string{protocol.HashPlan(plan()): "nothing"}
+	for name, change := range map[string]func(p *protocol.Plan){
+		"version":    func(p *protocol.Plan) { p.Version++ },
+		"lease":      func(p *protocol.Plan) { p.LeaseSeconds++ },
+		"filter":     func(p *protocol.Plan) { p.Filters[0].Operation = "" },
+		"kind":       func(p *protocol.Plan) { p.Filters[1].SpanKind = "" },
+		"service":    func(p *protocol.Plan) { p.Filters[1].Service = "" },
+		"attribute":  func(p *protocol.Plan) { p.Filters[1].Attributes["tenant"] = "b" },
+		"name":       func(p *protocol.Plan) { p.Arms[0].Name = "c" },
+		"share":      func(p *protocol.Plan) { p.Arms[0].Share = 0.1 },
+		"everything": func(p *protocol.Plan) { p.Arms[1].Everything = true },
+		"id":         func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].ID = "shop/cart" },
+		"rate":       func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Rate = 0.5 },
+		"of filter":  func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Filter = 1 },
+		"arms":       func(p *protocol.Plan) { p.Arms = p.Arms[:2] },
+	} {
+		p := plan()
+		change(p)
+		h := protocol.HashPlan(p)
+		if other, found := seen[h]; found {
+			t.Errorf("the hash is the same with %s and %s changed", name, other)
+		}
+		seen[h] = name
+	}
+}
+
+func TestPlanIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		want   string
+		change func(p *protocol.Plan)
+	}{
+		{"protocol: 2", func(p *protocol.Plan) { p.Protocol = 2 }},
+		{"version: -1", func(p *protocol.Plan) { p.Version = -1 }},
+		{"lease_seconds: 0", func(p *protocol.Plan) { p.LeaseSeconds = 0 }},
+		{"filters[0].operation: ", func(p *protocol.Plan) { p.Filters[0].Operation = "a\x00b" }},
+		{"filters[1].span_kind: ", func(p *protocol.Plan) { p.Filters[1].SpanKind = "odd" }},
+		{"filters[0].attributes: missing", func(p *protocol.Plan) { p.Filters[0].Attributes = map[string]string{"": "x"} }},
+		{"arms[0].name: ", func(p *protocol.Plan) { p.Arms[0].Name = "a-b" }},
+		{`arms[1].name: "a" occurs twice`, func(p *protocol.Plan) { p.Arms[1].Name = "a" }},
+		{"arms[0].share: NaN", func(p *protocol.Plan) { p.Arms[0].Share = math.NaN() }},
+		{"arms: the shares add up to 1.26", func(p *protocol.Plan) { p.Arms[0].Share = 0.75 }},
+		{"arms[0].tracepoints[1].id: ", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].ID = "shop/cart.price" }},
+		{"arms[0].tracepoints[0].id: missing", func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].ID = "" }},
+		{"arms[0].tracepoints[0].rate: 0", func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Rate = 0 }},
+		{"arms[0].tracepoints[1].filter: 3, of 2", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].Filter = 3 }},
+		{"arms[1].tracepoints: 10001", func(p *protocol.Plan) { p.Arms[1].Tracepoints = make([]protocol.Enabled, protocol.MaxEnabled+1) }},
+	} {
+		p := plan()
+		c.change(p)
+		if err := p.Validate(); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got error %v, want %s…", err, c.want)
+		}
+	}
+	if err := (&protocol.Plan{}).Validate(); !errors.Is(err, protocol.ErrVersion) {
+		t.Errorf("got error %v for no version, want ErrVersion", err)
+	}
+}
+
+// catalogue returns n tracepoints.
+func catalogue(n int) []protocol.Tracepoint {
+	list := make([]protocol.Tracepoint, n)
+	for i := range list {
+		list[i] = protocol.Tracepoint{
+			ID: fmt.Sprintf("shop/cart.%06d", i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: "shop", Scope: "cart",
+			Operation: fmt.Sprintf("cart.%d", i), SpanKind: protocol.Internal, Owner: "GET /cart", OwnerKind: protocol.Server, CostNanos: 900, Bytes: 200,
+		}
+	}
+	return list
+}
+
+func registration(n, page int) *protocol.Registration {
+	list := catalogue(n)
+	r := &protocol.Registration{
+		Protocol: protocol.Version, Session: "0123", Resource: map[string]string{"service.name": "shop"},
+		Capabilities: []protocol.Capability{protocol.CanSpan}, Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(list), Size: n},
+	}
+	if page >= 0 {
+		from, to := r.Catalogue.Page(page)
+		r.Page = &protocol.Page{Number: page, Tracepoints: list[from:to]}
+	}
+	return r
+}
+
+func TestRegistrationIsAccepted(t *testing.T) {
+	for _, c := range []struct{ size, page int }{{0, -1}, {1, 0}, {protocol.PageSize, 0}, {protocol.PageSize + 1, -1}, {protocol.PageSize + 1, 1}} {
+		if err := registration(c.size, c.page).Validate(); err != nil {
+			t.Errorf("page %d of %d: %v", c.page, c.size, err)
+		}
+	}
+}
+
+func TestRegistrationIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		want   string
+		change func(r *protocol.Registration)
+	}{
+		{"protocol: 0", func(r *protocol.Registration) { r.Protocol = 0 }},
+		{"session: missing", func(r *protocol.Registration) { r.Session = "" }},
+		{"resource.service.name: missing", func(r *protocol.Registration) { r.Resource = nil }},
+		{"catalogue.size: -1", func(r *protocol.Registration) { r.Catalogue.Size = -1 }},
+		{"catalogue.hash: ", func(r *protocol.Registration) { r.Catalogue.Hash = "XYZ" }},
+		{"catalogue.hash: not that", func(r *protocol.Registration) { r.Page.Tracepoints[1].CostNanos++ }},
+		{"page.number: 1, of 1", func(r *protocol.Registration) { r.Page.Number = 1 }},
+		{"page.tracepoints: 1 of them, must be 2", func(r *protocol.Registration) { r.Page.Tracepoints = r.Page.Tracepoints[:1] }},
+		{"page.tracepoints[1].id: ", func(r *protocol.Registration) { r.Page.Tracepoints[1].ID = "a" }},
+		{"page.tracepoints[0].operation: missing", func(r *protocol.Registration) { r.Page.Tracepoints[0].Operation = "" }},
+		{"page.tracepoints[0].layer: ", func(r *protocol.Registration) { r.Page.Tracepoints[0].Layer = "" }},
+		{"page.tracepoints[0].kind: ", func(r *protocol.Registration) { r.Page.Tracepoints[0].Kind = "event" }},
+		{"page.tracepoints[0].cost_ns: -1", func(r *protocol.Registration) { r.Page.Tracepoints[0].CostNanos = -1 }},
+	} {
+		r := registration(2, 0)
+		c.change(r)
+		if err := r.Validate(); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got error %v, want %s…", err, c.want)
+		}
+	}
+}
+
+func TestStatusIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		want   string
+		change func(s *protocol.Status)
+	}{
+		{"", func(*protocol.Status) {}},
+		{"protocol: 3", func(s *protocol.Status) { s.Protocol = 3 }},
+		{"session: missing", func(s *protocol.Status) { s.Session = "" }},
+		{"version: -1", func(s *protocol.Status) { s.Version = -1 }},
+		{"hash: ", func(s *protocol.Status) { s.Hash = "1" }},
+		{"tracepoints[0].id: missing", func(s *protocol.Status) { s.Tracepoints[0].ID = "" }},
+		{"tracepoints[0].state: ", func(s *protocol.Status) { s.Tracepoints[0].State = "on" }},
+		{"tracepoints[0].cost_ns: +Inf", func(s *protocol.Status) { s.Tracepoints[0].Nanos = math.Inf(1) }},
+		{"tracepoints[0].bytes: -1", func(s *protocol.Status) { s.Tracepoints[0].Bytes = -1 }},
+	} {
+		s := &protocol.Status{
+			Protocol: protocol.Version, Session: "0123", Version: 17, Hash: plan().Hash,
+			Tracepoints: []protocol.Outcome{{ID: "shop/cart.price", State: protocol.Applied, Hits: 3, Nanos: 800, Bytes: 210}},
+		}
+		c.change(s)
+		if err := s.Validate(); (c.want == "") != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got error %v, want %q…", err, c.want)
+		}
+	}
+}
+
+func TestMark(t *testing.T) {
+	for text, want := range map[string]protocol.Mark{
+		"0":                     {},
+		"17":                    {Version: 17},
+		"17-b":                  {Version: 17, Arm: "b"},
+		"17-x-1f":               {Version: 17, Arm: "x", Filters: 0x1f},
+		"17-b-8000000000000000": {Version: 17, Arm: "b", Filters: 1 << 63},
+	} {
+		if got, ok := protocol.ParseMark(text); !ok || got != want || got.String() != text {
+			t.Errorf("%q is %+v, %v, and back %q", text, got, ok, got.String())
+		}
+	}
+	for _, text := range []string{"", "-", "b", "-1", "+1", "17-", "17-B", "17-b-", "17-b-g", "17-b-1-2", "17--1", "9007199254740992", "17-aaaaaaaaaaaaaaaaa"} {
+		if got, ok := protocol.ParseMark(text); ok || got != (protocol.Mark{}) {
+			t.Errorf("%q is taken for %+v", text, got)
+		}
+	}
+}
+
+// TestDraw pins lots, which agents in other languages draw too, and holds the shares against many of them.
+func TestDraw(t *testing.T) {
+	id := [16]byte{0: 0x4b, 1: 0xf9, 2: 0x2f, 3: 0x35, 15: 0x36}
+	if got, want := protocol.DrawOf(id), protocol.Draw(0x47bc1441ce3b6609); got != want {
+		t.Errorf("the lot is %#x, want %#x", got, want)
+	}
+	p := plan()
+	arms, passed := map[int]float64{}, map[int]float64{}
+	const n = 100_000
+	for i := range n {
+		id := [16]byte{14: byte(i >> 8), 15: byte(i), 13: byte(i >> 16)}
+		d := protocol.DrawOf(id)
+		arm := d.Arm(p)
+		arms[arm] += 1. / n
+		if d.Passes(0.5) {
+			passed[arm] += 1. / n
+			if !d.Passes(0.7) || !d.Passes(1) {
+				t.Fatalf("%v passes at 0.5, and not at more", d)
+			}
+		}
+	}
+	for arm, want := range map[int]float64{0: 0.25, 1: 0.5, 2: 0.01, -1: 0.24} {
+		if got := arms[arm]; math.Abs(got-want) > 0.005 {
+			t.Errorf("arm %d has a share of %v, want %v", arm, got, want)
+		}
+		if got := passed[arm]; math.Abs(got-want/2) > 0.005 {
+			t.Errorf("%v of all requests pass in arm %d at half the rate, want %v", got, arm, want/2)
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	attribute := func(key string) (string, bool) {
+		v, ok := map[string]string{"tenant": "a", "empty": ""}[key]
+		return v, ok
+	}
+	for _, c := range []struct {
+		filter protocol.Filter
+		want   bool
+	}{
+		{protocol.Filter{}, true},
+		{protocol.Filter{Service: "shop", Operation: "GET /", SpanKind: protocol.Server}, true},
+		{protocol.Filter{Service: "cart"}, false},
+		{protocol.Filter{Operation: "GET"}, false},
+		{protocol.Filter{SpanKind: protocol.Client}, false},
+		{protocol.Filter{Attributes: map[string]string{"tenant": "a", "empty": ""}}, true},
+		{protocol.Filter{Attributes: map[string]string{"tenant": "a", "none": ""}}, false},
+	} {
+		if got := c.filter.Matches("shop", "GET /", protocol.Server, attribute); got != c.want {
+			t.Errorf("%+v matches: %v, want %v", c.filter, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		filter  int
+		filters uint64
+		want    bool
+	}{{0, 0, true}, {1, 1, true}, {1, 2, false}, {64, 1 << 63, true}, {64, 1<<63 - 1, false}} {
+		if got := (&protocol.Enabled{Filter: c.filter}).Fits(c.filters); got != c.want {
+			t.Errorf("filter %d, %b: %v, want %v", c.filter, c.filters, got, c.want)
+		}
+	}
+}
+
+// FuzzDecodePlan decodes anything: an error if and only if there is no plan, and what is a plan is one again.
+func FuzzDecodePlan(f *testing.F) {
+	data, err := json.Marshal(plan())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"protocol":1,"version":1,"hash":"","lease_seconds":1,"arms":[{"name":"a","share":1,"tracepoints":[{"id":"b","rate":1}]}]}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := protocol.DecodePlan(data)
+		if (p == nil) != (err != nil) {
+			t.Fatalf("plan %v with error %v", p, err)
+		}
+		var loose protocol.Plan // what the hash would keep away from the checks
+		if json.Unmarshal(data, &loose) != nil || loose.Validate() != nil {
+			return
+		}
+		loose.Hash = protocol.HashPlan(&loose)
+		again, err := json.Marshal(&loose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = protocol.DecodePlan(again); err != nil {
+			t.Fatalf("%s is no plan any more: %v", again, err)
+		}
+		id := [16]byte{15: byte(len(data))}
+		if arm := protocol.DrawOf(id).Arm(p); arm >= len(p.Arms) {
+			t.Fatalf("arm %d of %d", arm, len(p.Arms))
+		}
+	})
+}
