@@ -243,7 +243,7 @@ func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestOb
 	if err != nil {
 		return nil, err
 	}
-	withdrawn, err := a.change(ctx, engine.Change{Withdraw: id})
+	withdrawn, err := a.change(ctx, engine.Change{Withdraw: id, By: caller(ctx).name})
 	if err != nil {
 		return nil, err
 	}

@@ -185,6 +185,13 @@ func (b *Builder) Announce(seen trace.Nanos, catalogue []Tracepoint) {
 	}
 }
 
+// Withdraw takes back what agents announced: places that requests executed stay, and are forgotten as others are.
+func (b *Builder) Withdraw(tracepoints []trace.Symbol) {
+	for _, id := range tracepoints {
+		delete(b.points, id)
+	}
+}
+
 func (b *Builder) announce(p point) {
 	old, known := b.points[p.ID]
 	if p.ID == 0 || known && comparePoints(p, old) <= 0 {
@@ -273,7 +280,7 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 }
 
 // Age forgets the contexts that no request executed for MaxAge before now, and the oldest of too many sets. What catalogues
-// announce stays.
+// announce stays until it is withdrawn.
 func (b *Builder) Age(now trace.Nanos) {
 	for ctx, p := range b.places {
 		if now.Sub(p.seen) > MaxAge {

@@ -23,11 +23,13 @@ func (o *Options) Settings() Settings {
 }
 
 // Change is something from outside, beside traces, that decisions depend on. It is one record of the journal, so that decisions stay a
-// function of that. Exactly one field is set.
+// function of that. Exactly one field is set, By aside.
 type Change struct {
 	Settings *Settings    `json:"settings,omitempty"`
 	Wish     *search.Wish `json:"wish,omitempty"`     // in place of what was wished for the same tracepoint before
 	Withdraw trace.Symbol `json:"withdraw,omitempty"` // the wish for this tracepoint
+	By       string       `json:"by,omitempty"`       // who withdraws
+	Feedback *Feedback    `json:"feedback,omitempty"`
 }
 
 // Append appends the encoding of x to b.
@@ -62,9 +64,19 @@ func (c *Core) Apply(x *Change) bool {
 		return true
 	case x.Wish != nil:
 		return c.wish(*x.Wish)
+	case x.Feedback != nil:
+		c.hear(x.Feedback)
+		return true
 	}
-	return c.withdraw(x.Withdraw)
+	withdrawn := c.withdraw(x.Withdraw)
+	if withdrawn {
+		c.said(x.By, "withdraws what was decided about", x.Withdraw)
+	}
+	return withdrawn
 }
+
+// wishVerbs say what somebody does who makes a wish, by its kind.
+var wishVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
 // wish takes what a person decided about a tracepoint, in place of what was decided before. It reports whether there was room.
 func (c *Core) wish(w search.Wish) bool {
@@ -73,6 +85,7 @@ func (c *Core) wish(w search.Wish) bool {
 		return false
 	}
 	c.state.Wishes = append(c.state.Wishes, w)
+	c.said(w.By, wishVerbs[w.Kind], w.Tracepoint)
 	return true
 }
 

@@ -55,6 +55,7 @@ type Core struct {
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
 	announced   trace.Nanos
+	heard       heard
 	state       search.State
 	problems    []analysis.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
@@ -96,6 +97,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
 		causes:      newCauses(),
+		heard:       newHeard(),
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
 		preview:     analysis.NewGrouper(types, table, options.Groups),
@@ -105,16 +107,6 @@ func NewCore(table *trace.Table, options Options) *Core {
 		c.grouper.Splits = c.splitter.splits
 	}
 	return c
-}
-
-// Announce takes the tracepoints that agents say they could switch on.
-func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
-	c.catalogue, c.announced = catalogue, now
-	c.causes.announce(catalogue)
-	for _, t := range c.trees {
-		t.builder.Announce(now, catalogue)
-		t.grown = true
-	}
 }
 
 // Ingest takes a closed trace. Traces that are not complete, and roots that are not usable, change no statistics; Ingest returns
@@ -233,7 +225,9 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: c.options.Explore, Arms: c.armTimes(), Pairs: c.pairShares(),
+		Measured: c.measuredUsage(now), Unavailable: c.unavailable(now),
 	})
+	decisions = append(decisions, c.logSaid(now)...)
 	c.remember(decisions)
 	c.causes.follow(decisions)
 	c.adopt(&c.state.Plan)

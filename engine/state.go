@@ -25,7 +25,7 @@ type savedCore struct {
 	Began, Aged, Announced trace.Nanos
 	Seen, Dropped          uint64
 	Epochs                 []savedMark
-	Catalogue              []cct.Tracepoint
+	Heard                  savedHeard
 	Plans                  []savedPlan
 	Problems               []analysis.Problem
 	Refinements            []savedRefinements // ascending by group
@@ -35,6 +35,32 @@ type savedCore struct {
 	Splits                 []byte
 	SplitSamples           []savedPart // ascending by whole group
 	SplitEpochs            int
+}
+
+// savedHeard is what feedback left behind, each list ascending.
+type savedHeard struct {
+	Services []savedService
+	Costs    []savedCost
+	Broken   []savedTime
+	Gone     []savedTime
+	Measured Measured
+	At       trace.Nanos
+	Said     []string
+}
+
+type savedService struct {
+	Service     trace.Symbol
+	Tracepoints []cct.Tracepoint
+}
+
+type savedCost struct {
+	ID   trace.Symbol
+	Cost measuredCost
+}
+
+type savedTime struct {
+	ID trace.Symbol
+	At trace.Nanos
 }
 
 type savedMark struct {
@@ -130,7 +156,7 @@ func (c *Core) saved() *savedCore {
 	s := &savedCore{
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Announced: c.announced, Seen: c.seen, Dropped: c.dropped,
-		Catalogue: c.catalogue, Problems: c.problems,
+		Heard: c.heard.saved(), Problems: c.problems,
 	}
 	for _, m := range c.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
@@ -165,6 +191,43 @@ func (c *Core) saved() *savedCore {
 		}
 	}
 	return s
+}
+
+func (h *heard) saved() savedHeard {
+	s := savedHeard{Measured: h.measured, At: h.at, Said: h.said, Broken: savedTimes(h.broken), Gone: savedTimes(h.gone)}
+	for _, service := range slices.Sorted(maps.Keys(h.services)) {
+		s.Services = append(s.Services, savedService{service, h.services[service]})
+	}
+	for _, id := range slices.Sorted(maps.Keys(h.costs)) {
+		s.Costs = append(s.Costs, savedCost{id, h.costs[id]})
+	}
+	return s
+}
+
+func savedTimes(m map[trace.Symbol]trace.Nanos) []savedTime {
+	var list []savedTime
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, savedTime{id, m[id]})
+	}
+	return list
+}
+
+func (c *Core) restoreHeard(s *savedHeard) {
+	h := &c.heard
+	h.measured, h.at, h.said = s.Measured, s.At, s.Said
+	for _, x := range s.Services {
+		h.services[x.Service] = x.Tracepoints
+	}
+	for _, x := range s.Costs {
+		h.costs[x.ID] = x.Cost
+	}
+	for _, x := range s.Broken {
+		h.broken[x.ID] = x.At
+	}
+	for _, x := range s.Gone {
+		h.gone[x.ID] = x.At
+	}
+	c.merge()
 }
 
 func (c *causes) save(s *savedCore) {
@@ -314,7 +377,8 @@ func (l *log) check() (err error) {
 
 func (c *Core) restore(s *savedCore) error {
 	c.began, c.aged, c.announced, c.seen, c.dropped = s.Began, s.Aged, s.Announced, s.Seen, s.Dropped
-	c.catalogue, c.problems = s.Catalogue, s.Problems
+	c.problems = s.Problems
+	c.restoreHeard(&s.Heard)
 	for _, m := range s.Epochs {
 		if m.Seen > s.Seen {
 			return fmt.Errorf("%w: epochs", ErrCorrupt)
@@ -368,7 +432,6 @@ func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
 }
 
 func (c *causes) restore(s *savedCore) error {
-	c.announce(s.Catalogue)
 	for _, x := range s.Samples {
 		requests, _, err := stats.DecodeSample(x.Requests, decodePlanned)
 		if err != nil {

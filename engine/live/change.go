@@ -6,12 +6,14 @@ import (
 
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // changing is a change on its way through the journal and the shards to the grouper, so that it is made between the same two requests and
 // epochs whenever the journal is read.
 type changing struct {
 	engine.Change
+	packed []byte    // for the journal
 	answer chan made // told once; holds it
 }
 
@@ -21,10 +23,17 @@ type made struct {
 	err     error
 }
 
-func (x *changing) packed() []byte { return journal.Pack(nil, x.Append(nil)) }
+func newChanging(x engine.Change) *changing {
+	return &changing{x, journal.Pack(nil, x.Append(nil)), make(chan made, 1)}
+}
 
-// make makes the change. The grouper calls it.
-func (x *changing) make(core *engine.Core) { x.answer <- made{changed: core.Apply(&x.Change)} }
+// make makes the change, whose record is of the given time. The grouper calls it.
+func (x *changing) make(core *engine.Core, at trace.Nanos) {
+	if f := x.Feedback; f != nil {
+		f.At = at
+	}
+	x.answer <- made{changed: core.Apply(&x.Change)}
+}
 
 // Change has a change made, and returns when it is durable and was made: whether there was anything to change, and room. An error that is a
 // [*Refused] says that it was not made for now; after that of ctx it may be made all the same. It counts from the end of the epoch on. It is
@@ -36,7 +45,7 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	case s.options.Full(s.options.Clock()):
 		return false, errFull
 	}
-	c := &changing{x, make(chan made, 1)}
+	c := newChanging(x)
 	select {
 	case s.changes <- c:
 	case <-ctx.Done():
@@ -66,7 +75,7 @@ func (q *sequencer) settle() error {
 	if bytes.Equal(x.Append(nil), q.settings) {
 		return nil
 	}
-	return q.commit(&changing{x, make(chan made, 1)}, nil)
+	return q.commit(newChanging(x), nil)
 }
 
 // changeAgain makes a change of the journal once more.
@@ -79,5 +88,5 @@ func (q *sequencer) changeAgain(r journal.Record) {
 	if x.Settings != nil {
 		q.settings = x.Append(nil)
 	}
-	q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, change: &changing{x, make(chan made, 1)}}})
+	q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, change: &changing{Change: x, answer: make(chan made, 1)}}})
 }

@@ -244,14 +244,30 @@ func (r *running) decide(i int) *engine.Settings {
 	for _, x := range []engine.Change{
 		{Settings: &s},
 		{Wish: &search.Wish{Tracepoint: id, Kind: search.Pin, By: "ann"}},
+		{Wish: &search.Wish{Tracepoint: trace.SymbolOf([]byte("point 1")), Kind: search.Pin}},
 		{Wish: &search.Wish{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
-		{Withdraw: trace.Symbol(i - 5)},
+		{Withdraw: trace.Symbol(i - 5), By: "bob"},
 	} {
 		if changed, err := r.Change(r.t.Context(), x); err != nil || !changed && (x.Withdraw == 0 || i > 5) {
 			r.t.Errorf("%+v: %v, %v", x, changed, err)
 		}
 	}
 	return &s
+}
+
+// feedback is what agents say after stretches.
+func feedback() map[int]*engine.Feedback {
+	var points []engine.Tracepoint
+	for i := range 5 {
+		points = append(points, engine.Tracepoint{ID: fmt.Sprintf("point %d", i), Name: fmt.Sprintf("operation %d", i), Bytes: 100})
+	}
+	return map[int]*engine.Feedback{
+		5:  {Catalogues: []engine.Catalogue{{Service: "shop", Tracepoints: points}}},
+		9:  {Measured: &engine.Measured{Plan: 1, Hits: 1e3, Bytes: 1e9, CPU: 7}},
+		10: {Costs: []engine.Cost{{ID: "point 1", CPU: time.Millisecond, Bytes: 1 << 20}}},
+		17: {Broken: []engine.Broken{{ID: "point 1", For: 20 * time.Second}}},
+		23: {Catalogues: []engine.Catalogue{{Service: "shop", Tracepoints: points[2:]}}},
+	}
 }
 
 // Whatever the number of shards, and however often it is stopped or killed in between, a service counts every trace once, and ends in the
@@ -276,6 +292,11 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		r := run(t, dir, c, change)
 		for i, s := range all {
 			r.send(s.bodies)
+			if f := feedback()[i]; f != nil {
+				if changed, err := r.Change(t.Context(), engine.Change{Feedback: f}); !changed || err != nil {
+					t.Fatal(changed, err)
+				}
+			}
 			c.add(stretchSpan)
 			r.settle()
 			if i%5 == 2 {
@@ -309,8 +330,10 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	}
 	never := func(int) string { return "" }
 	state, decisions := play(1, never)
-	if decisions == "[]" {
-		t.Fatal("nothing was decided")
+	for _, want := range []string{"ann pins ", "bob withdraws what was decided about ", search.WhyUnavailable, "From:opened To:exhausted"} {
+		if !strings.Contains(decisions, want) {
+			t.Errorf("no decision says %q", want)
+		}
 	}
 	for _, c := range []struct {
 		name   string

@@ -84,7 +84,7 @@ func (g *grouper) reached() {
 	}
 	switch {
 	case m.change != nil:
-		m.change.make(g.core)
+		m.change.make(g.core, m.at)
 	case m.epoch:
 		g.epoch(m.at)
 		if m.at.Sub(g.saved) >= max(g.options.Checkpoint, savingShare*g.saving) {

@@ -35,8 +35,8 @@ type mark struct {
 // sequencer owns the order of things. It has one goroutine.
 type sequencer struct {
 	*Service
-	now   trace.Nanos // of the last record or tick; never goes back
-	epoch trace.Nanos // when the present epoch ends; 0: none began
+	steady             // its now is that of the last record or tick
+	epoch  trace.Nanos // when the present epoch ends; 0: none began
 
 	settings []byte // the change that made those which hold; nil: none did
 }
@@ -64,7 +64,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 			q.overfull.Store(q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal)
 			continue
 		case <-ctx.Done():
-			q.advance()
+			q.advance(q.options.Clock())
 			q.send(message{at: q.now, mark: &mark{at: q.now, seq: q.options.Journal.Next() - 1}})
 			return nil
 		}
@@ -72,11 +72,6 @@ func (q *sequencer) sequence(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// advance looks at the clock.
-func (q *sequencer) advance() {
-	q.now = max(q.now, trace.Nanos(q.options.Clock().UnixNano()))
 }
 
 // more adds to a group what is waiting.
@@ -99,7 +94,7 @@ func (q *sequencer) more(group []*delivery) []*delivery {
 
 // commit appends a change, if there is one, and a group to the journal, before them the end of the epoch if that is over, and hands all on.
 func (q *sequencer) commit(changed *changing, group []*delivery) error {
-	q.advance()
+	q.advance(q.options.Clock())
 	m := q.epochEnd()
 	j := q.options.Journal
 	if m != nil {
@@ -107,7 +102,7 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 	}
 	var c *mark
 	if changed != nil {
-		c = &mark{at: q.now, seq: j.Add(q.now, journal.Change, changed.packed()), change: changed}
+		c = &mark{at: q.now, seq: j.Add(q.now, journal.Change, changed.packed), change: changed}
 	}
 	for _, d := range group {
 		d.seq = j.Add(q.now, d.kind, d.packed)
