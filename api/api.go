@@ -90,6 +90,7 @@ type API struct {
 	metrics *metrics
 	hub     hub
 
+	links    atomic.Pointer[[]notify.Link]
 	answers  atomic.Uint64 // that were errors; names them
 	serving  atomic.Int64  // requests
 	snapshot snapshots
@@ -112,6 +113,7 @@ func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options 
 		return nil, err
 	}
 	a := &API{engine: engine, past: past, tokens: tokens, notes: notes, options: options, doc: doc}
+	a.SetLinks(options.Links)
 	a.metrics = newMetrics(a)
 	a.hub.begin(options.Clock())
 	root := chi.NewRouter()
@@ -127,6 +129,9 @@ func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options 
 	a.router = root
 	return a, nil
 }
+
+// SetLinks replaces the links to traces that answers have.
+func (a *API) SetLinks(links []notify.Link) { a.links.Store(&links) }
 
 // routes adds the operations of the contract.
 func (a *API) routes(r chi.Router) {

@@ -74,7 +74,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err != nil {
 		return nil, fmt.Errorf("kept trace %s: %w", id, err)
 	}
-	for _, u := range notify.LinksTo(a.options.Links, linked(id, d)) {
+	for _, u := range notify.LinksTo(*a.links.Load(), linked(id, d)) {
 		d.Links = append(d.Links, contract.Link{Name: u.Name, URL: u.URL})
 	}
 	return contract.GetTrace200JSONResponse(*d), nil

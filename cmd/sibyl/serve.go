@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +24,7 @@ func (p *process) serveCommand() *cobra.Command {
 		Long: `Takes traces as OTLP over gRPC and HTTP, keeps statistics of the requests in them, and says in which requests something is wrong,
 and where. Everything is kept in the data directory. Without flags it listens on loopback only.
 
-It ends in order at SIGINT or SIGTERM. Whatever was acknowledged survives that, and a kill.`,
+It ends in order at SIGINT or SIGTERM, and reads its configuration again at SIGHUP or when the file changes. Whatever was acknowledged survives that, and a kill.`,
 		Example: `  sibyl serve                                 on loopback, data in ./sibyl-data
   sibyl serve --config /etc/sibyl/sibyl.yaml
   sibyl config print > sibyl.yaml             a file to begin with`,
@@ -29,22 +32,26 @@ It ends in order at SIGINT or SIGTERM. Whatever was acknowledged survives that, 
 	}
 	flags := config.AddFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
-		if err != nil {
-			return p.mistaken(err)
-		}
-		return p.serve(c.Context(), e)
+		return p.serve(c.Context(), config.Sources{Getenv: p.getenv, Flags: flags})
 	}
 	return c
 }
 
-func (p *process) serve(ctx context.Context, e *config.Effective) (err error) {
+func (p *process) serve(ctx context.Context, sources config.Sources) (err error) {
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP) // from here on it does not end the process
+	defer signal.Stop(reload)
+	e, err := config.Load(sources)
+	if err != nil {
+		return p.mistaken(err)
+	}
 	if all, err := access.Open(e.Config.DataDir).List(); err != nil || len(all) == 0 {
 		if err := errors.Join(err, e.RequireTokens()); err != nil {
 			return p.mistaken(err)
 		}
 	}
-	log := p.logger(&e.Config.Log)
+	level := &slog.LevelVar{}
+	log := p.logger(&e.Config.Log, level)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
 		log.ErrorContext(ctx, "the disk does not take the log: exiting, a restart goes on from here", slog.Any("error", err))
@@ -59,12 +66,17 @@ func (p *process) serve(ctx context.Context, e *config.Effective) (err error) {
 	}
 	api, grpc, http := s.Addresses()
 	log.InfoContext(ctx, "listening", slog.String("api", fmt.Sprint(api)), slog.String("otlp_grpc", fmt.Sprint(grpc)), slog.String("otlp_http", fmt.Sprint(http)))
+	reloader := server.Reloader{Server: s, Load: func() (*config.Effective, error) { return config.Load(sources) }, Level: level, Log: log}
+	var reloading sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	reloading.Go(func() { reloader.Run(ctx, e, reload) })
+	defer reloading.Wait()
+	defer stop()
 	return s.Serve(ctx)
 }
 
-// logger returns where the service logs to.
-func (p *process) logger(c *config.Log) *slog.Logger {
-	var level slog.Level
+// logger returns where the service logs to. It sets level, which may change.
+func (p *process) logger(c *config.Log, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // the configuration holds only levels
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {

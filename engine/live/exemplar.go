@@ -22,6 +22,7 @@ import (
 // kept follows at the end of every epoch, from the journal, beside the grouper's work.
 type keeper struct {
 	*Service
+	size   int // of a sample, see Retention.Exemplars
 	groups map[analysis.Hash]*stratum
 	work   chan task
 }
@@ -59,7 +60,9 @@ const (
 
 // newKeeper returns a keeper that goes on with what is stored.
 func newKeeper(s *Service) (*keeper, error) {
-	k := &keeper{Service: s, groups: make(map[analysis.Hash]*stratum), work: make(chan task, tasksWaiting)}
+	k := &keeper{
+		Service: s, size: s.options.Retention.Exemplars, groups: make(map[analysis.Hash]*stratum), work: make(chan task, tasksWaiting),
+	}
 	err := s.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
 		x := k.stratum(group, 0)
 		if x == nil {
@@ -80,7 +83,7 @@ func (k *keeper) stratum(group analysis.Hash, now trace.Nanos) *stratum {
 	x := k.groups[group]
 	if x == nil && len(k.groups) < keptGroups {
 		x = &stratum{began: now}
-		x.begin(now, k.options.Exemplars)
+		x.begin(now, k.size)
 		k.groups[group] = x
 	}
 	return x
@@ -105,7 +108,7 @@ func (x *stratum) add(e store.Exemplar) bool {
 
 // observe offers a request to the sample of a group; nil: of none.
 func (k *keeper) observe(group *analysis.Group, r *request) {
-	if group == nil || k.options.Exemplars == 0 {
+	if group == nil || k.size == 0 {
 		return
 	}
 	x := k.stratum(group.ID, r.Start)
@@ -118,6 +121,7 @@ func (k *keeper) observe(group *analysis.Group, r *request) {
 
 // epoch hands on what changed. Groups that known does not know are forgotten.
 func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
+	k.resize(now)
 	var changes []change
 	for id, x := range k.groups {
 		switch {
@@ -127,7 +131,7 @@ func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 		case x.fresh:
 			changes = append(changes, x.change(id))
 			if now.Sub(x.began) >= exemplarSpan {
-				x.begin(now, k.options.Exemplars)
+				x.begin(now, k.size)
 			}
 		}
 	}
@@ -143,6 +147,20 @@ func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 			}
 		}
 		k.counts.ExemplarsLate.Add(1)
+	}
+}
+
+// resize begins all samples anew when another size is asked for. What is kept goes when a new sample has something in its place, or at once if
+// nothing is to be kept.
+func (k *keeper) resize(now trace.Nanos) {
+	size := k.retained.Load().Exemplars
+	if size == k.size {
+		return
+	}
+	k.size = size
+	for _, x := range k.groups {
+		x.begin(now, size)
+		x.fresh = size == 0
 	}
 }
 

@@ -133,7 +133,7 @@ func (g *grouper) checkpoint(m *mark, oldest uint64) {
 		g.saved, g.closed = m.at, nil
 		g.keeper.trim(oldest)
 	}
-	if age := g.options.Retention; age > 0 && err == nil {
+	if age := g.retained.Load().Age; age > 0 && err == nil {
 		err = g.options.Store.ForgetDecisions(m.at.Add(-age))
 	}
 	if err != nil {

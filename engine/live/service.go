@@ -41,8 +41,7 @@ type Options struct {
 	Shards     int                    // 0: one per core
 	InFlight   int64                  // bytes of requests that were let in and are not yet assembled
 	Checkpoint time.Duration          // between two checkpoints; they are taken when an epoch ends
-	Exemplars  int                    // traces kept of each group: so many of the slowest, the typical and the fastest; 0: none
-	Retention  time.Duration          // how long decisions are kept; 0: for ever
+	Retention  Retention
 	Journal    *journal.Journal
 	MaxJournal uint64 // bytes of the journal beyond which nothing is taken; 0: no bound
 	Store      *store.Store
@@ -56,6 +55,12 @@ type Options struct {
 	tick time.Duration // how often traces are looked at that nothing comes for; 0: tick
 }
 
+// Retention says what of the past is kept.
+type Retention struct {
+	Age       time.Duration // of decisions; 0: for ever
+	Exemplars int           // traces of each group: so many of the slowest, the typical and the fastest; 0: none
+}
+
 // Ended is what became of an epoch.
 type Ended struct {
 	At        trace.Nanos
@@ -67,7 +72,7 @@ type Ended struct {
 func DefaultOptions() Options {
 	return Options{
 		Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions(), InFlight: 256 << 20, Checkpoint: 10 * time.Second,
-		Exemplars: 3,
+		Retention: Retention{Exemplars: 3},
 	}
 }
 
@@ -80,11 +85,12 @@ type Service struct {
 	keeper  *keeper      // the grouper's
 
 	decoders chan *decoder
-	arrivals chan *delivery    // to the sequencer
-	shards   []*shard          // each with a channel of its own
-	observed chan *observed    // to the grouper
-	asked    chan question     // to the grouper
-	changes  chan *changing    // to the sequencer
+	arrivals chan *delivery // to the sequencer
+	shards   []*shard       // each with a channel of its own
+	observed chan *observed // to the grouper
+	asked    chan question  // to the grouper
+	changes  chan *changing // to the sequencer
+	retained atomic.Pointer[Retention]
 	inFlight atomic.Int64      // bytes, see Options.InFlight
 	batches  sync.Pool         // of *delivery
 	outs     sync.Pool         // of *observed
@@ -135,6 +141,7 @@ func Open(o Options) (*Service, error) {
 		changes:  make(chan *changing, changesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
+	s.retained.Store(&o.Retention)
 	for range cap(s.decoders) {
 		s.decoders <- newDecoder(o.Keys)
 	}
@@ -199,6 +206,9 @@ func (s *Service) Run(ctx context.Context) error {
 	grouper.Wait()
 	return err
 }
+
+// Retain changes what is kept of the past, from the end of the epoch on. It is safe for concurrent use.
+func (s *Service) Retain(r Retention) { s.retained.Store(&r) }
 
 // Ready reports whether requests are taken.
 func (s *Service) Ready() bool { return s.ready.Load() }

@@ -24,6 +24,7 @@ func (e *Effective) check(known Mistakes) Mistakes {
 	}
 	c.tls("api.tls", e.Config.API.TLS)
 	c.tls("otlp.tls", e.Config.OTLP.TLS)
+	c.tls("sampling.tls", e.Config.Sampling.TLS)
 	c.addresses()
 	c.endpoints()
 	c.sizes()
@@ -113,6 +114,8 @@ func (c *Config) Exposed() []Listener {
 			return c.API.TLS.ClientCA != "" || isLoopback(l.Address)
 		case "otlp.grpc", "otlp.http":
 			return c.OTLP.TLS.ClientCA != "" || isLoopback(l.Address)
+		case "sampling-http", "sampling-grpc":
+			return c.Sampling.TLS.ClientCA != "" || isLoopback(l.Address)
 		}
 		return isLoopback(l.Address)
 	})

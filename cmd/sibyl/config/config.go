@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/notify"
@@ -27,13 +28,14 @@ type Config struct {
 	DataDir string `koanf:"data-dir"`
 	Log     Log    `koanf:"log"`
 
-	HTTP         string `koanf:"http"`          // address of API, UI and agents
-	API          API    `koanf:"api"`           // what is served there
-	SamplingHTTP string `koanf:"sampling-http"` // address of Jaeger's remote sampling
-	SamplingGRPC string `koanf:"sampling-grpc"`
-	OpAMP        string `koanf:"opamp"` // address for agents that speak OpAMP
-	OTLP         OTLP   `koanf:"otlp"`
-	Jaeger       Jaeger `koanf:"jaeger"`
+	HTTP         string   `koanf:"http"`          // address of API, UI and agents
+	API          API      `koanf:"api"`           // what is served there
+	SamplingHTTP string   `koanf:"sampling-http"` // address of Jaeger's remote sampling
+	SamplingGRPC string   `koanf:"sampling-grpc"`
+	Sampling     Sampling `koanf:"sampling"` // what is said there
+	OpAMP        string   `koanf:"opamp"`    // address for agents that speak OpAMP
+	OTLP         OTLP     `koanf:"otlp"`
+	Jaeger       Jaeger   `koanf:"jaeger"`
 
 	Keys     []string `koanf:"keys"`   // attributes whose values are kept; see AttributeKeys
 	Memory   int64    `koanf:"memory"` // bound of open traces, queues and statistics together
@@ -80,6 +82,14 @@ type TLS struct {
 type API struct {
 	BasePath string `koanf:"base-path"` // like "/sibyl"; empty: none
 	TLS      TLS    `koanf:"tls"`
+}
+
+// Sampling is how remote sampling is answered; see sampling.Options.
+type Sampling struct {
+	Default float64 `koanf:"default"` // share of the requests
+	Wanted  float64 `koanf:"wanted"`  // traces per second
+	Budget  float64 `koanf:"budget"`  // traces per second
+	TLS     TLS     `koanf:"tls"`
 }
 
 // OTLP is how traces are received.
@@ -193,6 +203,24 @@ func (c *Config) Engine() engine.Options {
 	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
 	o.Budget, o.Strategy, o.Explore = c.Budget.Search(), c.Strategy, c.Explore
 	return o
+}
+
+// Rates returns how the rates of remote sampling are made.
+func (s *Sampling) Rates() sampling.Options {
+	return sampling.Options{Default: s.Default, Wanted: s.Wanted, Budget: s.Budget}
+}
+
+// Endpoints returns the webhooks as package notify has them. It reads the files that hold secrets.
+func (c *Config) Endpoints() ([]notify.Endpoint, error) {
+	var all []notify.Endpoint
+	for i := range c.Webhooks {
+		e, err := c.Webhooks[i].Endpoint()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, *e)
+	}
+	return all, nil
 }
 
 // Key returns what calls of the webhook are signed with, nil if they are not. It reads the file that holds the secret if there is one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -63,6 +64,7 @@ func definitions() []definition {
 }
 
 func placeKeys() []definition {
+	rates := sampling.DefaultOptions()
 	return []definition{
 		{key: "data-dir", kind: path("the name of a directory"), preset: "./sibyl-data", help: "Directory of everything that must survive a restart. One process at a time uses it."},
 		applied(definition{key: "log.level", kind: choice("debug", "info", "warn", "error"), preset: "info", help: "How much is logged, on standard error."}),
@@ -74,6 +76,12 @@ func placeKeys() []definition {
 		{key: "api.tls.client-ca", kind: optional(path("the name of a PEM file")), preset: "", help: "Authorities of which callers must show a certificate; empty: they need none."},
 		{key: "sampling-http", kind: address(), preset: "", help: "Address of Jaeger's remote sampling over HTTP; 5778 is its usual port."},
 		{key: "sampling-grpc", kind: address(), preset: "", help: "Address of Jaeger's remote sampling over gRPC; 14250 is its usual port."},
+		applied(definition{key: "sampling.default", kind: number(1e-6, 1), preset: rates.Default, help: "Share of the requests that SDKs are told to trace in any case, by remote sampling."}),
+		applied(definition{key: "sampling.wanted", kind: number(0, 1e6), preset: rates.Wanted, help: "Traces per second of each entry operation under investigation that they are told to send."}),
+		applied(definition{key: "sampling.budget", kind: number(0, 1e9), preset: rates.Budget, help: "Traces per second beyond the default, all together."}),
+		{key: "sampling.tls.cert", kind: optional(path("the name of a PEM file")), preset: "", help: "Certificate of both listeners for remote sampling; empty: no encryption."},
+		{key: "sampling.tls.key", kind: optional(path("the name of a PEM file")), preset: "", help: "Its private key."},
+		{key: "sampling.tls.client-ca", kind: optional(path("the name of a PEM file")), preset: "", help: "Authorities of which SDKs must show a certificate; empty: they need none."},
 		{key: "opamp", kind: address(), preset: "", help: "Address for agents that speak OpAMP; 4320 is its usual port."},
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,12 +26,26 @@ type Sources struct {
 type Effective struct {
 	Config  Config
 	File    string            // that was read; empty: none
+	Read    string            // the [Fingerprint] of File when it was
 	values  map[string]any    // of all keys, as in Config
 	origins map[string]string // of values that a source gave: "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"
 }
 
 // Origin returns where the value of a key comes from, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH"; "" for a default.
 func (e *Effective) Origin(key string) string { return e.origins[key] }
+
+// Fingerprint returns something that two texts of a file do not share, nor its absence and a text. It looks at the text itself: neither
+// time nor size need differ when a link to a directory is set elsewhere, as Kubernetes does. "" for no file.
+func Fingerprint(file string) string {
+	if file == "" {
+		return ""
+	}
+	text, err := readFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
 
 // layer is what one source says.
 type layer struct {
@@ -56,9 +71,10 @@ func Load(s Sources) (*Effective, error) {
 	if s.File == "" && s.Getenv != nil {
 		s.File = s.Getenv(variable("config"))
 	}
+	read := Fingerprint(s.File) // before, so that what changes meanwhile is noticed
 	layers, mistakes := readAll(s)
 	e := merge(layers...)
-	e.File = s.File
+	e.File, e.Read = s.File, read
 	mistakes = append(mistakes, e.check(mistakes)...)
 	if len(mistakes) > 0 {
 		return nil, mistakes[:min(len(mistakes), mostMistakes)]
@@ -258,16 +274,16 @@ func Reload(old, new *Effective) (applied *Effective, refused []string) {
 		}
 	}
 	e := merge(mixed)
-	e.File = new.File
+	e.File, e.Read = new.File, new.Read
 	if len(e.check(nil)) == 0 {
 		return e, refused
 	}
 	// Each is possible but not what they would be together: nothing is applied.
-	return old, changes(old, new)
+	return old, Changes(old, new)
 }
 
-// changes returns the keys that two configurations differ in.
-func changes(a, b *Effective) []string {
+// Changes returns the keys that two configurations differ in.
+func Changes(a, b *Effective) []string {
 	var keys []string
 	for _, d := range definitions() {
 		if !reflect.DeepEqual(a.values[d.key], b.values[d.key]) {

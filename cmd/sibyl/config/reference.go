@@ -37,8 +37,9 @@ Names of files count from the directory that the process runs in.
 ` + "`sibyl config check FILE`" + ` says everything that is wrong with a file, with line and remedy, and exits with 1 if there is anything. It does not look at files that the file names.
 ` + "`sibyl config print`" + ` takes the flags of ` + "`sibyl serve`" + ` and shows what is in effect and where each value comes from; secrets are hidden.
 
-**Reload.** On SIGHUP, or when the file changes, keys marked *yes* below are applied. A change of any other is refused and logged, and holds after a restart. A file with a mistake changes
-nothing.
+**Reload.** On SIGHUP, or when the text of the file changes (it is looked at every two seconds, through links, so that a mounted ConfigMap counts), keys marked *yes* below are applied, and
+files with secrets read again. What decisions depend on counts from the end of the epoch on. A change of any other key is refused and logged, and holds after a restart. A file with a mistake
+changes nothing; the log says what is wrong.
 
 **Access.** An address that other machines can reach is only listened on if there is a token (` + "`sibyl token create`" + `) or its ` + "`tls.client-ca`" + ` is set.
 

@@ -58,12 +58,14 @@ type victim struct {
 	dir       string
 	grpc, api string
 	log       *os.File
+	more      []string // arguments
 	cmd       *exec.Cmd
 }
 
 func (v *victim) start() {
 	v.t.Helper()
-	v.cmd = exec.Command(v.program, "serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", "off", "--http", v.api, "--epoch", "1s", "--learning", "5s")
+	args := []string{"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", "off", "--http", v.api, "--epoch", "1s", "--learning", "5s"}
+	v.cmd = exec.Command(v.program, append(args, v.more...)...)
 	v.cmd.Stderr = v.log
 	if err := v.cmd.Start(); err != nil {
 		v.t.Fatal(err)

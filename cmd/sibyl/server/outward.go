@@ -2,22 +2,24 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
-	"github.com/sibyl-trace/sibyl/ingest/jaeger/query"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -27,44 +29,56 @@ import (
 
 // outward is what the service does beside answering: it tells webhooks, says how much is to be sampled, and fetches traces.
 type outward struct {
-	config     *config.Config
+	config     *config.Config // that of the start: for what a reload does not change
 	log        *slog.Logger
 	outbox     *store.Outbox
 	notifier   *notify.Notifier
+	hooks      atomic.Int64 // webhooks that there are
 	strategies *sampling.Strategies
-	pullers    []*query.Puller
+	rates      atomic.Pointer[sampling.Options]
+	fetching   *fetching
 	sampled    *http.Server // nil: off
 	sampledRPC *grpc.Server // nil: off
 }
 
-// newOutward makes what c asks for. Requests that are fetched go to intake.
+// newOutward makes what c asks for. Requests that are fetched go to taken.
 func newOutward(c *config.Config, kept *store.Store, taken intake, log *slog.Logger) (*outward, error) {
-	o := &outward{config: c, log: log, strategies: sampling.NewStrategies(&sampling.Rates{Default: sampling.DefaultOptions().Default})}
-	var endpoints []notify.Endpoint
-	for i := range c.Webhooks {
-		e, err := c.Webhooks[i].Endpoint()
-		if err != nil {
-			return nil, err
-		}
-		endpoints = append(endpoints, *e)
+	o := &outward{
+		config: c, log: log, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
+		fetching: &fetching{taken: taken, store: kept, log: log, changed: make(chan struct{}, 1)},
 	}
 	var err error
 	if o.outbox, err = kept.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
 		return nil, err
 	}
-	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Seed: uint64(time.Now().UnixNano()), Log: log}, endpoints); err != nil {
+	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Seed: uint64(time.Now().UnixNano()), Log: log}, nil); err != nil {
 		return nil, err
 	}
-	for _, q := range c.Jaeger.Query {
-		p, err := query.New(taken, position{kept, q.URL}, query.Options{
-			URL: q.URL, Protocol: q.Protocol, Services: q.Services, Interval: q.Interval, Lookback: q.Lookback, Log: log,
-		})
-		if err != nil {
-			return nil, err
-		}
-		o.pullers = append(o.pullers, p)
+	apply, err := o.prepare(c)
+	if err != nil {
+		return nil, err
 	}
-	return o, nil
+	return o, apply()
+}
+
+// prepare returns what makes c hold as far as it can change while the service runs. It is an error if something that c names is no good; nothing
+// has changed then.
+func (o *outward) prepare(c *config.Config) (apply func() error, err error) {
+	endpoints, err := c.Endpoints()
+	if err != nil {
+		return nil, err
+	}
+	pullers, err := o.fetching.prepare(c.Jaeger.Query)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		rates := c.Sampling.Rates()
+		o.rates.Store(&rates)
+		o.hooks.Store(int64(len(endpoints)))
+		o.fetching.replace(pullers)
+		return o.notifier.Configure(endpoints)
+	}, nil
 }
 
 // position keeps how far fetching from a server has come.
@@ -84,9 +98,9 @@ func (p position) Save(_ context.Context, through time.Time) error {
 // epoch is called by the owner of the core when an epoch ended.
 func (o *outward) epoch(core *engine.Core, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
-		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), sampling.DefaultOptions()))
+		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
 	}
-	if len(o.config.Webhooks) == 0 {
+	if o.hooks.Load() == 0 {
 		return
 	}
 	for _, event := range notify.Events(&notify.Epoch{
@@ -126,12 +140,22 @@ func namesOf(core *engine.Core, decisions []search.Decision) *words.Names {
 
 // listen opens the addresses for remote sampling that are configured.
 func (o *outward) listen(ctx context.Context) (serve []func() error, err error) {
+	encrypted, err := encryption(o.config.Sampling.TLS).Config()
+	if err != nil {
+		return nil, fmt.Errorf("remote sampling: %w", err)
+	}
 	if address := o.config.SamplingHTTP; address != "" {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err != nil {
 			return nil, fmt.Errorf("listen for remote sampling: %w", err)
 		}
-		o.sampled = &http.Server{Handler: o.strategies, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+		if encrypted != nil {
+			l = tls.NewListener(l, encrypted)
+		}
+		o.sampled = &http.Server{
+			Handler: o.strategies, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+			ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
+		}
 		serve = append(serve, func() error {
 			if err := o.sampled.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve remote sampling: %w", err)
@@ -144,7 +168,11 @@ func (o *outward) listen(ctx context.Context) (serve []func() error, err error) 
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for remote sampling: %w", err), o.stop(ctx))
 		}
-		o.sampledRPC = o.strategies.NewGRPC()
+		var options []grpc.ServerOption
+		if encrypted != nil {
+			options = append(options, grpc.Creds(credentials.NewTLS(encrypted)))
+		}
+		o.sampledRPC = o.strategies.NewGRPC(options...)
 		serve = append(serve, func() error { return o.sampledRPC.Serve(l) })
 	}
 	return serve, nil
@@ -154,12 +182,9 @@ func (o *outward) listen(ctx context.Context) (serve []func() error, err error) 
 func (o *outward) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { o.notifier.Run(ctx) })
-	errs := make([]error, len(o.pullers))
-	for i, p := range o.pullers {
-		running.Go(func() { errs[i] = p.Run(ctx) })
-	}
+	err := o.fetching.run(ctx)
 	running.Wait()
-	return errors.Join(errs...)
+	return err
 }
 
 // stop closes what listens.

@@ -2,17 +2,26 @@ package server
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jaegertracing/jaeger-idl/proto-gen/api_v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/kv"
@@ -43,7 +52,7 @@ func TestAFaultIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	c := &config.Config{SamplingHTTP: "127.0.0.1:0", Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	c := &config.Config{SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Wanted: 10, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
 	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -126,5 +135,54 @@ func TestPositions(t *testing.T) {
 	}
 	if !slices.Equal(got, []time.Time{{}, through}) {
 		t.Errorf("positions %v, want none and %v", got, through)
+	}
+}
+
+// Both listeners for remote sampling encrypt as configured.
+func TestSamplingEncrypts(t *testing.T) {
+	known := httptest.NewTLSServer(http.NotFoundHandler())
+	defer known.Close()
+	pair := known.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, b []byte) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	env := volatile(t.TempDir())
+	env["SIBYL_SAMPLING_HTTP"], env["SIBYL_SAMPLING_GRPC"] = freeAddress(t), freeAddress(t)
+	env["SIBYL_SAMPLING_TLS_CERT"], env["SIBYL_SAMPLING_TLS_KEY"] = write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", key)
+	env["SIBYL_SAMPLING_DEFAULT"] = "0.25"
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, e, &slog.LevelVar{}, io.Discard)
+	r, err := known.Client().Get("https://" + env["SIBYL_SAMPLING_HTTP"] + "/sampling?service=shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if body, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(body), `"samplingRate":0.25`) {
+		t.Errorf("%s, %v", body, err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(known.Certificate())
+	conn, err := grpc.NewClient(env["SIBYL_SAMPLING_GRPC"], grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(roots, "")),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(sampling.Codec())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got, err := api_v2.NewSamplingManagerClient(conn).GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{ServiceName: "shop"})
+	if err != nil || got.ProbabilisticSampling.SamplingRate != 0.25 {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api"
@@ -29,7 +30,8 @@ import (
 
 // Server is the service.
 type Server struct {
-	config   *config.Config
+	config   *config.Config                // that of the start
+	applied  atomic.Pointer[config.Config] // that of the last reload
 	log      *slog.Logger
 	disk     *kv.Disk
 	journal  *journal.Journal
@@ -53,6 +55,7 @@ const (
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
 	s = &Server{config: c, log: log}
+	s.applied.Store(c)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.closeData())
@@ -80,8 +83,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	o := live.DefaultOptions()
 	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
-	o.InFlight, o.Exemplars = c.Memory/inFlightShare, c.Retention.Exemplars
-	o.Retention, o.MaxJournal = c.Retention.Age, uint64(c.Journal.MaxBytes)
+	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
+	o.Retention = retention(c)
 	o.Journal, o.Store, o.Full, o.Log = s.journal, s.store, s.disk.Full, log
 	o.Epoch = func(core *engine.Core, e live.Ended) {
 		s.api.Epoch(core, e.Decisions)
@@ -105,6 +108,11 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	return s, nil
+}
+
+// retention returns what of the past is kept.
+func retention(c *config.Config) live.Retention {
+	return live.Retention{Age: c.Retention.Age, Exemplars: c.Retention.Exemplars}
 }
 
 // encryption returns how a listener encrypts.
@@ -259,7 +267,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 func (s *Server) sizes() []api.Size {
 	return []api.Size{
 		{Name: "journal", Length: int64(s.journal.Stats().Bytes), Most: s.config.Journal.MaxBytes},
-		{Name: "store", Length: int64(s.store.Bytes()), Most: s.config.Retention.Bytes},
+		{Name: "store", Length: int64(s.store.Bytes()), Most: s.applied.Load().Retention.Bytes},
 	}
 }
 
