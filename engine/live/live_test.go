@@ -449,6 +449,31 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// While the disk has no room for anything no epoch ends, and the core can be asked; then they go on.
+func TestSpent(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	spent := &atomic.Bool{}
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Spent = func(time.Time) bool { return spent.Load() } })
+	defer r.end()
+	r.settle()
+	spent.Store(true)
+	before, appended := r.counts.Epochs.Load(), r.options.Journal.Next()
+	c.set(start.Add(time.Minute))
+	r.settle()
+	if err := r.Ask(t.Context(), func(*engine.Core) {}); err != nil {
+		t.Error(err)
+	}
+	if n := r.counts.Epochs.Load(); n != before || r.options.Journal.Next() != appended {
+		t.Errorf("%d epochs ended without room", n-before)
+	}
+	spent.Store(false)
+	r.settle()
+	if n := r.counts.Epochs.Load(); n != before+1 {
+		t.Errorf("%d epochs ended when there was room again, want one", n-before)
+	}
+}
+
 // What is no request is told from what cannot be taken now, and spans that are left out are told.
 func TestRejected(t *testing.T) {
 	c := &clock{}

@@ -136,12 +136,12 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 }
 
 // epochEnd returns the end of the present epoch if it is over, and begins the next. Epochs end at whole multiples of their length; those in
-// which nobody was there are left out.
+// which nobody was there are left out, and so are those that end while nothing can be written.
 func (q *sequencer) epochEnd() *mark {
 	length := trace.Nanos(q.options.Core.Epoch)
 	over := q.now / length * length
 	first := q.epoch == 0
-	if !first && q.now < q.epoch {
+	if !first && (q.now < q.epoch || q.options.Spent(q.options.Clock())) {
 		return nil
 	}
 	q.epoch = over + length

@@ -45,7 +45,8 @@ type Options struct {
 	Journal    *journal.Journal
 	MaxJournal uint64 // bytes of the journal beyond which nothing is taken; 0: no bound
 	Store      *store.Store
-	Full       func(now time.Time) bool // reports whether the disk has no room for more; nil: it has
+	Full       func(now time.Time) bool // reports whether the disk has no room for more requests; nil: it has
+	Spent      func(now time.Time) bool // reports whether it has none for anything: no epoch ends; nil: it has
 	Clock      func() time.Time         // nil: time.Now
 	Log        *slog.Logger
 	// Epoch is called by the grouper when an epoch ended, with the core, which it may read. It must be quick, and keep nothing of the core.
@@ -119,8 +120,12 @@ func Open(o Options) (*Service, error) {
 		o.Clock = time.Now
 	}
 	o.tick = cmp.Or(o.tick, tick)
+	never := func(time.Time) bool { return false }
 	if o.Full == nil {
-		o.Full = func(time.Time) bool { return false }
+		o.Full = never
+	}
+	if o.Spent == nil {
+		o.Spent = never
 	}
 	if o.Keys == nil {
 		keys, err := ingest.NewKeys()

@@ -14,6 +14,7 @@ import (
 // space all the same, so that the write can be repeated.
 type Disk struct {
 	dir     string
+	size    uint64
 	reserve uint64
 	looked  atomic.Int64 // when, in ns since the epoch
 	free    atomic.Uint64
@@ -25,8 +26,12 @@ const (
 	maxReserve = 256 << 20
 	// reserveShare of a small disk is left free in place of that.
 	reserveShare = 4
+	// spentShare of the reserve is what must be left for anything to be written.
+	spentShare = 4
 	// ballastShare of the reserve is the ballast.
 	ballastShare = 8
+	// memTableShare of the disk is what a database collects in memory at most, as it takes as much in its log, and again in files.
+	memTableShare = 32
 	// lookEvery bounds how often the system is asked.
 	lookEvery = 50 * time.Millisecond
 )
@@ -38,7 +43,8 @@ func NewDisk(dir string) (*Disk, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return nil, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	d.reserve = min(maxReserve, s.Blocks*uint64(s.Bsize)/reserveShare)
+	d.size = s.Blocks * uint64(s.Bsize)
+	d.reserve = min(maxReserve, d.size/reserveShare)
 	d.free.Store(s.Bavail * uint64(s.Bsize))
 	d.lay()
 	return d, nil
@@ -47,7 +53,7 @@ func NewDisk(dir string) (*Disk, error) {
 // Reserve returns how many bytes must be free for more to be written.
 func (d *Disk) Reserve() uint64 { return d.reserve }
 
-// Full reports whether less than the reserve is left at time now.
+// Full reports whether no requests should be taken, as less than the reserve is left at time now.
 func (d *Disk) Full(now time.Time) bool {
 	free := d.Free(now)
 	if free < d.reserve {
@@ -58,6 +64,9 @@ func (d *Disk) Full(now time.Time) bool {
 	}
 	return false
 }
+
+// Spent reports whether so little is left at time now that nothing at all should be written: somebody else took the reserve.
+func (d *Disk) Spent(now time.Time) bool { return d.Free(now) < d.reserve/spentShare }
 
 // Free returns the bytes that were free a moment before now.
 func (d *Disk) Free(now time.Time) uint64 {

@@ -1,5 +1,6 @@
 // Package kv opens Pebble databases as the service needs them: one process a directory, torn tails of write-ahead logs cut and
-// counted, and a disk that fills up noticed before Pebble, which cannot go on without its log, has to give up.
+// counted, and a disk that fills up noticed before Pebble, which cannot go on without its log, has to give up. Where it fills up all the
+// same, because somebody else fills it, writing the log waits until there is room.
 package kv
 
 import (
@@ -22,14 +23,14 @@ import (
 // Options choose how a database is opened.
 type Options struct {
 	Dir      string // made if it is missing
-	MemTable int    // bytes that are collected in memory before they become a file; up to four of them wait to be written
+	MemTable int    // bytes that are collected in memory before they become a file, fewer on a small disk; up to four of them wait to be written
 	Cache    int64  // bytes of blocks kept for reading
 	Ordered  bool   // keys ascend and are deleted in ranges: nothing is gained by compaction
 	Quick    bool   // a commit survives the process, but not the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
-	// GiveUp is called when the log cannot be written, and must not return. Nothing was acknowledged that was not written: a new
-	// process continues there. Nil: panic.
+	// GiveUp is called when the log cannot be written for another reason than that the disk is full, and must not return. Nothing was
+	// acknowledged that was not written: a new process continues there. Nil: panic.
 	GiveUp func(error)
 }
 
@@ -74,21 +75,23 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 	options := &pebble.Options{
 		Lock:                        db.lock,
 		FormatMajorVersion:          pebble.FormatNewest,
-		MemTableSize:                uint64(o.MemTable),
+		MemTableSize:                o.memTable(),
 		MemTableStopWritesThreshold: 4,
 		CacheSize:                   o.Cache,
 		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.GiveUp},
-		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs},
+		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log},
 	}
 	if o.Ordered {
 		options.L0CompactionThreshold, options.L0CompactionFileThreshold, options.L0StopWritesThreshold = 1<<20, 1<<20, 1<<20
 		for i := range options.Levels {
 			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression } // they are compressed already
-			options.TargetFileSizes[i] = int64(o.MemTable)
+			options.TargetFileSizes[i] = int64(o.memTable())
 		}
 	}
 	return options
 }
+
+func (o *Options) memTable() uint64 { return min(uint64(o.MemTable), o.Disk.size/memTableShare) }
 
 // logger passes on what an operator should know of Pebble.
 type logger struct {

@@ -1,24 +1,61 @@
 package kv
 
 import (
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
 )
 
 // logFS counts how often write-ahead logs are made durable, and leaves it to the system if it is quick: what was written then survives
 // the process, not the machine. Pebble's own unsynced commits survive neither, because they are written later.
+//
+// Pebble cannot go on when its log cannot be written. So where a disk is full, making or writing a log waits until there is room.
 type logFS struct {
 	vfs.FS
 	quick bool
 	syncs *atomic.Int64
+	log   *slog.Logger
+}
+
+// retryEvery is how long it takes until it is tried again to write a log on a full disk.
+const retryEvery = 100 * time.Millisecond
+
+// insist calls write until it returns another error than that the disk is full, or none.
+func (fs logFS) insist(write func() error) {
+	for waiting := false; ; waiting = true {
+		if err := write(); !errors.Is(err, unix.ENOSPC) {
+			if waiting {
+				fs.log.Info("there is room on the disk again")
+			}
+			return
+		}
+		if !waiting {
+			fs.log.Error("the disk is full: what is to be written waits until there is room")
+		}
+		time.Sleep(retryEvery) //nolint:forbidigo // whoever writes must wait, and has no clock to hand in
+	}
 }
 
 // Create implements [vfs.FS].
 func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := fs.FS.Create(name, category)
-	return fs.log(name, f), err
+	if filepath.Ext(name) != ".log" {
+		return fs.FS.Create(name, category)
+	}
+	var f vfs.File
+	var err error
+	fs.insist(func() error {
+		f, err = fs.FS.Create(name, category)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return logFile{f, fs}, nil
 }
 
 // ReuseForWrite implements [vfs.FS]. It makes a new file: what an old log leaves behind the end of a new one could not be told from damage.
@@ -29,16 +66,20 @@ func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCat
 	return fs.Create(newname, category)
 }
 
-func (fs logFS) log(name string, f vfs.File) vfs.File {
-	if f == nil || filepath.Ext(name) != ".log" {
-		return f
-	}
-	return logFile{f, fs}
-}
-
 type logFile struct {
 	vfs.File
 	fs logFS
+}
+
+// Write implements [vfs.File].
+func (f logFile) Write(b []byte) (written int, err error) {
+	f.fs.insist(func() error {
+		var n int
+		n, err = f.File.Write(b[written:])
+		written += n
+		return err
+	})
+	return written, err
 }
 
 // Sync implements [vfs.File].

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -51,21 +52,34 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// victim is a server that is killed again and again.
+// victim is a server in a process of its own, to which bad things are done.
 type victim struct {
 	t         *testing.T
 	program   string
 	dir       string
 	grpc, api string
+	http      string // empty: off
 	log       *os.File
 	more      []string // arguments
 	cmd       *exec.Cmd
 }
 
+// newVictim returns a server that keeps its data in dir, and has not started.
+func newVictim(t *testing.T, dir string) *victim {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	return &victim{t: t, program: program(t), dir: dir, grpc: freeAddress(t), api: freeAddress(t), log: log}
+}
+
 func (v *victim) start() {
 	v.t.Helper()
-	args := []string{"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", "off", "--http", v.api, "--epoch", "1s", "--learning", "5s"}
-	v.cmd = exec.Command(v.program, append(args, v.more...)...)
+	v.cmd = exec.Command(v.program, append([]string{
+		"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", cmp.Or(v.http, "off"), "--http", v.api, "--epoch", "1s", "--learning", "5s",
+	}, v.more...)...)
 	v.cmd.Stderr = v.log
 	if err := v.cmd.Start(); err != nil {
 		v.t.Fatal(err)
@@ -87,6 +101,16 @@ func (v *victim) ready() time.Duration {
 	}
 	v.t.Fatal("not ready 20 s after a restart")
 	return 0
+}
+
+// logged returns the end of the server's log.
+func (v *victim) logged() string {
+	v.t.Helper()
+	text, err := os.ReadFile(v.log.Name())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return string(text[max(0, len(text)-4000):])
 }
 
 func (v *victim) end(signal os.Signal) {
@@ -130,12 +154,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		kills = 5
 	}
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	v := &victim{t: t, program: program(t), dir: t.TempDir(), grpc: freeAddress(t), api: freeAddress(t), log: log}
+	v := newVictim(t, t.TempDir())
 	v.start()
 	v.ready()
 
@@ -177,8 +196,7 @@ func TestKilled(t *testing.T) {
 
 	// A trace that was not acknowledged as a whole may have come all the same.
 	if n, acked := counted(t, v.dir), sent.Load()-failed.Load(); n < acked || n > sent.Load() {
-		text, err := os.ReadFile(log.Name())
-		t.Errorf("%d traces counted, %d of %d acknowledged; the server's log (%v):\n%s", n, acked, sent.Load(), err, text[max(0, len(text)-4000):])
+		t.Errorf("%d traces counted, %d of %d acknowledged; the server's log:\n%s", n, acked, sent.Load(), v.logged())
 	}
 	if n := failed.Load(); n > sent.Load()/100 {
 		t.Errorf("%d of %d traces were not acknowledged", n, sent.Load())

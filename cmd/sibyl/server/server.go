@@ -85,7 +85,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention = retention(c)
-	o.Journal, o.Store, o.Full, o.Log = s.journal, s.store, s.disk.Full, log
+	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
 	o.Epoch = func(core *engine.Core, e live.Ended) {
 		s.api.Epoch(core, e.Decisions)
 		s.outward.epoch(core, e)

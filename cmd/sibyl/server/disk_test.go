@@ -1,0 +1,200 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// smallDisk mounts a disk of 64 MiB, until the test ends.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Skipf("needs to mount a small disk, as root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// largeTraces is the body of an export request with traces of one span each, 2 KiB of it text that does not compress.
+func largeTraces(t *testing.T, traces int) string {
+	t.Helper()
+	random := func(n int) string {
+		b := make([]byte, n)
+		_, _ = rand.Read(b) // never fails
+		return hex.EncodeToString(b)
+	}
+	var spans []string
+	for range traces {
+		now := time.Now().UnixNano()
+		spans = append(spans, fmt.Sprintf(`{"traceId":%q,"spanId":%q,"name":"GET /","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%d,`+
+			`"attributes":[{"key":"noise","value":{"stringValue":%q}}]}`, random(16), random(8), now, now+1e7, random(1024)))
+	}
+	return `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeSpans":[{"spans":[` +
+		strings.Join(spans, ",") + `]}]}]}`
+}
+
+// post sends an export request over HTTP.
+func (v *victim) post(body string) (status int, retry, answer string) {
+	v.t.Helper()
+	r, err := http.Post("http://"+v.http+"/v1/traces", "application/json", strings.NewReader(body))
+	if err != nil {
+		v.t.Fatalf("%v; the server's log:\n%s", err, v.logged())
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return r.StatusCode, r.Header.Get("Retry-After"), string(text)
+}
+
+// groups returns how many requests the API counts.
+func (v *victim) groups() (n uint64) {
+	v.t.Helper()
+	r, err := http.Get("http://" + v.api + "/api/v1/groups?level=request_type")
+	if err != nil {
+		v.t.Fatalf("%v; the server's log:\n%s", err, v.logged())
+	}
+	defer r.Body.Close()
+	var list contract.GroupList
+	if err := json.NewDecoder(r.Body).Decode(&list); err != nil || r.StatusCode != http.StatusOK {
+		v.t.Fatalf("%d, %v", r.StatusCode, err)
+	}
+	for i := range list.Items {
+		n += uint64(list.Items[i].Count)
+	}
+	return n
+}
+
+// fill writes a file until nothing fits.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+}
+
+// A disk that is full refuses what is sent, in a way that senders repeat it, and nothing else stops: neither where the service leaves itself
+// a reserve, nor where somebody else takes that, too. When there is room again it goes on, and what was acknowledged is there, once.
+func TestFullDisk(t *testing.T) {
+	disk := smallDisk(t)
+	v := newVictim(t, filepath.Join(disk, "data"))
+	v.http, v.more = freeAddress(t), []string{"--assembly-settle", "100ms", "--memory", "512MiB"}
+	other := filepath.Join(disk, "other")
+	if err := os.WriteFile(other, make([]byte, 30<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v.start()
+	defer func() { v.end(os.Kill) }()
+	v.ready()
+
+	acked := uint64(0)
+	const traces = 100
+	send := func() bool {
+		code, retry, answer := v.post(largeTraces(t, traces))
+		switch {
+		case code == http.StatusOK:
+			acked += traces
+		case code != http.StatusTooManyRequests || retry == "" || !strings.Contains(answer, "disk is full"):
+			t.Fatalf("%d, Retry-After %q: %s", code, retry, answer)
+		}
+		return code == http.StatusOK
+	}
+	for send() {
+		if acked > 1_000_000 {
+			t.Fatal("the disk is never full")
+		}
+	}
+	if acked == 0 {
+		t.Fatal("nothing was taken although there is room")
+	}
+	v.refusesGRPC()
+	v.groups()
+
+	fill(t, filepath.Join(disk, "more"))
+	for range 20 { // two epochs at least
+		if send() {
+			t.Fatal("taken without any room")
+		}
+		v.groups()
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, name := range []string{"other", "more"} {
+		if err := os.Remove(filepath.Join(disk, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); !send(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is taken 20 s after there is room again; the server's log:\n%s", v.logged())
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); v.groups() < acked && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	}
+	if n := v.groups(); n != acked {
+		t.Errorf("%d traces counted, %d acknowledged; the server's log:\n%s", n, acked, v.logged())
+	}
+	v.end(os.Kill)
+	v.start()
+	v.ready()
+	if n := v.groups(); n != acked {
+		t.Errorf("after a crash %d traces counted, %d acknowledged", n, acked)
+	}
+}
+
+// refusesGRPC checks that senders that speak gRPC are refused and told when to come again.
+func (v *victim) refusesGRPC() {
+	v.t.Helper()
+	conn, err := grpc.NewClient(v.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer conn.Close()
+	traces := ptrace.NewTraces()
+	span := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	span.SetTraceID([16]byte{1})
+	span.SetSpanID([8]byte{1})
+	_, err = ptraceotlp.NewGRPCClient(conn).Export(v.t.Context(), ptraceotlp.NewExportRequestFromTraces(traces))
+	st := status.Convert(err)
+	if st.Code() != codes.Unavailable || len(st.Details()) != 1 {
+		v.t.Fatalf("gRPC: %v", st)
+	}
+	if retry, ok := st.Details()[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() <= 0 {
+		v.t.Errorf("gRPC: %v", st.Details())
+	}
+}
