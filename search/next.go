@@ -280,6 +280,8 @@ func (i *inquiry) search() {
 		i.conclude(i.standsOut(false), "nothing that is left to try fits the budget")
 	case len(waiting) > 0:
 		i.set(Investigating, "waiting for requests")
+	case i.standsOut(true) && i.doubtful():
+		i.set(Investigating, "waiting until it is certain that what carries most is slower than it was")
 	case i.standsOut(true):
 		if i.verify() {
 			i.set(Investigating, "making sure of the place")
@@ -360,6 +362,19 @@ func (i *inquiry) outstanding(over bool) int {
 		}
 	}
 	return 0
+}
+
+// doubtful reports whether the operation that leads may be no slower than it was: noise of another that is not, as often happens in the
+// first epochs of a small change. It waits for so many decisions only.
+func (i *inquiry) doubtful() bool {
+	var excess, square float64
+	for _, e := range i.searched[0].edges {
+		if isFinite(e.ExcessLow) && isFinite(e.ExcessHigh) {
+			excess += e.Excess
+			square += (e.ExcessHigh - e.ExcessLow) * (e.ExcessHigh - e.ExcessLow) / 4
+		}
+	}
+	return i.p.Kind != analysis.KindVariable && i.p.Onset == analysis.Changed && square > 0 && excess < math.Sqrt(square) && i.v.Epochs < 2*patience
 }
 
 // verify switches the places next below the best one on again that were judged by few requests, in which what is rare may have

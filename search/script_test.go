@@ -57,7 +57,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 // problem reads the edges and the evidence: "edge A/B score" and "seen A/B/c share±half n=20", the first path being that of a
-// baseline operation, dots the paths within it: "seen A/B.c.d 0.9 0.05 n=20".
+// baseline operation, dots the paths within it: "seen A/B.c.d 0.9 0.05 n=20". An edge of a problem that is slow has an "excess=ns±half".
 func (s *script) problem(t *testing.T, text string) {
 	s.p.Edges, s.p.Refined, s.p.Explanations = nil, nil, nil
 	for line := range strings.Lines(text) {
@@ -70,8 +70,12 @@ func (s *script) problem(t *testing.T, text string) {
 		switch ctx := s.context(strings.Split(path, "/")); cmd {
 		case "edge":
 			e := analysis.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x}
-			if len(fields) > 3 {
-				e.After = cct.TextOp(strings.TrimPrefix(fields[3], "after="), &s.table)
+			for _, option := range fields[3:] {
+				if _, err := fmt.Sscanf(option, "excess=%f±%f", &e.Excess, &half); err == nil {
+					s.p.Kind, e.ExcessLow, e.ExcessHigh = analysis.KindSlow, e.Excess-half, e.Excess+half
+				} else {
+					e.After = cct.TextOp(strings.TrimPrefix(option, "after="), &s.table)
+				}
 			}
 			s.p.Edges = append(s.p.Edges, e)
 			continue
