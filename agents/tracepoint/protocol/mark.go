@@ -105,7 +105,10 @@ func (f *Filter) Matches(service, operation string, kind SpanKind, attribute fun
 	return true
 }
 
-// Fits reports whether a request whose mark has the given Filters fits the filter of t.
-func (t *Enabled) Fits(filters uint64) bool {
-	return t.Filter == 0 || filters&(1<<(t.Filter-1)) != 0
+// FilterBit returns the bit that the Filters of a request's mark must have; 0: any request will do.
+func (t *Enabled) FilterBit() uint64 {
+	if t.Filter == 0 {
+		return 0
+	}
+	return 1 << (t.Filter - 1)
 }

@@ -271,13 +271,9 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%+v matches: %v, want %v", c.filter, got, c.want)
 		}
 	}
-	for _, c := range []struct {
-		filter  int
-		filters uint64
-		want    bool
-	}{{0, 0, true}, {1, 1, true}, {1, 2, false}, {64, 1 << 63, true}, {64, 1<<63 - 1, false}} {
-		if got := (&protocol.Enabled{Filter: c.filter}).Fits(c.filters); got != c.want {
-			t.Errorf("filter %d, %b: %v, want %v", c.filter, c.filters, got, c.want)
+	for filter, want := range map[int]uint64{0: 0, 1: 1, 2: 2, 64: 1 << 63} {
+		if got := (&protocol.Enabled{Filter: filter}).FilterBit(); got != want {
+			t.Errorf("filter %d has the bit %#x, want %#x", filter, got, want)
 		}
 	}
 }

@@ -30,8 +30,8 @@ type Outcome struct {
 	ID     string  `json:"id"`
 	State  State   `json:"state"`
 	Reason string  `json:"reason,omitempty"`
-	Hits   uint64  `json:"hits"`    // spans made, or values captured
-	Drops  uint64  `json:"drops"`   // left out though on, because of a limit
+	Hits   uint64  `json:"hits"`    // times it was executed while on
+	Drops  uint64  `json:"drops"`   // of these, that made no data: the request is not sampled, or a limit is reached
 	Nanos  float64 `json:"cost_ns"` // measured CPU time a hit, the mean since the session began; 0: not measured
 	Bytes  float64 `json:"bytes"`   // measured trace data a hit, the mean since the session began; 0: not measured
 }
