@@ -25,11 +25,11 @@ func (o *Options) Settings() Settings {
 // Change is something from outside, beside traces, that decisions depend on. It is one record of the journal, so that decisions stay a
 // function of that. Exactly one field is set, By aside.
 type Change struct {
-	Settings *Settings    `json:"settings,omitempty"`
-	Wish     *search.Wish `json:"wish,omitempty"`     // in place of what was wished for the same tracepoint before
-	Withdraw trace.Symbol `json:"withdraw,omitempty"` // the wish for this tracepoint
-	By       string       `json:"by,omitempty"`       // who withdraws
-	Feedback *Feedback    `json:"feedback,omitempty"`
+	Settings *Settings        `json:"settings,omitempty"`
+	Wish     *search.Wish     `json:"wish,omitempty"`     // in place of what was wished for the same tracepoint before
+	Withdraw trace.Symbol     `json:"withdraw,omitempty"` // the wish for this tracepoint
+	By       string           `json:"by,omitempty"`       // who withdraws
+	Feedback *search.Feedback `json:"feedback,omitempty"`
 }
 
 // Append appends the encoding of x to b.

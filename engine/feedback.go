@@ -12,56 +12,6 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Feedback is what agents say, reduced to what decisions depend on. Fields that are empty say nothing.
-type Feedback struct {
-	At         trace.Nanos `json:"-"` // when it was said: the time of its record
-	Catalogues []Catalogue `json:",omitempty"`
-	Costs      []Cost      `json:",omitempty"`
-	Broken     []Broken    `json:",omitempty"`
-	Measured   *Measured   `json:",omitempty"`
-}
-
-// Catalogue holds all tracepoints that the agents of a service can switch on now, in place of those before. Without any the service has
-// none any more.
-type Catalogue struct {
-	Service     string
-	Tracepoints []Tracepoint
-}
-
-// Tracepoint is a [cct.Tracepoint] with names as texts.
-type Tracepoint struct {
-	ID        string
-	Name      string             // of its spans; of a variable: the key of its attribute
-	Span      trace.Kind         `json:",omitempty"` // of its spans
-	Parent    string             `json:",omitempty"` // ID of the one that it is called from; empty: unknown
-	Owner     string             `json:",omitempty"` // name of the baseline span in which it runs; empty: unknown
-	OwnerSpan trace.Kind         `json:",omitempty"`
-	Layer     cct.Layer          `json:",omitempty"`
-	Kind      cct.TracepointKind `json:",omitempty"`
-	Cost      time.Duration      `json:",omitempty"` // CPU time per hit; 0: unknown
-	Bytes     int32              `json:",omitempty"` // per hit; 0: unknown
-	Baseline  bool               `json:",omitempty"`
-}
-
-// Cost is what a hit of a tracepoint was measured to cost. It stands, whatever catalogues say, until it is measured again.
-type Cost struct {
-	ID    string
-	CPU   time.Duration
-	Bytes int32
-}
-
-// Broken says that a tracepoint cannot be switched on for a while; For 0: that it can again.
-type Broken struct {
-	ID  string
-	For time.Duration
-}
-
-// Measured is what agents measured of a plan, all together.
-type Measured struct {
-	Plan             int64   // version
-	Hits, Bytes, CPU float64 // per second; CPU in seconds
-}
-
 // measuredEpochs is how many epochs long what was measured last is taken to be so: agents tell it less often than epochs end.
 const measuredEpochs = 3
 
@@ -71,7 +21,7 @@ type heard struct {
 	costs    map[trace.Symbol]measuredCost     // of tracepoints in services
 	broken   map[trace.Symbol]trace.Nanos      // until when
 	gone     map[trace.Symbol]trace.Nanos      // tracepoints that no agent announces any more, since when
-	measured Measured
+	measured search.Measured
 	at       trace.Nanos // when it was measured
 	said     []string    // what people decided since the last epoch, in words
 }
@@ -89,7 +39,7 @@ func newHeard() heard {
 }
 
 // hear takes feedback. It counts from the end of the epoch on.
-func (c *Core) hear(f *Feedback) {
+func (c *Core) hear(f *search.Feedback) {
 	if len(f.Catalogues) > 0 {
 		for i := range f.Catalogues {
 			c.hearCatalogue(&f.Catalogues[i])
@@ -118,7 +68,7 @@ func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
 	c.announce(now)
 }
 
-func (c *Core) hearCatalogue(from *Catalogue) {
+func (c *Core) hearCatalogue(from *search.Catalogue) {
 	service := c.table.Symbol(from.Service)
 	if len(from.Tracepoints) == 0 {
 		delete(c.heard.services, service)
@@ -189,7 +139,7 @@ func (c *Core) announce(now trace.Nanos) {
 	}
 }
 
-func (c *Core) hearCosts(at trace.Nanos, costs []Cost) {
+func (c *Core) hearCosts(at trace.Nanos, costs []search.Cost) {
 	present := make(map[trace.Symbol]bool, len(c.catalogue))
 	for i := range c.catalogue {
 		present[c.catalogue[i].ID] = true

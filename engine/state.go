@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -43,7 +44,7 @@ type savedHeard struct {
 	Costs    []savedCost
 	Broken   []savedTime
 	Gone     []savedTime
-	Measured Measured
+	Measured search.Measured
 	At       trace.Nanos
 	Said     []string
 }

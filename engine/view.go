@@ -6,6 +6,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -28,6 +29,18 @@ func (c *Core) Progress() float64 {
 
 // Catalogue returns the tracepoints that agents announced. The slice is the core's own.
 func (c *Core) Catalogue() []cct.Tracepoint { return c.catalogue }
+
+// Services returns the services whose agents announced tracepoints, in any order.
+func (c *Core) Services() []string {
+	var names []string
+	for service := range c.heard.services {
+		names = append(names, c.table.Text(service))
+	}
+	return names
+}
+
+// Measured returns what agents measured of the plan that was on when they did; zero: nothing yet.
+func (c *Core) Measured() search.Measured { return c.heard.measured }
 
 // Trees yields the calling-context trees by request type, in any order, as they were last built: those that nobody needed yet are left
 // out.

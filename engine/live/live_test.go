@@ -256,17 +256,17 @@ func (r *running) decide(i int) *engine.Settings {
 }
 
 // feedback is what agents say after stretches.
-func feedback() map[int]*engine.Feedback {
-	var points []engine.Tracepoint
+func feedback() map[int]*search.Feedback {
+	var points []search.Announced
 	for i := range 5 {
-		points = append(points, engine.Tracepoint{ID: fmt.Sprintf("point %d", i), Name: fmt.Sprintf("operation %d", i), Bytes: 100})
+		points = append(points, search.Announced{ID: fmt.Sprintf("point %d", i), Name: fmt.Sprintf("operation %d", i), Bytes: 100})
 	}
-	return map[int]*engine.Feedback{
-		5:  {Catalogues: []engine.Catalogue{{Service: "shop", Tracepoints: points}}},
-		9:  {Measured: &engine.Measured{Plan: 1, Hits: 1e3, Bytes: 1e9, CPU: 7}},
-		10: {Costs: []engine.Cost{{ID: "point 1", CPU: time.Millisecond, Bytes: 1 << 20}}},
-		17: {Broken: []engine.Broken{{ID: "point 1", For: 20 * time.Second}}},
-		23: {Catalogues: []engine.Catalogue{{Service: "shop", Tracepoints: points[2:]}}},
+	return map[int]*search.Feedback{
+		5:  {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points}}},
+		9:  {Measured: &search.Measured{Plan: 1, Hits: 1e3, Bytes: 1e9, CPU: 7}},
+		10: {Costs: []search.Cost{{ID: "point 1", CPU: time.Millisecond, Bytes: 1 << 20}}},
+		17: {Broken: []search.Broken{{ID: "point 1", For: 20 * time.Second}}},
+		23: {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points[2:]}}},
 	}
 }
 

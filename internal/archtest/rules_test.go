@@ -25,7 +25,7 @@ var rules = map[string]rule{
 	"ingest":              {timed: true, ours: []string{"trace", "internal/kv"}},
 	"store":               {ours: []string{"trace", "analysis", "cct", "search", "internal/kv"}},
 	"engine":              {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "store"}},
-	"control":             {timed: true, ours: []string{"trace", "search", "agents/tracepoint/protocol"}},
+	"control":             {timed: true, ours: []string{"trace", "cct", "search", "agents/tracepoint/protocol"}},
 	"notify":              {timed: true, ours: []string{"trace", "analysis", "search", "store", "words", "internal/units"}},
 	"api":                 {ours: []string{"trace", "analysis", "cct", "search", "store", "engine", "control", "notify", "words", "internal/units", "ingest"}}, // ingest: to read kept traces, and for the names of what is counted
 	"web":                 {},

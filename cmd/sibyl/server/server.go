@@ -19,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -40,6 +41,8 @@ type Server struct {
 	receiver *receiver.Server
 	api      *api.API
 	outward  *outward
+	plane    *control.Plane
+	handler  http.Handler   // of http
 	sampling []func() error // serve remote sampling; set by Listen
 	http     *http.Server
 	listener net.Listener // of http
@@ -87,12 +90,14 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.Retention = retention(c)
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
 	o.Epoch = func(core *engine.Core, e live.Ended) {
+		s.plane.Publish(core.Plan(), core.Table())
 		s.api.Epoch(core, e.Decisions)
 		s.outward.epoch(core, e)
 	}
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
+	s.plane = control.New(feedback{s.live}, control.Options{Log: log})
 	if s.outward, err = newOutward(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}
@@ -100,6 +105,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.api, err = s.newAPI(build, tokens); err != nil {
 		return s, err
 	}
+	s.handler = s.front(tokens)
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Log: log,
@@ -160,9 +166,10 @@ func (s *Server) Listen(ctx context.Context) error {
 		s.listener = tls.NewListener(listener, encrypted)
 	}
 	s.http = &http.Server{
-		Handler: s.api, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	s.http.RegisterOnShutdown(s.plane.Close)
 	return nil
 }
 
@@ -186,6 +193,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		func() error { return s.live.Run(work) },
 		func() error { return s.outward.run(work) },
 		func() error { return s.announce(work) },
+		func() error { return s.control(work) },
 		s.receiver.Serve,
 		func() error { return s.serveHTTP() },
 	}...)

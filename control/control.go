@@ -1,0 +1,175 @@
+// Package control is between decisions and agents. It knows which agents there are and what each can switch on, tells each its part of the
+// plan, and reduces what they report to what decisions depend on ([search.Feedback]). Agents come over HTTP ([Plane.ServeHTTP]) or OpAMP
+// (package control/opamp).
+//
+// What it knows is not kept over a restart: agents register again. What decisions depend on goes to the engine, which keeps it. Agents that
+// hear nothing go back to their baseline when their lease ends, so that nothing stays on because this package, or the way to it, fails.
+//
+// Everything is bounded: agents, catalogues, bodies that are read at a time. Ten thousand agents of twenty services share twenty
+// catalogues, and twenty bodies of a plan.
+package control
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Engine is told what agents say.
+type Engine interface {
+	// Tell returns when feedback is durable. On an error it is told again later.
+	Tell(ctx context.Context, f *search.Feedback) error
+}
+
+// Options choose how a [Plane] works. Zero fields have the values of the constants below.
+type Options struct {
+	Lease     time.Duration // how long a plan applies after the last answer
+	Forget    time.Duration // how long a service keeps its catalogue that no agent answers for
+	MaxAgents int
+	Clock     func() time.Time // nil: time.Now
+	Log       *slog.Logger
+}
+
+// What holds if options say nothing, and bounds that they do not change.
+const (
+	defaultLease     = 90 * time.Second
+	defaultForget    = 10 * time.Minute
+	defaultMaxAgents = 20_000
+	maxTracepoints   = 1_000_000 // of all catalogues together, each counted once
+	tick             = time.Second
+	measureTicks     = 5 // ticks between two looks at what agents measured
+	tellWithin       = 10 * time.Second
+)
+
+// Plane is the control plane. Its life is New, Begin, Run and Close; it is safe for concurrent use.
+type Plane struct {
+	options   Options
+	engine    Engine
+	published atomic.Pointer[published]
+	bodies    chan struct{} // one element for each body that is being read
+	begun     chan struct{} // closed when agents are answered
+	closing   chan struct{} // closed when nobody waits any more
+	counts    Counts
+
+	mu          sync.Mutex // guards all below, and what agents and catalogues hold
+	agents      map[string]*agent
+	catalogues  map[string]*catalogue // by hash
+	tracepoints int                   // of all catalogues
+	told        told
+}
+
+// Counts says what happened since the start.
+type Counts struct {
+	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers
+	Refused, Conflicts, Expired            atomic.Int64 // requests; agents that took another's id; agents that were not heard of any more
+}
+
+// New returns a Plane that takes plans and refuses agents until it begins.
+func New(engine Engine, o Options) *Plane {
+	o.Lease, o.Forget, o.MaxAgents = cmp.Or(o.Lease, defaultLease), cmp.Or(o.Forget, defaultForget), cmp.Or(o.MaxAgents, defaultMaxAgents)
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	p := &Plane{
+		options: o, engine: engine, bodies: make(chan struct{}, maxBodies), begun: make(chan struct{}), closing: make(chan struct{}),
+		agents: make(map[string]*agent), catalogues: make(map[string]*catalogue),
+	}
+	p.published.Store(newPublished(p.newPlan(0)))
+	return p
+}
+
+// Begin has agents answered, once the plan that holds was published. Known holds the services whose catalogues the engine has.
+func (p *Plane) Begin(known []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = newTold(known, p.options.Clock())
+	close(p.begun)
+}
+
+// ready returns an error unless agents are answered.
+func (p *Plane) ready() error {
+	select {
+	case <-p.begun:
+		return nil
+	default:
+		return ErrStarting
+	}
+}
+
+// Close answers whoever waits. It is called once.
+func (p *Plane) Close() { close(p.closing) }
+
+// Counts returns what is counted.
+func (p *Plane) Counts() *Counts { return &p.counts }
+
+// published is a plan for all agents. It is immutable.
+type published struct {
+	plan *protocol.Plan // all tracepoints
+	next chan struct{}  // closed when another plan is published
+}
+
+func newPublished(plan *protocol.Plan) *published {
+	return &published{plan: plan, next: make(chan struct{})}
+}
+
+// newPlan returns a plan without arms.
+func (p *Plane) newPlan(version int64) *protocol.Plan {
+	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: int(p.options.Lease.Seconds()), Arms: []protocol.Arm{}}
+}
+
+// Publish makes plan, which names things by table, the one that agents are told. It does nothing if it is that already.
+func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
+	before := p.published.Load()
+	if before.plan.Version == plan.Version {
+		return
+	}
+	next := p.newPlan(plan.Version)
+	for i := range plan.Arms {
+		a := &plan.Arms[i]
+		next.Arms = append(next.Arms, protocol.Arm{Name: table.Text(a.Name), Share: a.Share, Everything: a.Everything, Tracepoints: []protocol.Enabled{}})
+	}
+	for i := range plan.Leases {
+		l := &plan.Leases[i]
+		arm := &next.Arms[l.Arm]
+		arm.Tracepoints = append(arm.Tracepoints, protocol.Enabled{ID: table.Text(l.Tracepoint), Rate: 1})
+	}
+	for i := range next.Arms {
+		slices.SortFunc(next.Arms[i].Tracepoints, func(a, b protocol.Enabled) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	p.published.Store(newPublished(next))
+	close(before.next)
+}
+
+// Run looks after agents and tells the engine what they say, from Begin on until ctx is done.
+func (p *Plane) Run(ctx context.Context) error {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return nil
+		}
+		p.expire()
+		f, accepted := p.feedback(n%measureTicks == 0)
+		if f == nil {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, tellWithin)
+		err := p.engine.Tell(within, f)
+		cancel()
+		if err == nil {
+			accepted()
+		} else if ctx.Err() == nil {
+			p.options.Log.WarnContext(ctx, "what agents say is not taken for now", slog.Any("error", err))
+		}
+	}
+}

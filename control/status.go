@@ -1,0 +1,107 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// Report takes what an agent says became of its plan. An error is ErrUnknown or ErrConflict.
+func (p *Plane) Report(c Caller, s *protocol.Status) error {
+	c.Session = s.Session
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, err := p.find(c)
+	if err != nil {
+		return err
+	}
+	outcomes := slices.Clone(s.Tracepoints)
+	slices.SortStableFunc(outcomes, func(x, y protocol.Outcome) int { return cmp.Compare(x.ID, y.ID) })
+	outcomes = slices.CompactFunc(outcomes, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
+	all := a.catalogue.content()
+	for i := range outcomes {
+		if x := find(all, outcomes[i].ID); x != nil {
+			outcomes[i].ID = x.ID // the same memory
+		}
+	}
+	a.usage = search.Usage{}
+	if a.version == s.Version && s.Version > 0 {
+		a.usage = usageBetween(all, a.outcomes, outcomes, a.seen.Sub(a.reported))
+	}
+	a.version, a.hash, a.problem, a.reported, a.outcomes = s.Version, s.Hash, s.Error, a.seen, outcomes
+	p.counts.Statuses.Add(1)
+	return nil
+}
+
+// usageBetween returns what the tracepoints of a plan cost, per second, in the time between two reports. What is on anyway costs the plan
+// nothing.
+func usageBetween(all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
+	var u search.Usage
+	if elapsed <= 0 {
+		return u
+	}
+	for i := range after {
+		o := &after[i]
+		x := find(all, o.ID)
+		if x == nil || x.Baseline {
+			continue
+		}
+		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int { return cmp.Compare(b.ID, id) })
+		if !found {
+			continue // its hits may be old
+		}
+		rate := float64(o.Hits-min(before[k].Hits, o.Hits)) / elapsed.Seconds()
+		u.Hits += rate
+		u.Bytes += rate * cmp.Or(o.Bytes, float64(x.Bytes))
+		u.CPU += rate * cmp.Or(o.Nanos, float64(x.CostNanos)) / 1e9
+	}
+	return u
+}
+
+// How what agents measured becomes what decisions depend on.
+const (
+	fewestHits = 100              // that a mean cost is made of
+	otherCost  = 1.25             // by which factor it must differ from what was told to be told again
+	brokenFor  = 30 * time.Minute // a tracepoint stays off that agents could not switch on
+)
+
+// outcome is what all agents together say of a tracepoint.
+type outcome struct {
+	costed        float64 // hits of which the costs are known
+	nanos, bytes  float64 // of these
+	works, breaks int     // agents that could switch it on, and that could not
+}
+
+// outcomes adds up what agents that have a plan say, and what they measured of it. The caller holds mu.
+func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
+	all, measured.Plan = make(map[string]*outcome), version
+	for _, a := range p.agents {
+		if a.version == version {
+			measured.Hits += a.usage.Hits
+			measured.Bytes += a.usage.Bytes
+			measured.CPU += a.usage.CPU
+		}
+		for i := range a.outcomes {
+			o := &a.outcomes[i]
+			x := all[o.ID]
+			if x == nil {
+				x = &outcome{}
+				all[o.ID] = x
+			}
+			if o.State == protocol.Applied {
+				x.works++
+			} else {
+				x.breaks++
+			}
+			if o.Nanos > 0 {
+				x.costed += float64(o.Hits)
+				x.nanos += float64(o.Hits) * o.Nanos
+				x.bytes += float64(o.Hits) * o.Bytes
+			}
+		}
+	}
+	return all, measured
+}

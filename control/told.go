@@ -1,0 +1,187 @@
+package control
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// told is what the engine was told, so that it is told changes only.
+type told struct {
+	services map[string]string // hash of the catalogue by service; "": it has one from before the start
+	began    time.Time         // until Forget after it services that the engine has from before keep their catalogues
+	sets     string            // of catalogues that the services were made from; "": look again
+	costs    map[string]search.Cost
+	broken   map[string]time.Time // until when
+	measured search.Measured
+}
+
+func newTold(known []string, now time.Time) told {
+	t := told{services: make(map[string]string), began: now, costs: make(map[string]search.Cost), broken: make(map[string]time.Time)}
+	for _, service := range known {
+		t.services[service] = ""
+	}
+	return t
+}
+
+// feedback returns what the engine does not know yet, nil if it knows all, and a function to call when it was told. With measured it has what
+// agents measured, too.
+func (p *Plane) feedback(measured bool) (f *search.Feedback, accepted func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, now := &search.Feedback{}, p.options.Clock()
+	after := p.told
+	p.forget(now)
+	p.tellCatalogues(f, &after, now)
+	if measured {
+		p.tellMeasured(f, &after, now)
+	}
+	if len(f.Catalogues) == 0 && len(f.Costs) == 0 && len(f.Broken) == 0 && f.Measured == nil {
+		p.told = after
+		return nil, nil
+	}
+	return f, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.told = after
+	}
+}
+
+// forget drops catalogues that no agent has: soon if others stand for their services, after a while if none does, because agents that are
+// cut off or start again come back. The caller holds mu.
+func (p *Plane) forget(now time.Time) {
+	alive := make(map[string]bool)
+	for _, c := range p.catalogues {
+		if c.agents > 0 && c.complete() {
+			for service := range c.services {
+				alive[service] = true
+			}
+		}
+	}
+	for _, c := range p.catalogues {
+		if c.agents > 0 {
+			continue
+		}
+		replaced := true
+		for service := range c.services {
+			replaced = replaced && alive[service]
+		}
+		if replaced || now.Sub(c.idle) > p.options.Forget {
+			p.drop(c)
+		}
+	}
+}
+
+// tellCatalogues adds the catalogues that changed since they were told. The caller holds mu.
+func (p *Plane) tellCatalogues(f *search.Feedback, after *told, now time.Time) {
+	hashes := slices.DeleteFunc(slices.Sorted(maps.Keys(p.catalogues)), func(hash string) bool { return !p.catalogues[hash].complete() })
+	settled := now.Sub(p.told.began) > p.options.Forget
+	sets := strings.Join(hashes, " ")
+	if settled {
+		sets += " all"
+	}
+	if sets == after.sets {
+		return
+	}
+	after.sets = sets
+	services := make(map[string][]protocol.Tracepoint)
+	for _, hash := range hashes {
+		for _, t := range p.catalogues[hash].content() {
+			services[t.Service] = append(services[t.Service], t)
+		}
+	}
+	after.services = maps.Clone(p.told.services)
+	for service, list := range services {
+		slices.SortStableFunc(list, func(a, b protocol.Tracepoint) int { return cmp.Compare(a.ID, b.ID) })
+		list = slices.CompactFunc(list, func(a, b protocol.Tracepoint) bool { return a.ID == b.ID })
+		if hash := protocol.HashCatalogue(list); after.services[service] != hash {
+			after.services[service] = hash
+			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: announced(list)})
+		}
+	}
+	for service, hash := range p.told.services {
+		if services[service] == nil && (hash != "" || settled) {
+			delete(after.services, service)
+			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service})
+		}
+	}
+	slices.SortFunc(f.Catalogues, func(a, b search.Catalogue) int { return cmp.Compare(a.Service, b.Service) })
+	p.mend(f, after)
+}
+
+// mend has what was broken in services whose catalogues changed tried again. The caller holds mu.
+func (p *Plane) mend(f *search.Feedback, after *told) {
+	if len(after.broken) == 0 {
+		return
+	}
+	after.broken = maps.Clone(after.broken)
+	for i := range f.Catalogues {
+		for _, t := range f.Catalogues[i].Tracepoints {
+			if _, found := after.broken[t.ID]; found {
+				delete(after.broken, t.ID)
+				f.Broken = append(f.Broken, search.Broken{ID: t.ID})
+			}
+		}
+	}
+}
+
+var layers = map[protocol.Layer]cct.Layer{protocol.App: cct.App, protocol.Runtime: cct.Runtime, protocol.Kernel: cct.Kernel}
+
+var kinds = map[protocol.Kind]cct.TracepointKind{
+	protocol.SpanPoint: cct.SpanPoint, protocol.VariablePoint: cct.VariablePoint, protocol.ProbePoint: cct.ProbePoint,
+}
+
+var spanKinds = map[protocol.SpanKind]trace.Kind{
+	"": trace.Internal, protocol.Internal: trace.Internal, protocol.Server: trace.Server, protocol.Client: trace.Client,
+	protocol.Producer: trace.Producer, protocol.Consumer: trace.Consumer,
+}
+
+// announced returns tracepoints as the engine has them.
+func announced(list []protocol.Tracepoint) []search.Announced {
+	all := make([]search.Announced, len(list))
+	for i := range list {
+		t := &list[i]
+		all[i] = search.Announced{
+			ID: t.ID, Name: t.Operation, Span: spanKinds[t.SpanKind], Parent: t.Parent, Owner: t.Owner, OwnerSpan: spanKinds[t.OwnerKind],
+			Layer: layers[t.Layer], Kind: kinds[t.Kind], Cost: time.Duration(t.CostNanos), Bytes: int32(t.Bytes), Baseline: t.Baseline,
+		}
+	}
+	return all
+}
+
+// tellMeasured adds what agents measured since it was told, and what most of them could not switch on. The caller holds mu.
+func (p *Plane) tellMeasured(f *search.Feedback, after *told, now time.Time) {
+	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
+	if measured.Hits > 0 || measured != p.told.measured && p.told.measured.Hits > 0 {
+		f.Measured, after.measured = &measured, measured
+	}
+	after.costs, after.broken = maps.Clone(after.costs), maps.Clone(after.broken)
+	maps.DeleteFunc(after.costs, func(id string, _ search.Cost) bool { return outcomes[id] == nil })
+	maps.DeleteFunc(after.broken, func(_ string, until time.Time) bool { return !now.Before(until) })
+	for _, id := range slices.Sorted(maps.Keys(outcomes)) {
+		o := outcomes[id]
+		if _, known := after.broken[id]; !known && o.breaks > o.works {
+			after.broken[id] = now.Add(brokenFor)
+			f.Broken = append(f.Broken, search.Broken{ID: id, For: brokenFor})
+		}
+		if o.costed < fewestHits {
+			continue
+		}
+		cost := search.Cost{ID: id, CPU: time.Duration(o.nanos / o.costed), Bytes: int32(o.bytes / o.costed)}
+		before, known := after.costs[id]
+		if !known || differ(float64(before.CPU), float64(cost.CPU)) || differ(float64(before.Bytes), float64(cost.Bytes)) {
+			after.costs[id] = cost
+			f.Costs = append(f.Costs, cost)
+		}
+	}
+}
+
+func differ(a, b float64) bool { return math.Max(a, b) > otherCost*math.Min(a, b) }
