@@ -27,6 +27,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/notify"
@@ -43,6 +44,13 @@ type Engine interface {
 	Change(ctx context.Context, x engine.Change) (bool, error)
 	Ready() bool
 	Counts() *live.Counts
+}
+
+// Agents knows the agents: a [control.Plane].
+type Agents interface {
+	Agents() []control.Agent
+	Summary() control.Summary
+	Counts() *control.Counts
 }
 
 // Past is what is kept of what was: a [store.Store].
@@ -70,6 +78,7 @@ type Options struct {
 	Go       string               // that it was built with
 	Queues   func() []Size        // of the parts of the service; nil: none
 	Bytes    func() []Size        // on disk or in memory; nil: none
+	Agents   Agents               // nil: none are controlled
 	Registry *prometheus.Registry // what /metrics shows besides; nil: nothing
 	Letters  *store.Outbox        // whose dead letters are shown
 	Resend   func(uint64) error   // has the dead letter with a number sent again

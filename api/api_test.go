@@ -24,7 +24,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // golden are the operations whose answers are compared with files.
-var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "getStatus", "listDeadLetters", "getDeadLetter"}
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "listAgents", "getStatus", "listDeadLetters", "getDeadLetter"}
 
 // places fills in the path of an operation.
 func (w *world) places() *strings.Replacer {
@@ -396,6 +396,21 @@ func TestDecisionsOfPeople(t *testing.T) {
 	w.call(t, http.MethodDelete, path, nil)
 	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
 		t.Errorf("withdrawn: %+v", x)
+	}
+}
+
+// TestAgents finds agents by what is known of them.
+func TestAgents(t *testing.T) {
+	w := newWorld(t)
+	for query, want := range map[string]string{"": "b2 c1", "?service=cart": "c1", "?state=lost": "b2", "?q=web-3": "c1", "?q=1.5": "", "?limit=1": "b2"} {
+		list := decode[contract.AgentList](t, w.call(t, http.MethodGet, "/api/v1/agents"+query, nil))
+		var ids []string
+		for _, x := range list.Items {
+			ids = append(ids, x.ID)
+		}
+		if got := strings.Join(ids, " "); got != want || list.Total != (contract.AgentCounts{Behind: 1, Lost: 1}) || (list.NextCursor != nil) != (query == "?limit=1") {
+			t.Errorf("%s: %s, want %s; %+v", query, got, want, list.Total)
+		}
 	}
 }
 

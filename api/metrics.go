@@ -71,6 +71,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	e.gauge("ready", "1 while traces are taken.", oneIf(m.api.engine.Ready()))
 	m.ingest(e)
 	m.engine(e)
+	m.agents(e)
 	streams, cut := m.api.hub.readers()
 	e.gauge("api_streams", "Readers of events.", float64(streams))
 	e.counter("api_streams_cut_total", "Readers of events that were too slow.", int64(cut))

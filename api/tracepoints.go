@@ -260,7 +260,7 @@ func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (con
 	return &d, a.ask(ctx, func(c *engine.Core) {
 		names := a.reader(c)
 		plan := c.Plan()
-		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended()), Arms: make([]contract.Arm, len(plan.Arms))}
+		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended()), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
 		for i := range plan.Arms {
 			x := &plan.Arms[i]
 			d.Arms[i] = contract.Arm{
@@ -281,10 +281,11 @@ func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (con
 func (a *API) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) (contract.GetBudgetResponseObject, error) {
 	var d contract.GetBudget200JSONResponse
 	return &d, a.ask(ctx, func(c *engine.Core) {
-		b, overrun := c.Options().Budget, c.State().Overrun
+		b, overrun, m := c.Options().Budget, c.State().Overrun, c.Measured()
 		d = contract.GetBudget200JSONResponse{
 			Total: limit(b.Tracepoints, b.Bytes, b.CPU), RequestType: limit(b.RequestType.Tracepoints, b.RequestType.Bytes, b.RequestType.CPU),
 			Service: limit(b.Service.Tracepoints, b.Service.Bytes, b.Service.CPU), Estimate: usage(estimate(c)),
+			Measured: contract.Usage{Tracepoints: len(pointsOn(c.Plan())), Hits: number(m.Hits), Bytes: number(m.Bytes), CPU: number(m.CPU)}, MeasuredPlan: m.Plan,
 			OverrunBytes: number(overrun.Bytes), OverrunCPU: number(overrun.CPU),
 		}
 	})
@@ -295,15 +296,22 @@ func estimate(c *engine.Core) search.Usage {
 	points := pointsOf(c)
 	plan := c.Plan()
 	var all search.Usage
-	on := make(map[trace.Symbol]bool)
 	for i := range plan.Leases {
 		l := &plan.Leases[i]
 		u, share := &points[l.Tracepoint].cost, plan.Arms[l.Arm].Share
 		all.Hits += u.Hits * share
 		all.Bytes += u.Bytes * share
 		all.CPU += u.CPU * share
-		on[l.Tracepoint] = true
 	}
-	all.Tracepoints = len(on)
+	all.Tracepoints = len(pointsOn(plan))
 	return all
+}
+
+// pointsOn returns the tracepoints that a plan has on.
+func pointsOn(plan *search.Plan) map[trace.Symbol]bool {
+	on := make(map[trace.Symbol]bool)
+	for i := range plan.Leases {
+		on[plan.Leases[i].Tracepoint] = true
+	}
+	return on
 }

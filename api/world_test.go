@@ -18,8 +18,10 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/kv"
@@ -108,6 +110,30 @@ func (m *memory) Trace(id trace.ID) ([]byte, error) {
 	return m.request, nil
 }
 
+// crowd is two agents.
+type crowd struct{ counts control.Counts }
+
+func (*crowd) Agents() []control.Agent {
+	seen := time.Unix(0, int64(begin)).Add(10 * time.Minute)
+	return []control.Agent{
+		{
+			ID: "b2", Service: "bank", Transport: "opamp", State: control.Lost, Since: seen.Add(-time.Hour), Seen: seen.Add(-5 * time.Minute), Incomplete: true,
+			Tracepoints: 4000, Capabilities: []protocol.Capability{},
+		},
+		{
+			ID: "c1", Service: "cart", Transport: "http", State: control.Behind, Resource: map[string]string{"host.name": "web-3", "service.version": "1.4"},
+			Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanVariable}, Since: seen.Add(-time.Hour), Seen: seen, Tracepoints: 120, Version: 7,
+			Problem: "no such arm", Applied: 3, Failed: 1, Conflicts: 2, Hits: 12345, Drops: 6, Usage: search.Usage{Hits: 10, Bytes: 2000, CPU: 1e-5},
+		},
+	}
+}
+
+func (*crowd) Summary() control.Summary {
+	return control.Summary{Agents: 2, Lost: 1, Behind: 1, Catalogues: 2, Tracepoints: 4120, Polls: 1}
+}
+
+func (c *crowd) Counts() *control.Counts { return &c.counts }
+
 // begin is when worlds begin: a whole number of epochs.
 const begin = trace.Nanos(1_700_000_000_000_000_000)
 
@@ -133,7 +159,7 @@ func newWorld(t testing.TB) *world {
 	w.API, err = New(w, &w.past, access.Open(dir), notes, Options{
 		Version: "test", Go: "go", Links: []notify.Link{link},
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
-		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} },
+		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &crowd{},
 		Letters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {

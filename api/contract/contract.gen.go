@@ -19,6 +19,27 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for AgentState.
+const (
+	AgentStateBehind  AgentState = "behind"
+	AgentStateCurrent AgentState = "current"
+	AgentStateLost    AgentState = "lost"
+)
+
+// Valid indicates whether the value is a known member of the AgentState enum.
+func (e AgentState) Valid() bool {
+	switch e {
+	case AgentStateBehind:
+		return true
+	case AgentStateCurrent:
+		return true
+	case AgentStateLost:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExemplarStratum.
 const (
 	ExemplarStratumFast    ExemplarStratum = "fast"
@@ -406,6 +427,68 @@ func (e ListTracepointsParamsSort) Valid() bool {
 	}
 }
 
+// Agent defines model for Agent.
+type Agent struct {
+	// Applied Tracepoints of its plan that are on.
+	Applied      int      `json:"applied"`
+	Capabilities []string `json:"capabilities"`
+
+	// Catalogue Tracepoints that it can switch.
+	Catalogue         int  `json:"catalogue"`
+	CatalogueComplete bool `json:"catalogue_complete"`
+
+	// Conflicts Messages of others that use its ID.
+	Conflicts int   `json:"conflicts"`
+	Drops     int64 `json:"drops"`
+
+	// Failed Those that it could not switch on.
+	Failed int `json:"failed"`
+
+	// Hits Of all tracepoints since it started.
+	Hits int64 `json:"hits"`
+
+	// ID That it chose for itself.
+	ID string `json:"id"`
+
+	// Plan Version that it applied last; 0: none, it is at its baseline.
+	Plan int64 `json:"plan"`
+
+	// Problem Why it did not apply the last plan that it got.
+	Problem *string `json:"problem,omitempty"`
+
+	// Resource OpenTelemetry's attributes of what it runs in.
+	Resource map[string]string `json:"resource"`
+	Seen     time.Time         `json:"seen"`
+	Service  string            `json:"service"`
+	Since    time.Time         `json:"since"`
+
+	// State `current`: it applied the plan that holds; `behind`: not yet, or it cannot; `lost`: its lease ended, and it is back at its baseline.
+	State AgentState `json:"state"`
+
+	// Transport How it comes.
+	Transport string `json:"transport"`
+	Usage     Usage  `json:"usage"`
+}
+
+// AgentCounts defines model for AgentCounts.
+type AgentCounts struct {
+	Behind  int `json:"behind"`
+	Current int `json:"current"`
+	Lost    int `json:"lost"`
+}
+
+// AgentList defines model for AgentList.
+type AgentList struct {
+	// Conflicts Messages, since the start, of agents that used the ID of another.
+	Conflicts  int64       `json:"conflicts"`
+	Items      []Agent     `json:"items"`
+	NextCursor *string     `json:"next_cursor"`
+	Total      AgentCounts `json:"total"`
+}
+
+// AgentState `current`: it applied the plan that holds; `behind`: not yet, or it cannot; `lost`: its lease ended, and it is back at its baseline.
+type AgentState string
+
 // Arm defines model for Arm.
 type Arm struct {
 	// Everything It explores.
@@ -435,6 +518,10 @@ type Bin struct {
 // BudgetUse defines model for BudgetUse.
 type BudgetUse struct {
 	Estimate Usage `json:"estimate"`
+	Measured Usage `json:"measured"`
+
+	// MeasuredPlan Version of the plan that agents measured; 0: nothing yet.
+	MeasuredPlan int64 `json:"measured_plan"`
 
 	// OverrunBytes How much more agents measured than was estimated.
 	OverrunBytes *float64 `json:"overrun_bytes"`
@@ -978,7 +1065,8 @@ type Place struct {
 
 // Plan defines model for Plan.
 type Plan struct {
-	Arms []Arm `json:"arms"`
+	Agents AgentCounts `json:"agents"`
+	Arms   []Arm       `json:"arms"`
 
 	// Epoch When the epoch ended that is shown; null: none did.
 	Epoch   *Epoch `json:"epoch"`
@@ -1468,6 +1556,19 @@ type Failure = Error
 // NoteBody defines model for NoteBody.
 type NoteBody = NoteRequest
 
+// ListAgentsParams defines parameters for ListAgents.
+type ListAgentsParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Q Text that names must hold, in either case.
+	Q       *QParameter `form:"q,omitempty" json:"q,omitempty"`
+	Service *string     `form:"service,omitempty" json:"service,omitempty"`
+	State   *AgentState `form:"state,omitempty" json:"state,omitempty"`
+}
+
 // ListDecisionsParams defines parameters for ListDecisions.
 type ListDecisionsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -1711,6 +1812,13 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// ListAgents What agents there are, and how they are doing
+	//
+	// By service and ID.
+	//
+	// Corresponds with GET /agents (the `ListAgents` operationId).
+	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetBudget What the plan may cost, and what it does
 	//
 	// Corresponds with GET /budget (the `GetBudget` operationId).
@@ -1896,6 +2004,23 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
 	ResendDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ListAgents What agents there are, and how they are doing
+//
+// By service and ID.
+//
+// Corresponds with GET /agents (the `ListAgents` operationId).
+func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAgentsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // GetBudget What the plan may cost, and what it does
@@ -2402,6 +2527,108 @@ func (c *Client) ResendDeadLetter(ctx context.Context, letter LetterParameter, r
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewListAgentsRequest constructs an http.Request for the ListAgents method
+func NewListAgentsRequest(server string, params *ListAgentsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/agents")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Service != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "service", *params.Service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewGetBudgetRequest constructs an http.Request for the GetBudget method
@@ -4118,6 +4345,15 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// ListAgentsWithResponse What agents there are, and how they are doing
+	//
+	// By service and ID.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /agents (the `ListAgents` operationId).
+	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
+
 	// GetBudgetWithResponse What the plan may cost, and what it does
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4355,6 +4591,54 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
 	ResendDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*ResendDeadLetterResponse, error)
+}
+
+type ListAgentsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AgentList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAgentsResponse) GetJSON200() *AgentList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAgentsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAgentsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAgentsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAgentsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAgentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type GetBudgetResponse struct {
@@ -5714,6 +5998,21 @@ func (r ResendDeadLetterResponse) ContentType() string {
 	return ""
 }
 
+// ListAgentsWithResponse What agents there are, and how they are doing
+//
+// By service and ID.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /agents (the `ListAgents` operationId).
+func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error) {
+	rsp, err := c.ListAgents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAgentsResponse(rsp)
+}
+
 // GetBudgetWithResponse What the plan may cost, and what it does
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6142,6 +6441,39 @@ func (c *ClientWithResponses) ResendDeadLetterWithResponse(ctx context.Context, 
 		return nil, err
 	}
 	return ParseResendDeadLetterResponse(rsp)
+}
+
+// ParseListAgentsResponse parses an HTTP response from a ListAgentsWithResponse call
+func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAgentsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AgentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseGetBudgetResponse parses an HTTP response from a GetBudgetWithResponse call
@@ -7083,6 +7415,9 @@ func ParseResendDeadLetterResponse(rsp *http.Response) (*ResendDeadLetterRespons
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAgents What agents there are, and how they are doing
+	// (GET /agents)
+	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
 	// GetBudget What the plan may cost, and what it does
 	// (GET /budget)
 	GetBudget(w http.ResponseWriter, r *http.Request)
@@ -7175,6 +7510,12 @@ type ServerInterface interface {
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
 
 type Unimplemented struct{}
+
+// ListAgents What agents there are, and how they are doing
+// (GET /agents)
+func (_ Unimplemented) ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
 
 // GetBudget What the plan may cost, and what it does
 // (GET /budget)
@@ -7358,6 +7699,91 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// ListAgents operation middleware
+func (siw *ServerInterfaceWrapper) ListAgents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAgentsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAgents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // GetBudget operation middleware
 func (siw *ServerInterfaceWrapper) GetBudget(w http.ResponseWriter, r *http.Request) {
@@ -8839,6 +9265,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Put(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.WishTracepoint)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/agents", wrapper.ListAgents)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/plan", wrapper.GetPlan)
 	})
 	r.Group(func(r chi.Router) {
@@ -8864,6 +9293,45 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 }
 
 type FailureApplicationProblemPlusJSONResponse Error
+
+type ListAgentsRequestObject struct {
+	Params ListAgentsParams
+}
+
+type ListAgentsResponseObject interface {
+	VisitListAgentsResponse(w http.ResponseWriter) error
+}
+
+type ListAgents200JSONResponse AgentList
+
+func (response ListAgents200JSONResponse) VisitListAgentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAgentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListAgentsdefaultApplicationProblemPlusJSONResponse) VisitListAgentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type GetBudgetRequestObject struct {
 }
@@ -9970,6 +10438,9 @@ func (response ResendDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitR
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListAgents What agents there are, and how they are doing
+	// (GET /agents)
+	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
 	// GetBudget What the plan may cost, and what it does
 	// (GET /budget)
 	GetBudget(ctx context.Context, request GetBudgetRequestObject) (GetBudgetResponseObject, error)
@@ -10096,6 +10567,32 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// ListAgents operation middleware
+func (sh *strictHandler) ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams) {
+	var request ListAgentsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAgents(ctx, request.(ListAgentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAgents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAgentsResponseObject); ok {
+		if err := validResponse.VisitListAgentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // GetBudget operation middleware

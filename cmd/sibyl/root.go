@@ -81,7 +81,7 @@ Colours are left out when the output is no terminal or NO_COLOR is set.`,
 	}
 	c.AddCommand(
 		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
-		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.tokenCommand(),
+		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),
 	)
 	return c
 }

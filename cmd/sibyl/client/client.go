@@ -225,6 +225,26 @@ func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsPara
 	return all, nil
 }
 
+// Agents returns the agents that the parameters ask for, at most so many; 0: all.
+func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most int) (*contract.AgentList, error) {
+	all := &contract.AgentList{Items: []contract.Agent{}}
+	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+		q.Limit, q.Cursor = limit, cursor
+		r, err := c.api.ListAgentsWithResponse(ctx, &q)
+		page, err := held(c, r, err)
+		if err != nil {
+			return 0, nil, err
+		}
+		all.Items = append(all.Items, page.Items...)
+		all.NextCursor, all.Total, all.Conflicts = page.NextCursor, page.Total, page.Conflicts
+		return len(page.Items), page.NextCursor, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
 // tracepointID is how tracepoints are identified.
 var tracepointID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 

@@ -51,6 +51,7 @@ func serve(t *testing.T) (c *Client, asked *[]string) {
 	mux.HandleFunc("GET /under/api/v1/tracepoints", func(w http.ResponseWriter, _ *http.Request) {
 		file(w, "getTracepoint.json", `{"next_cursor":null,"epoch":null,"items":[`, "]}")
 	})
+	mux.HandleFunc("GET /under/api/v1/agents", func(w http.ResponseWriter, _ *http.Request) { file(w, "listAgents.json", "", "") })
 	mux.HandleFunc("/under/api/v1/tracepoints/", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			w.WriteHeader(http.StatusNoContent)
@@ -97,6 +98,13 @@ func TestShow(t *testing.T) {
 		"tracepoints.txt": func(w io.Writer) error {
 			list, err := c.Tracepoints(t.Context(), contract.ListTracepointsParams{}, 0)
 			return errors.Join(err, ShowTracepoints(w, list, style, now))
+		},
+		"agents.txt": func(w io.Writer) error {
+			list, err := c.Agents(t.Context(), contract.ListAgentsParams{}, 0)
+			if err == nil {
+				list.Conflicts = 2
+			}
+			return errors.Join(err, ShowAgents(w, list, style, now))
 		},
 		"dead.txt": func(w io.Writer) error {
 			list, err := c.DeadLetters(t.Context(), 0)

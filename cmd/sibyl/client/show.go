@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -232,6 +233,47 @@ func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
 	p.printf("%s\n", p.dim("BYTES/S and CPU are estimates for all requests; SHARE is the part of them that has it on."))
+	return p.flush(w)
+}
+
+// agentColumn is how wide names of services and agents are shown at most.
+const agentColumn = 28
+
+// ShowAgents writes how many agents there are, and each in a line.
+func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	t := list.Total
+	p.printf("%d agents applied the plan that holds, %d did not yet, %d are lost.\n", t.Current, t.Behind, t.Lost)
+	if list.Conflicts > 0 {
+		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("%d times an agent used the ID of another: give each its own.", list.Conflicts)))
+	}
+	if len(list.Items) == 0 {
+		p.printf("No agent matches. docs/agents.md says how agents connect.\n")
+		return p.flush(w)
+	}
+	row := func(state, service, id, on, failed, catalogue, seen, why string) {
+		line := fmt.Sprintf("%-7s  %s  %s  %s  %s  %s  %s  %s", state, terminal.PadRight(terminal.Shorten(service, agentColumn), agentColumn),
+			terminal.PadRight(terminal.Shorten(id, agentColumn), agentColumn), terminal.PadLeft(on, 5), terminal.PadLeft(failed, 6), terminal.PadLeft(catalogue, 9),
+			terminal.PadLeft(seen, 7), why)
+		p.printf("%s\n", strings.TrimRight(line, " "))
+	}
+	row("STATE", "SERVICE", "AGENT", "ON", "FAILED", "CATALOGUE", "SEEN", "")
+	for i := range list.Items {
+		x := &list.Items[i]
+		why := ""
+		switch {
+		case x.Problem != nil:
+			why = clean(*x.Problem)
+		case !x.CatalogueComplete:
+			why = "its catalogue is not complete"
+		case x.Conflicts > 0:
+			why = fmt.Sprintf("another agent used its ID %d times", x.Conflicts)
+		}
+		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), span(now.Sub(x.Seen)), why)
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
 	return p.flush(w)
 }
 

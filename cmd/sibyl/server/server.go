@@ -266,7 +266,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 		return nil, err
 	}
 	return api.New(s.live, s.store, tokens, notes, api.Options{
-		Base: s.config.API.BasePath, Links: s.config.Links(), Version: build.Version, Go: build.Go, Bytes: s.sizes, Letters: s.outward.outbox,
+		Base: s.config.API.BasePath, Links: s.config.Links(), Version: build.Version, Go: build.Go, Bytes: s.sizes, Agents: s.plane, Letters: s.outward.outbox,
 		Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
 	})
 }
