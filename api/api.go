@@ -23,6 +23,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/access"
@@ -82,6 +83,7 @@ type Options struct {
 	Registry *prometheus.Registry // what /metrics shows besides; nil: nothing
 	Letters  *store.Outbox        // whose dead letters are shown
 	Resend   func(uint64) error   // has the dead letter with a number sent again
+	Tracer   oteltrace.Tracer     // gets a span of each request; nil: none
 	Clock    func() time.Time
 	Log      *slog.Logger
 }

@@ -19,6 +19,11 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	otelattr "go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	_ "embed" // the contract
 
@@ -378,9 +383,26 @@ func (a *API) observe(next http.Handler) http.Handler {
 			return
 		}
 		began := a.options.Clock()
-		next.ServeHTTP(w, r)
+		if a.options.Tracer == nil {
+			next.ServeHTTP(w, r)
+		} else {
+			a.trace(op.OperationID, next, w, r)
+		}
 		a.metrics.observe(op.OperationID, a.options.Clock().Sub(began))
 	})
+}
+
+// trace answers a request with a span around it, below that of the caller if there is one.
+func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))
+	defer span.End()
+	answer := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+	next.ServeHTTP(answer, r.WithContext(ctx))
+	span.SetAttributes(otelattr.String("http.request.method", r.Method), otelattr.Int("http.response.status_code", answer.Status()))
+	if answer.Status() >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, "")
+	}
 }
 
 // getContract serves the contract.

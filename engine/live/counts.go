@@ -33,6 +33,30 @@ type Counts struct {
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: not told yet
 }
 
+// Queue is what waits in one place of the service.
+type Queue struct {
+	Name         string
+	Length, Most int64
+}
+
+// Queues returns what waits where, now. It is safe for concurrent use.
+func (s *Service) Queues() []Queue {
+	all := []Queue{
+		{"arrivals", int64(len(s.arrivals)), arrivalsWaiting},
+		{"in_flight_bytes", s.inFlight.Load(), s.options.InFlight},
+		{"observed", int64(len(s.observed)), observedWaiting},
+		{"questions", int64(len(s.asked)), questionsWaiting},
+		{"changes", int64(len(s.changes)), changesWaiting},
+		{"exemplars", int64(len(s.keeper.work)), tasksWaiting},
+	}
+	shards := Queue{Name: "shards"}
+	for _, sh := range s.shards {
+		shards.Length += int64(len(sh.in))
+		shards.Most += deliveriesPerSh
+	}
+	return append(all, shards)
+}
+
 func (c *Counts) commit(took time.Duration) {
 	c.Commits.Add(1)
 	c.Waited.Add(int64(took))

@@ -22,9 +22,10 @@ import (
 
 // Options choose how an [Exporter] works.
 type Options struct {
-	URL  string // OTLP/HTTP endpoint; /v1/traces is added if it is missing
-	Seed uint64 // of the jitter
-	Log  *slog.Logger
+	URL     string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
+	Headers map[string]string // of every request, beside those of OTLP
+	Seed    uint64            // of the jitter
+	Log     *slog.Logger
 }
 
 // Bounds. What is told here helps people who look at a trace, and nothing depends on it: it is given up early.
@@ -42,6 +43,7 @@ const (
 // Exporter sends what is on critical paths to a tracing backend. Its life is New, Run. It is safe for concurrent use.
 type Exporter struct {
 	url    string
+	header map[string]string
 	log    *slog.Logger
 	client *http.Client
 	queue  chan Critical
@@ -74,7 +76,7 @@ func New(o Options) (*Exporter, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Exporter{
-		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, mostWaiting), random: rand.New(rand.NewPCG(o.Seed, 0)),
+		url: u.String(), header: o.Headers, log: o.Log, client: client, queue: make(chan Critical, mostWaiting), random: rand.New(rand.NewPCG(o.Seed, 0)),
 		known: make(map[trace.ID]bool),
 	}, nil
 }
@@ -99,6 +101,16 @@ func (e *Exporter) Add(c Critical) {
 	e.known[c.Trace] = true
 	e.order = append(e.order, c.Trace)
 }
+
+// Told reports whether a trace was added lately, so that adding it again does nothing.
+func (e *Exporter) Told(id trace.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.known[id]
+}
+
+// Queue returns how many traces wait, and how many can.
+func (e *Exporter) Queue() (length, capacity int) { return len(e.queue), cap(e.queue) }
 
 // Counts returns what became of traces since the start.
 func (e *Exporter) Counts() Counts {
@@ -173,6 +185,9 @@ func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, 
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, false, err
+	}
+	for name, value := range e.header {
+		r.Header.Set(name, value)
 	}
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("User-Agent", "sibyl")

@@ -147,6 +147,8 @@ func (c *checker) endpoints() {
 		return err == nil && own != "" && isLoopback(u.Host) && collide(u.Host, own)
 	}
 	const what = "is the address of otlp.http: what is sent there would come back without end; name another"
+	c.require(len(c.e.Config.Export.Headers) == 0 || c.e.Config.Export.OTLP != "", "headers for nobody; set export.otlp", "export.headers", "export.otlp")
+	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.OTLP != "", "headers for nobody; set self-tracing.otlp", "self-tracing.headers", "self-tracing.otlp")
 	c.require(!circle(c.e.Config.Export.OTLP), "export.otlp "+what, "export.otlp", "otlp.http")
 	c.require(!circle(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp "+what, "self-tracing.otlp", "otlp.http")
 }

@@ -187,7 +187,23 @@ type Webhook struct {
 
 // Endpoint is where OTLP goes; empty: nowhere.
 type Endpoint struct {
-	OTLP string `koanf:"otlp"`
+	OTLP    string   `koanf:"otlp"`
+	Headers []Header `koanf:"headers"` // of every request
+}
+
+// Header is a field of the header of requests, like one that proves who sends them.
+type Header struct {
+	Name  string
+	Value string
+}
+
+// Fields returns the headers by name.
+func (e *Endpoint) Fields() map[string]string {
+	fields := make(map[string]string, len(e.Headers))
+	for _, h := range e.Headers {
+		fields[h.Name] = h.Value
+	}
+	return fields
 }
 
 // Online returns when a trace is closed as package assemble has it, with the memory that open traces may take.

@@ -167,7 +167,9 @@ func outputKeys() []definition {
 		applied(definition{key: "trace-url", kind: traceURLs(), preset: []TraceURL{}, help: "Links from traces to tracing backends."}),
 		applied(definition{key: "webhooks", kind: webhooks(), preset: []Webhook{}, help: "Who is told about problems and decisions."}),
 		{key: "export.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint of a tracing backend that is told what is on the critical path of exemplars."},
-		{key: "self-tracing.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint that gets traces of Sibyl itself; not Sibyl."},
+		{key: "export.headers", kind: headers(), preset: []Header{}, help: "What requests to it say beside that."},
+		{key: "self-tracing.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint that gets traces of Sibyl itself, of its API and its epochs; not Sibyl."},
+		{key: "self-tracing.headers", kind: headers(), preset: []Header{}, help: "What requests to it say beside that."},
 	}
 }
 
@@ -230,6 +232,19 @@ func checkRule(t *analysis.TypeRule) string {
 		return strings.TrimPrefix(err.Error(), "rule 1: ")
 	}
 	return ""
+}
+
+func headers() kind {
+	type h = Header
+	return &records[h]{noun: "header", name: func(x *h) string { return strings.ToLower(x.Name) }, members: []member[h]{
+		field("name", words("name", "the name of a header, like Authorization", isHeaderName), func(x *h) *string { return &x.Name }, "Of the header.").must(),
+		field("value", secret(text("what the header says, in one line")), func(x *h) *string { return &x.Value }, "What it says; not shown anywhere.").must(),
+	}}
+}
+
+// isHeaderName reports whether a text can be the name of a header.
+func isHeaderName(s string) bool {
+	return s != "" && len(s) <= longestText && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
 func traceURLs() kind {

@@ -37,6 +37,7 @@ type outward struct {
 	strategies *sampling.Strategies
 	rates      atomic.Pointer[sampling.Options]
 	fetching   *fetching
+	exporting  *exporting   // nil: off
 	sampled    *http.Server // nil: off
 	sampledRPC *grpc.Server // nil: off
 }
@@ -52,6 +53,9 @@ func newOutward(c *config.Config, kept *store.Store, taken intake, log *slog.Log
 		return nil, err
 	}
 	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Seed: uint64(time.Now().UnixNano()), Log: log}, nil); err != nil {
+		return nil, err
+	}
+	if o.exporting, err = o.newExporting(kept, c.Engine().Path); err != nil {
 		return nil, err
 	}
 	apply, err := o.prepare(c)
@@ -99,6 +103,9 @@ func (p position) Save(_ context.Context, through time.Time) error {
 func (o *outward) epoch(core *engine.Core, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
+	}
+	if o.exporting != nil {
+		o.exporting.epoch(core.Problems())
 	}
 	if o.hooks.Load() == 0 {
 		return
@@ -182,6 +189,9 @@ func (o *outward) listen(ctx context.Context) (serve []func() error, err error) 
 func (o *outward) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { o.notifier.Run(ctx) })
+	if o.exporting != nil {
+		running.Go(func() { o.exporting.run(ctx) })
+	}
 	err := o.fetching.run(ctx)
 	running.Wait()
 	return err

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
@@ -34,6 +36,7 @@ type Server struct {
 	config   *config.Config                // that of the start
 	applied  atomic.Pointer[config.Config] // that of the last reload
 	log      *slog.Logger
+	registry *prometheus.Registry // what /metrics shows beside what the API knows
 	disk     *kv.Disk
 	journal  *journal.Journal
 	store    *store.Store
@@ -43,6 +46,7 @@ type Server struct {
 	outward  *outward
 	plane    *control.Plane
 	handler  http.Handler   // of http
+	traced   *selfTracing   // nil: off
 	sampling []func() error // serve remote sampling; set by Listen
 	http     *http.Server
 	listener net.Listener // of http
@@ -57,7 +61,7 @@ const (
 // New opens the data directory, which is this process's alone from then on.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
-	s = &Server{config: c, log: log}
+	s = &Server{config: c, log: log, registry: prometheus.NewRegistry()}
 	s.applied.Store(c)
 	defer func() {
 		if err != nil {
@@ -92,7 +96,13 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.Epoch = func(core *engine.Core, e live.Ended) {
 		s.plane.Publish(core.Plan(), core.Table())
 		s.api.Epoch(core, e.Decisions)
+		if s.traced != nil {
+			s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
+		}
 		s.outward.epoch(core, e)
+	}
+	if s.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
+		return s, err
 	}
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
@@ -106,9 +116,10 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.handler = s.front(tokens)
+	s.registry.MustRegister(counters{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(tokens),
-		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Log: log,
+		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Observe: newReceived(s.registry).observe, Log: log,
 	})
 	if err != nil {
 		return s, err
@@ -219,6 +230,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	for range running {
 		err = errors.Join(err, <-ended)
 	}
+	if s.traced != nil {
+		s.traced.close(s.log)
+	}
 	j, n := s.journal.Stats(), s.live.Counts()
 	s.log.InfoContext(ctx, "stopped", slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()), slog.Int64("commits", n.Commits.Load()),
 		slog.Int64("fsyncs", j.Syncs), slog.Int64("journal_bytes", n.Packed.Load()))
@@ -265,10 +279,14 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.New(s.live, s.store, tokens, notes, api.Options{
-		Base: s.config.API.BasePath, Links: s.config.Links(), Version: build.Version, Go: build.Go, Bytes: s.sizes, Agents: s.plane, Letters: s.outward.outbox,
-		Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
-	})
+	o := api.Options{
+		Base: s.config.API.BasePath, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
+		Agents: s.plane, Letters: s.outward.outbox, Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
+	}
+	if s.traced != nil {
+		o.Tracer = s.traced.tracer
+	}
+	return api.New(s.live, s.store, tokens, notes, o)
 }
 
 // sizes tells what is kept on disk.

@@ -93,6 +93,7 @@ const (
 // Puller fetches from one Jaeger. Its life is New, Run, and when Run has returned it is over.
 type Puller struct {
 	options   Options
+	name      string
 	intake    receiver.Intake
 	positions Positions
 	source    source
@@ -146,7 +147,7 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Puller, error
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Puller{options: o, intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", u.Redacted()))}
+	p := &Puller{options: o, name: u.Redacted(), intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", u.Redacted()))}
 	switch o.Protocol {
 	case "http", "":
 		p.source = newHTTP(u, o.MaxResponse)
@@ -160,6 +161,9 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Puller, error
 	}
 	return p, nil
 }
+
+// Name returns what the server is called in logs and metrics: its URL without a password.
+func (p *Puller) Name() string { return p.name }
 
 // Counts returns what is counted.
 func (p *Puller) Counts() *Counts { return &p.counts }
