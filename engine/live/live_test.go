@@ -402,6 +402,7 @@ func TestChangesSurviveKill(t *testing.T) {
 	}
 	r.end() // with a checkpoint
 	r = run(t, dir, c, nil)
+	r.settle()
 	if look(r); len(wishes) != 1 || settings.Budget.Tracepoints != 0 {
 		t.Errorf("after a start with other settings: %+v, %+v", wishes, settings)
 	}

@@ -193,17 +193,28 @@ type Endpoint struct {
 
 // Header is a field of the header of requests, like one that proves who sends them.
 type Header struct {
-	Name  string
-	Value string
+	Name      string
+	Value     string
+	ValueFile string // file that holds the value instead
 }
 
-// Fields returns the headers by name.
-func (e *Endpoint) Fields() map[string]string {
+// Fields returns the headers by name. It reads the files that hold values.
+func (e *Endpoint) Fields() (map[string]string, error) {
 	fields := make(map[string]string, len(e.Headers))
 	for _, h := range e.Headers {
+		if h.ValueFile != "" {
+			text, err := readFile(h.ValueFile)
+			if err != nil {
+				return nil, fmt.Errorf("value of header %s: %s: %w", h.Name, h.ValueFile, err)
+			}
+			h.Value = strings.TrimSpace(string(text))
+		}
+		if !isText(h.Value) {
+			return nil, fmt.Errorf("value of header %s: want %s", h.Name, headerValue)
+		}
 		fields[h.Name] = h.Value
 	}
-	return fields
+	return fields, nil
 }
 
 // Online returns when a trace is closed as package assemble has it, with the memory that open traces may take.

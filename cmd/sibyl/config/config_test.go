@@ -218,6 +218,8 @@ func samples(t testing.TB, d *definition) (a, b string) {
 		"retention.age": {"2d", "3d"},
 		"explore":       {"0.05", "0.1"},
 	}
+	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
+	lists["self-tracing.headers"] = lists["export.headers"]
 	if pair, ok := lists[d.key]; ok {
 		return pair[0], pair[1]
 	}

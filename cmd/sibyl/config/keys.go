@@ -236,10 +236,24 @@ func checkRule(t *analysis.TypeRule) string {
 
 func headers() kind {
 	type h = Header
-	return &records[h]{noun: "header", name: func(x *h) string { return strings.ToLower(x.Name) }, members: []member[h]{
+	return &records[h]{noun: "header", name: func(x *h) string { return strings.ToLower(x.Name) }, check: checkHeader, members: []member[h]{
 		field("name", words("name", "the name of a header, like Authorization", isHeaderName), func(x *h) *string { return &x.Name }, "Of the header.").must(),
-		field("value", secret(text("what the header says, in one line")), func(x *h) *string { return &x.Value }, "What it says; not shown anywhere.").must(),
+		field("value", secret(text(headerValue)), func(x *h) *string { return &x.Value }, "What it says; not shown anywhere. Better in a file."),
+		field("value-file", path("the name of a file"), func(x *h) *string { return &x.ValueFile }, "That holds what it says."),
 	}}
+}
+
+// headerValue describes what a header can say.
+const headerValue = "one line of printable characters"
+
+func checkHeader(h *Header) string {
+	switch {
+	case h.Value != "" && h.ValueFile != "":
+		return "value and value-file are both given; leave one of them"
+	case h.Value == "" && h.ValueFile == "":
+		return "a header that says nothing; give it value or value-file"
+	}
+	return ""
 }
 
 // isHeaderName reports whether a text can be the name of a header.

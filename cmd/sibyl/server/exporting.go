@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -125,7 +126,11 @@ func (o *outward) newExporting(kept *store.Store, path analysis.Options) (*expor
 	if c.OTLP == "" {
 		return nil, nil
 	}
-	e, err := export.New(export.Options{URL: c.OTLP, Headers: c.Fields(), Seed: uint64(time.Now().UnixNano()), Log: o.log})
+	fields, err := c.Fields()
+	if err != nil {
+		return nil, fmt.Errorf("export: %w", err)
+	}
+	e, err := export.New(export.Options{URL: c.OTLP, Headers: fields, Seed: uint64(time.Now().UnixNano()), Log: o.log})
 	if err != nil {
 		return nil, err
 	}

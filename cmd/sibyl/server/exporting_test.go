@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,7 +100,11 @@ func TestExemplarsAreExported(t *testing.T) {
 			}
 		}
 	}
-	c := &config.Config{Export: config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", Value: "secret"}}}}
+	key := filepath.Join(dir, "key")
+	if err := os.WriteFile(key, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &config.Config{Export: config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}}}
 	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,11 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	if path := strings.TrimSuffix(u.Path, "/"); !strings.HasSuffix(path, "/v1/traces") {
 		u.Path = path + "/v1/traces"
 	}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(c.Fields())) //nolint:forbidigo // it ends with the provider
+	fields, err := c.Fields()
+	if err != nil {
+		return nil, fmt.Errorf("self-tracing: %w", err)
+	}
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(fields)) //nolint:forbidigo // it ends with the provider
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
