@@ -68,14 +68,22 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	}
 }
 
-// settle has the settings of the options hold, if others do: those of the journal, or of the checkpoint.
+// settle has the settings of the options hold, if others do: those of the journal, or of the checkpoint. It returns when the grouper has done all
+// that the journal says, so that whoever asks it sees that.
 func (q *sequencer) settle() error {
 	s := q.options.Core.Settings()
-	x := engine.Change{Settings: &s}
+	x := newChanging(engine.Change{Settings: &s})
 	if bytes.Equal(x.Append(nil), q.settings) {
+		done := make(chan struct{})
+		q.send(message{at: q.now, mark: &mark{at: q.now, reached: done}})
+		<-done
 		return nil
 	}
-	return q.commit(newChanging(x), nil)
+	if err := q.commit(x, nil); err != nil {
+		return err
+	}
+	<-x.answer
+	return nil
 }
 
 // changeAgain makes a change of the journal once more.

@@ -90,6 +90,8 @@ func (g *grouper) reached() {
 		if m.at.Sub(g.saved) >= max(g.options.Checkpoint, savingShare*g.saving) {
 			g.checkpoint(m, oldest)
 		}
+	case m.reached != nil:
+		close(m.reached)
 	case g.options.Spent(g.options.Clock()):
 		g.options.Log.Warn("no checkpoint was taken as the disk is full: a restart reads more of the journal again")
 	default:

@@ -26,10 +26,11 @@ type message struct {
 
 // mark is a place in the journal at which every shard tells the grouper that it has come there.
 type mark struct {
-	at     trace.Nanos
-	seq    uint64    // of the last record before it, or of that which it stands for
-	epoch  bool      // one ended
-	change *changing // to be made there; nil: none
+	at      trace.Nanos
+	seq     uint64        // of the last record before it, or of that which it stands for
+	epoch   bool          // one ended
+	change  *changing     // to be made there; nil: none
+	reached chan struct{} // closed when the grouper has come there, and nothing else; nil: not that
 }
 
 // sequencer owns the order of things. It has one goroutine.
@@ -48,9 +49,6 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	defer ticks.Stop()
 	weighed := time.NewTicker(weigh)
 	defer weighed.Stop()
-	if err := q.settle(); err != nil {
-		return err
-	}
 	var group []*delivery
 	for {
 		group = group[:0]

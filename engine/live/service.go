@@ -197,6 +197,9 @@ func (s *Service) Run(ctx context.Context) error {
 	q := &sequencer{Service: s}
 	err := q.replay(ctx)
 	if err == nil {
+		err = q.settle()
+	}
+	if err == nil {
 		s.ready.Store(true)
 		close(s.started)
 		err = q.sequence(ctx)
