@@ -86,9 +86,9 @@ func newWorld(t *testing.T, known ...string) *world {
 	return w
 }
 
-// on publishes a plan with the given tracepoints in one arm.
+// on publishes a plan with the given tracepoints in one arm, whose name the table does not know.
 func (w *world) on(ids ...string) {
-	w.plan = search.Plan{Version: w.plan.Version + 1, Arms: []search.Arm{{Name: w.table.Symbol("a"), Share: 1}}}
+	w.plan = search.Plan{Version: w.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 1}}}
 	for _, id := range ids {
 		w.plan.Leases = append(w.plan.Leases, search.Lease{Tracepoint: w.table.Symbol(id)})
 	}
