@@ -7,7 +7,7 @@ FUZZTIME ?= 20s
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-.PHONY: run test check format vet lint race fuzz golden bench generate build
+.PHONY: run test check format vet lint race fuzz golden bench generate build web
 run: ## analyse the bundled traces and print the report
 	go run ./cmd/sibyl analyze testdata/shop.otlp.jsonl.gz
 
@@ -39,6 +39,10 @@ golden: ## rewrite what tests compare with; read the diff
 
 bench: ## how fast each part is
 	for part in path decode group search size-model; do go run ./cmd/sibyl bench $$part; done
+
+web: ## make the web UI again, in web/dist; needs Node 20 or later
+	cd web && npm ci && npm run generate && npm run check && npm run build
+	go run ./web/pack web/dist
 
 generate: ## make again what is made by programs
 	go generate ./...

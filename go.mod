@@ -2,6 +2,8 @@ module github.com/sibyl-trace/sibyl
 
 go 1.26.0
 
+ignore ./web/node_modules
+
 require (
 	github.com/DataDog/sketches-go v1.4.8
 	github.com/agnivade/levenshtein v1.2.2

@@ -84,8 +84,10 @@ type Options struct {
 	Letters  *store.Outbox        // whose dead letters are shown
 	Resend   func(uint64) error   // has the dead letter with a number sent again
 	Tracer   oteltrace.Tracer     // gets a span of each request; nil: none
-	Clock    func() time.Time
-	Log      *slog.Logger
+	// Pages answers requests for pages, outside of the API, and reports whether there was one. Nil: there are none.
+	Pages func(http.ResponseWriter, *http.Request) bool
+	Clock func() time.Time
+	Log   *slog.Logger
 }
 
 // API is the handler of everything under /api, and of /healthz, /readyz and /metrics. It is safe for concurrent use.
@@ -130,6 +132,9 @@ func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options 
 	root := chi.NewRouter()
 	root.Use(a.harden, a.guardHost, middleware.GetHead)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
+			return
+		}
 		a.fail(w, r, refuse(http.StatusNotFound, "nothing is here: the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
 	})
 	root.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r, root) })

@@ -44,6 +44,9 @@ var rules = map[string]rule{
 	"internal/sizegen":    {},                                                                                                         // payload sizes and latencies for the size model
 	"internal/tracetest":  {ours: []string{"trace"}},                                                                                  // makes traces for tests and benchmarks of all packages
 
+	// Makes the state that the web UI is tested with.
+	"internal/seed": {timed: true, ours: []string{"trace", "analysis", "cct", "engine", "ingest", "search", "store", "internal/kv", "internal/simapp", "internal/wire"}},
+
 	"agents/tracepoint/protocol": {}, // others' modules take it in: nothing but the standard library, and no clock
 }
 

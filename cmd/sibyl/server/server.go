@@ -29,6 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/kv"
 	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/web"
 )
 
 // Server is the service.
@@ -279,8 +280,12 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	if err != nil {
 		return nil, err
 	}
+	ui, err := web.New(s.config.API.BasePath)
+	if err != nil {
+		return nil, err
+	}
 	o := api.Options{
-		Base: s.config.API.BasePath, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
+		Base: s.config.API.BasePath, Pages: ui.Serve, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
 		Agents: s.plane, Letters: s.outward.outbox, Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {

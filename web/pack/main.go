@@ -1,0 +1,53 @@
+// Command pack packs every file of a directory with gzip, and removes it: `go run ./web/pack web/dist`. The same files give the same bytes,
+// on every machine, which what Node packs does not.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+func main() {
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(name, ".gz") {
+			return err
+		}
+		return pack(name)
+	})
+}
+
+// pack replaces a file by its gzip.
+func pack(name string) error {
+	plain, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(plain); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".gz", b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Remove(name)
+}

@@ -1,0 +1,63 @@
+// How the UI talks to the API: one client with the types of the contract, a token if there is one, and errors that say what to do.
+import createClient, { type Middleware } from "openapi-fetch";
+import type { components, paths } from "./contract.gen.ts";
+
+export type Schemas = components["schemas"];
+
+// base is the path that everything is served below, without a slash at its end.
+export const base = new URL(document.baseURI).pathname.replace(/\/$/, "");
+
+// Failure is why something was not answered. status is 0 if nobody answered at all.
+export class Failure extends Error {
+  constructor(
+    readonly status: number,
+    readonly title: string,
+    readonly detail: string,
+  ) {
+    super(`${title}: ${detail}`);
+  }
+}
+
+const tokenKey = "sibyl.token";
+
+// token returns the token that somebody logged in with; empty: none.
+export const token = () => sessionStorage.getItem(tokenKey) ?? localStorage.getItem(tokenKey) ?? "";
+
+// keepToken keeps a token for this tab, or for this browser. The empty one is forgotten.
+export function keepToken(secret: string, forBrowser: boolean) {
+  sessionStorage.removeItem(tokenKey);
+  localStorage.removeItem(tokenKey);
+  if (secret) (forBrowser ? localStorage : sessionStorage).setItem(tokenKey, secret);
+}
+
+export const authorization = (): Record<string, string> => (token() ? { Authorization: `Bearer ${token()}` } : {});
+
+const authorize: Middleware = {
+  onRequest({ request }) {
+    for (const [name, value] of Object.entries(authorization())) request.headers.set(name, value);
+    return request;
+  },
+};
+
+export const client = createClient<paths>({ baseUrl: `${base}/api/v1` });
+client.use(authorize);
+
+// unauthorized is told whenever the API wants a (better) token.
+export const unauthorized = new EventTarget();
+
+type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
+
+// answered returns what was answered, or throws a Failure.
+export async function answered<T>(answer: Answer<T>): Promise<T> {
+  let got;
+  try {
+    got = await answer;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Failure(0, "Sibyl does not answer", "The service may have stopped, or the network is down. This page tries again by itself.");
+  }
+  if (got.response.ok) return got.data as T;
+  if (got.response.status === 401) unauthorized.dispatchEvent(new Event("unauthorized"));
+  const problem = got.error as Partial<Schemas["Error"]> | undefined;
+  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, problem?.detail || "No reason was given.");
+}

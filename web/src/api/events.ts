@@ -1,0 +1,94 @@
+// Server-sent events. Read by fetch, since EventSource cannot show a token.
+import { authorization, base } from "./client.ts";
+import type { Schemas } from "./client.ts";
+
+export type Happened = Schemas["Event"];
+
+// Connection says whether events come: "live", or since when they do not.
+export type Connection = { live: boolean; since: number };
+
+type Listener = (event: Happened | null) => void;
+
+const listeners = new Set<Listener>();
+const watchers = new Set<() => void>();
+let connection: Connection = { live: false, since: Date.now() };
+let running: AbortController | undefined;
+let lastID = "";
+
+// onEvent calls listen with every event, and with null when some were missed: what is shown must be read again.
+export function onEvent(listen: Listener): () => void {
+  listeners.add(listen);
+  return () => listeners.delete(listen);
+}
+
+export const currentConnection = () => connection;
+
+export function onConnection(watch: () => void): () => void {
+  watchers.add(watch);
+  return () => watchers.delete(watch);
+}
+
+function connected(live: boolean) {
+  if (live === connection.live) return;
+  connection = { live, since: Date.now() };
+  for (const watch of watchers) watch();
+}
+
+const tell = (event: Happened | null) => listeners.forEach((listen) => listen(event));
+
+// connect begins to read events, in place of whatever read them before, and goes on until it is called again.
+export function connect() {
+  running?.abort();
+  const mine = (running = new AbortController());
+  void (async () => {
+    for (let failures = 0; !mine.signal.aborted; failures++) {
+      try {
+        await read(mine.signal, () => (failures = 0));
+      } catch {
+        // Whatever it was: try again.
+      }
+      if (mine.signal.aborted) return;
+      connected(false);
+      await new Promise((done) => setTimeout(done, Math.min(30_000, 500 * 2 ** failures)));
+    }
+  })();
+}
+
+async function read(signal: AbortSignal, began: () => void) {
+  const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
+  const response = await fetch(`${base}/api/v1/events`, { headers, signal });
+  if (!response.ok || !response.body) throw new Error(String(response.status));
+  began();
+  connected(true);
+  tell(null);
+  const parser = new Parser((id, type, data) => {
+    lastID = id || lastID;
+    tell(type === "reset" ? null : (JSON.parse(data) as Happened));
+  });
+  const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await text.read();
+    if (done) return;
+    parser.push(value);
+  }
+}
+
+// Parser splits a stream into events, wherever it was cut.
+export class Parser {
+  private rest = "";
+  constructor(private readonly emit: (id: string, type: string, data: string) => void) {}
+
+  push(text: string) {
+    const parts = (this.rest + text).split("\n\n");
+    this.rest = parts.pop() ?? "";
+    for (const part of parts) {
+      const field = (name: string) =>
+        part
+          .split("\n")
+          .filter((line) => line.startsWith(`${name}: `))
+          .map((line) => line.slice(name.length + 2))
+          .join("\n");
+      if (field("data") || field("event")) this.emit(field("id"), field("event"), field("data") || "{}");
+    }
+  }
+}

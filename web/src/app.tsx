@@ -1,0 +1,205 @@
+// The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
+import { type ReactNode, Suspense, lazy, useEffect, useState } from "react";
+import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
+import { base, client, keepToken, token, unauthorized } from "./api/client.ts";
+import { connect } from "./api/events.ts";
+import { useConnection, useRead } from "./api/read.ts";
+import { brief } from "./compute/format.ts";
+import { useKeys } from "./keys.ts";
+import { Empty, Loading } from "./parts/basics.tsx";
+import { Dialog } from "./parts/dialog.tsx";
+import { Menu } from "./parts/menu.tsx";
+import { Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
+import { LogIn } from "./views/login.tsx";
+import { Problems } from "./views/problems.tsx";
+
+const Problem = lazy(() => import("./views/problem.tsx"));
+const Trace = lazy(() => import("./views/trace.tsx"));
+const Trees = lazy(() => import("./views/trees.tsx"));
+const Tree = lazy(() => import("./views/tree.tsx"));
+const Compare = lazy(() => import("./views/compare.tsx"));
+const Tracepoints = lazy(() => import("./views/tracepoints.tsx"));
+const Service = lazy(() => import("./views/service.tsx"));
+
+const views = [
+  ["/", "Problems"],
+  ["/trees", "Trees"],
+  ["/compare", "Compare"],
+  ["/tracepoints", "Tracepoints"],
+  ["/service", "Service"],
+] as const;
+
+export function App() {
+  const [locked, setLocked] = useState(false);
+  const [run, setRun] = useState(0); // a new one begins with each log-in
+  const theme = useThemeOnPage();
+  const now = useTicking(10_000);
+  useEffect(() => {
+    const lock = () => setLocked(true);
+    unauthorized.addEventListener("unauthorized", lock);
+    return () => unauthorized.removeEventListener("unauthorized", lock);
+  }, []);
+  useEffect(() => {
+    if (!locked) connect();
+  }, [locked, run]);
+  const enter = () => {
+    setLocked(false);
+    setRun(run + 1);
+  };
+  return (
+    <Now value={now}>
+      <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={`${run} ${theme}`} />}</Router>
+    </Now>
+  );
+}
+
+function Frame() {
+  const [at, go] = useLocation();
+  const [help, setHelp] = useState(false);
+  useKeys({
+    "?": () => setHelp(true),
+    "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
+    g: () => go("/"),
+  });
+  return (
+    <>
+      <a className="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>
+        To the content
+      </a>
+      <header className="top">
+        <Link href="/" className="brand">
+          Sibyl
+        </Link>
+        <nav aria-label="Views">
+          {views.map(([path, name]) => (
+            <Link key={path} href={path} aria-current={here(at, path) ? "page" : undefined}>
+              {name}
+            </Link>
+          ))}
+        </nav>
+        <Live />
+        <Preferences help={() => setHelp(true)} />
+      </header>
+      <Notices />
+      <main id="main" tabIndex={-1}>
+        <Suspense fallback={<Loading what="the view" />}>
+          <Switch>
+            <Route path="/">
+              <Problems />
+            </Route>
+            <Route path="/problems">
+              <Redirect to="/" />
+            </Route>
+            <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
+            <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
+            <Route path="/trees">
+              <Trees />
+            </Route>
+            <Route path="/trees/:id">{({ id }) => <Tree key={id} id={id} />}</Route>
+            <Route path="/compare">
+              <Compare />
+            </Route>
+            <Route path="/tracepoints">
+              <Tracepoints />
+            </Route>
+            <Route path="/service">
+              <Service />
+            </Route>
+            <Route>
+              <Empty title="There is no such page">
+                The link may be of another version. <Link href="/">All problems</Link>
+              </Empty>
+            </Route>
+          </Switch>
+        </Suspense>
+      </main>
+      {help && <Help close={() => setHelp(false)} />}
+    </>
+  );
+}
+
+const here = (at: string, path: string) => (path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path));
+
+function Live() {
+  const { live, since } = useConnection();
+  const now = useNow();
+  return (
+    <span className={live ? "live" : "live off"} role="status" title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
+      <span aria-hidden="true">{live ? "●" : "○"}</span> <span className="word">{live ? "Live" : now - since > 4000 ? `Not live for ${brief(now - since)}` : "Connecting"}</span>
+    </span>
+  );
+}
+
+function Preferences({ help }: { help: () => void }) {
+  const [theme, setTheme] = useTheme();
+  const [zone, setZone] = useZone();
+  const themed = (value: Theme, text: string) => ({ text, checked: theme === value, act: () => setTheme(value) });
+  return (
+    <Menu
+      label="Theme, time, help"
+      icon="☰"
+      items={[
+        themed("system", "Theme of the system"),
+        themed("light", "Light"),
+        themed("dark", "Dark"),
+        null,
+        { text: "Local time", checked: zone === "local", act: () => setZone("local") },
+        { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
+        null,
+        { text: "Keys", act: help },
+        ...(token() ? [{ text: "Log out", act: () => (keepToken("", false), unauthorized.dispatchEvent(new Event("unauthorized"))) }] : []),
+      ]}
+    />
+  );
+}
+
+// Notices say what holds for everything that is shown.
+function Notices() {
+  const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
+  const notices: ReactNode[] = [];
+  if (failure && failure.status !== 401) notices.push(<><strong>{failure.title}.</strong> {failure.detail} What is shown may be old.</>);
+  if (status && !status.ready) notices.push(<><strong>Starting.</strong> The journal is being read; traces are taken when that is done.</>);
+  if (status?.learning.active) {
+    const done = status.learning.progress;
+    notices.push(
+      <>
+        <strong>Learning what is normal{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
+        {done === null ? "No request came yet. Send traces (OTLP) to the service, and learning begins." : "Until that ends there are no problems; statistics are provisional."}
+      </>,
+    );
+  }
+  return notices.map((notice, i) => (
+    <p key={i} className="notice" role="status">
+      {notice}
+    </p>
+  ));
+}
+
+const keys: [string, string][] = [
+  ["j, k", "next, previous row"],
+  ["Enter", "open what is focused"],
+  ["/", "search"],
+  ["g", "all problems"],
+  ["a", "acknowledge the problem"],
+  ["m", "mute the problem"],
+  ["← →", "fold and unfold, in a waterfall or tree"],
+  ["?", "this list"],
+  ["Esc", "close, or leave the search"],
+];
+
+function Help({ close }: { close: () => void }) {
+  return (
+    <Dialog title="Keys" close={close}>
+      <dl className="keys">
+        {keys.map(([key, does]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

@@ -1,0 +1,55 @@
+// Histogram draws how durations are distributed, on a logarithmic axis.
+import { useEffect, useRef, useState } from "react";
+import type { Schemas } from "../api/client.ts";
+import { count, duration } from "../compute/format.ts";
+import { coarse } from "../compute/bins.ts";
+
+const height = 150;
+const foot = 20;
+
+export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p50: number | null; p99: number | null; label: string }) {
+  const svg = useRef<SVGSVGElement>(null);
+  const [width, setWidth] = useState(600);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(entry!.contentRect.width));
+    watch.observe(svg.current!);
+    return () => watch.disconnect();
+  }, []);
+  const bars = coarse(bins);
+  const low = Math.log(Math.max(1, bars[0]?.low ?? 1));
+  const high = Math.log(Math.max(2, bars.at(-1)?.high ?? 2));
+  const x = (ns: number) => ((Math.log(Math.max(1, ns)) - low) / (high - low || 1)) * width;
+  const tallest = Math.max(1, ...bars.map((b) => b.count));
+  const plot = height - foot - 14;
+  const marks = [
+    ["P50", p50],
+    ["P99", p99],
+  ] as const;
+  return (
+    <svg ref={svg} className="chart" height={height} role="img" aria-label={label}>
+      {bars.map((b) => (
+        <rect key={b.low} className="bar-fill" x={x(b.low) + 0.5} width={Math.max(1, x(b.high) - x(b.low) - 1)} y={14 + plot * (1 - b.count / tallest)} height={Math.max(1, (plot * b.count) / tallest)}>
+          <title>{`${duration(b.low)} to ${duration(b.high)}: ${count(b.count)} requests`}</title>
+        </rect>
+      ))}
+      <line x1="0" x2={width} y1={height - foot} y2={height - foot} style={{ stroke: "var(--strong-line)" }} />
+      <text className="axis" x="0" y={height - 6}>
+        {duration(Math.exp(low))}
+      </text>
+      <text className="axis" x={width} y={height - 6} textAnchor="end">
+        {duration(Math.exp(high))}
+      </text>
+      {marks.map(
+        ([name, at]) =>
+          at !== null && (
+            <g key={name}>
+              <line x1={x(at)} x2={x(at)} y1="12" y2={height - foot} style={{ stroke: "var(--text)", strokeDasharray: "3 3" }} />
+              <text className="axis" x={x(at) + (x(at) > width - 90 ? -4 : 4)} y="11" textAnchor={x(at) > width - 90 ? "end" : "start"}>
+                {name} {duration(at)}
+              </text>
+            </g>
+          ),
+      )}
+    </svg>
+  );
+}

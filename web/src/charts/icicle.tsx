@@ -1,0 +1,48 @@
+// Icicle draws boxes nested by calling context, as an SVG that also makes the PNG.
+import { useEffect, useRef, useState } from "react";
+import type { Box } from "../compute/icicle.ts";
+
+const rowHeight = 24;
+const letter = 6.6; // px, on average
+const leastText = 26;
+
+type Look = { fill: string; ink: string; note: string };
+
+// look says how a box is coloured, and the text on it, and what that ends with.
+export function Icicle({ boxes, look, label, title, pick }: { boxes: Box[]; look: (b: Box) => Look; label: string; title: (b: Box) => string; pick?: (b: Box) => void }) {
+  const svg = useRef<SVGSVGElement>(null);
+  const [width, setWidth] = useState(900);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(entry!.contentRect.width));
+    watch.observe(svg.current!);
+    return () => watch.disconnect();
+  }, []);
+  const depth = Math.max(0, ...boxes.map((b) => b.depth)) + 1;
+  return (
+    <svg ref={svg} className="chart" height={depth * rowHeight} role="img" aria-label={label}>
+      {boxes.map((b) => {
+        const { fill, ink, note } = look(b);
+        const w = Math.max(0.5, b.width * width - 1);
+        const room = Math.floor((w - 8) / letter);
+        const text = `${b.label}  ${note}`;
+        return (
+          <g key={b.key} transform={`translate(${b.x * width} ${b.depth * rowHeight})`} onClick={() => pick?.(b)}>
+            <title>{title(b)}</title>
+            <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
+            {w > leastText && (
+              <text x="4" y="15.5" style={{ fill: ink }}>
+                {text.length <= room ? text : `${text.slice(0, Math.max(1, room - 1))}…`}
+              </text>
+            )}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+// heat returns the colours of a part of the whole, 0–1.
+export function heat(part: number): { fill: string; ink: string } {
+  const step = part < 0.02 ? 0 : part < 0.1 ? 1 : part < 0.3 ? 2 : part < 0.6 ? 3 : 4;
+  return { fill: `var(--heat-${step})`, ink: step < 3 ? "var(--text)" : "var(--heat-ink)" };
+}

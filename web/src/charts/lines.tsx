@@ -1,0 +1,89 @@
+// Lines draws series over time with uPlot. Values are on a logarithmic axis; windows are as wide as they are.
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { duration, time } from "../compute/format.ts";
+import { useNow, useZone } from "../settings.ts";
+
+export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
+
+export type Mark = { at: number; text: string };
+
+// at holds times in ms, ascending; marks are vertical lines with what happened.
+export function Lines({ at, series, marks, label, brush }: { at: number[]; series: Series[]; marks: Mark[]; label: string; brush?: (from: number, to: number) => void }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [zone] = useZone();
+  const now = useNow();
+  const brushed = useRef(brush);
+  brushed.current = brush;
+  const data = JSON.stringify([at, series.map((s) => s.values), marks]);
+  useEffect(() => {
+    const element = box.current!;
+    const style = getComputedStyle(document.documentElement);
+    const color = (name: string) => style.getPropertyValue(`--${name}`);
+    const axis = { stroke: color("dim"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 }, font: "11px system-ui, sans-serif" };
+    const chart = new uPlot(
+      {
+        width: element.clientWidth,
+        height: 210,
+        ms: 1,
+        tzDate: (ts) => (zone === "utc" ? uPlot.tzDate(new Date(ts), "Etc/UTC") : new Date(ts)),
+        scales: { x: { time: true }, y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) } },
+        axes: [
+          { ...axis, values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)) , space: 80 },
+          { ...axis, size: 64, values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))), splits: (_u, _axis, low, high) => splits(low, high) },
+        ],
+        series: [
+          { value: (_u, v) => (v === null ? "–" : time(v, zone, now)) , label: "Until" },
+          ...series.map((s) => ({
+            label: s.name, stroke: color(s.color), width: 2, points: { size: 6, fill: color("raised") }, spanGaps: true,
+            ...(s.dash ? { dash: s.dash } : {}), value: (_u: uPlot, v: number | null) => duration(v),
+          })),
+        ],
+        cursor: { drag: { x: Boolean(brushed.current), y: false, setScale: false } },
+        hooks: {
+          draw: [(u) => drawMarks(u, marks, color("dim"))],
+          setSelect: [
+            (u) => {
+              if (u.select.width > 4) brushed.current?.(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+            },
+          ],
+        },
+      },
+      [at, ...series.map((s) => s.values)],
+      element,
+    );
+    const watch = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: 210 }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      chart.destroy();
+    };
+    // What is drawn is compared by content: a reading that changed nothing redraws nothing.
+  }, [data, zone]);
+  return <div ref={box} role="img" aria-label={label} className="lines" />;
+}
+
+// splits returns about five round values between two, as far apart as each other on a logarithmic axis.
+function splits(low: number, high: number): number[] {
+  const round = (x: number) => Number(x.toPrecision(x / low > 20 ? 1 : 2));
+  return [...new Set([0.05, 0.27, 0.5, 0.73, 0.95].map((part) => round(low * (high / low) ** part)))];
+}
+
+function drawMarks(u: uPlot, marks: Mark[], color: string) {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = color;
+  ctx.setLineDash([4, 4]);
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const mark of marks) {
+    const x = u.valToPos(mark.at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText(mark.text, x + 3 * devicePixelRatio, bbox.top + 11 * devicePixelRatio);
+  }
+  ctx.restore();
+}

@@ -1,0 +1,86 @@
+// Numbers and times for people: three digits, a unit with a space before it, and "–" for what is not known.
+type Known = number | null | undefined;
+
+export const unknown = "–";
+
+const absent = (x: Known): x is null | undefined => x === null || x === undefined || !Number.isFinite(x);
+
+// digits writes a number with three significant digits and without an exponent.
+export function digits(x: number): string {
+  if (x === 0) return "0";
+  const size = Math.floor(Math.log10(Math.abs(x)));
+  if (size >= 3) return Math.round(x).toLocaleString("en-US");
+  const text = x.toFixed(Math.min(12, Math.max(0, 2 - size)));
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
+// scaled writes x in the largest of the units that leaves at least 1; steps says how many of each make one of the next.
+function scaled(x: number, units: readonly string[], steps: readonly number[]): string {
+  let i = 0;
+  let rest = x;
+  while (i < steps.length && Math.abs(rest) >= steps[i]! * 0.9995) rest /= steps[i++]!;
+  return `${digits(rest)} ${units[i]}`;
+}
+
+// duration writes nanoseconds.
+export function duration(ns: Known): string {
+  if (absent(ns)) return unknown;
+  return scaled(ns, ["ns", "µs", "ms", "s", "min", "h", "d"], [1000, 1000, 1000, 120, 120, 48]);
+}
+
+// signed writes a number as f does, with its sign.
+export const signed = (x: Known, f: (x: Known) => string) => (absent(x) ? unknown : (x < 0 ? "−" : "+") + f(Math.abs(x)));
+
+// percent writes a fraction.
+export function percent(x: Known): string {
+  if (absent(x)) return unknown;
+  const p = x * 100;
+  if (p !== 0 && Math.abs(p) < 0.1) return "≈0 %";
+  return `${Math.abs(p) < 10 ? Number(p.toFixed(1)) : Math.round(p)} %`.replace("-", "−");
+}
+
+export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, ["B", "KiB", "MiB", "GiB", "TiB"], [1024, 1024, 1024, 1024]));
+
+export const count = (x: Known) => (absent(x) ? unknown : x.toLocaleString("en-US"));
+
+export const rate = (x: Known) => (absent(x) ? unknown : `${digits(x)}/s`);
+
+// hundredths writes a number of about 1, such as a coefficient of variation.
+export const hundredths = (x: Known) => (absent(x) ? unknown : x.toFixed(2));
+
+// ratio writes a factor.
+export const ratio = (x: Known) => (absent(x) ? unknown : `${digits(Number(x.toPrecision(2)))}×`);
+
+export type Interval = { value: number | null; low: number | null; high: number | null };
+
+// range writes the interval of a value, such as "0.43–0.61".
+export const range = (i: Interval, f: (x: Known) => string) => (absent(i.low) || absent(i.high) ? "" : `${f(i.low)} to ${f(i.high)}`);
+
+export type Zone = "utc" | "local";
+
+// time writes a time of day, with the date if it is not that of now.
+export function time(at: string | number | null | undefined, zone: Zone, now: number): string {
+  if (at === null || at === undefined) return unknown;
+  const date = new Date(at);
+  const options = { timeZone: zone === "utc" ? "UTC" : undefined, hour12: false } as const;
+  const clock = date.toLocaleTimeString("en-GB", options);
+  const day = (d: Date) => d.toLocaleDateString("en-CA", options);
+  return `${day(date) === day(new Date(now)) ? "" : `${day(date)} `}${clock}${zone === "utc" ? " UTC" : ""}`;
+}
+
+// ago writes how long ago something was, or until it is.
+export function ago(at: string | number | null | undefined, now: number): string {
+  if (at === null || at === undefined) return unknown;
+  const ms = now - new Date(at).getTime();
+  const text = brief(Math.abs(ms));
+  if (text === "0 s" || (ms < 0 && ms > -15_000)) return "now"; // clocks differ a little
+  return ms < 0 ? `in ${text}` : `${text} ago`;
+}
+
+// brief writes milliseconds in one unit, coarsely.
+export function brief(ms: number): string {
+  for (const [unit, size] of [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000]] as const) {
+    if (ms >= 2 * size || (unit === "min" && ms >= 90_000)) return `${Math.round(ms / size)} ${unit}`;
+  }
+  return `${Math.round(ms / 1000)} s`;
+}

@@ -1,0 +1,185 @@
+// Small pieces that every view uses.
+import { type ReactNode, useEffect, useState } from "react";
+import type { Failure, Schemas } from "../api/client.ts";
+import type { Reading } from "../api/read.ts";
+import { ago, time } from "../compute/format.ts";
+import { useNow, useZone } from "../settings.ts";
+
+// When shows a time and how long ago it was.
+export function When({ at, brief }: { at: string | null | undefined; brief?: boolean }) {
+  const [zone] = useZone();
+  const now = useNow();
+  if (!at) return <span className="dim">not known</span>;
+  return (
+    <time dateTime={at} title={time(at, "utc", 0)}>
+      {!brief && time(at, zone, now)} <span className={brief ? "" : "dim"}>{ago(at, now)}</span>
+    </time>
+  );
+}
+
+// Loading says what is waited for, once it takes long enough to be noticed.
+export function Loading({ what }: { what: string }) {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), 300);
+    return () => clearTimeout(timer);
+  }, []);
+  return (
+    <div className="state" aria-busy="true" role="status">
+      {late && `Reading ${what} …`}
+    </div>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="state">
+      <strong>{title}</strong>
+      {children && <p>{children}</p>}
+    </div>
+  );
+}
+
+export function Failed({ failure, again }: { failure: Failure; again?: () => void }) {
+  return (
+    <div className="state bad" role="alert">
+      <strong>{failure.title}</strong>
+      <p>{failure.detail}</p>
+      {again && (
+        <button type="button" onClick={again}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+// Read shows what was read, or why it is not there (yet). A value that could not be read again is shown as stale.
+export function Read<T>({ of, what, children }: { of: Reading<T>; what: string; children: (value: T) => ReactNode }) {
+  if (of.value === undefined) return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;
+  return (
+    <>
+      {of.failure && (
+        <p className="notice" role="status">
+          <strong>Stale.</strong> This could not be read again: {of.failure.detail}{" "}
+          <button type="button" onClick={of.again}>
+            Try again
+          </button>
+        </p>
+      )}
+      {children(of.value)}
+    </>
+  );
+}
+
+const glyphs: Record<string, string> = {
+  none: "○", opened: "○", investigating: "◔", located: "◑", explained: "●", exhausted: "⊘", gone: "✓",
+  on: "●", wanted: "◔", off: "○", baseline: "▪", forbidden: "⊘",
+};
+
+// State is a word with a shape: never colour alone.
+export function State({ of, title }: { of: string; title?: string }) {
+  return (
+    <span className={`badge state-${of}`} title={title}>
+      <span aria-hidden="true">{glyphs[of] ?? "○"}</span> {of === "none" ? "queued" : of}
+    </span>
+  );
+}
+
+// Bar is a share with its interval, drawn; the number stands beside it.
+export function Bar({ of, low, high, most = 1 }: { of: number | null; low?: number | null; high?: number | null; most?: number }) {
+  const at = (x: number | null | undefined) => `${Math.max(0, Math.min(1, (x ?? 0) / most)) * 100}%`;
+  return (
+    <svg className="bar" width="100%" height="14" aria-hidden="true">
+      <rect className="bar-back" x="0" y="3" width="100%" height="8" rx="2" />
+      <rect className="bar-fill" x="0" y="3" width={at(of)} height="8" rx="2" />
+      {low !== undefined && high !== undefined && low !== null && high !== null && high > low && (
+        <g className="bar-whisker">
+          <line x1={at(low)} x2={at(high)} y1="7" y2="7" />
+          <line x1={at(low)} x2={at(low)} y1="2" y2="12" />
+          <line x1={at(high)} x2={at(high)} y1="2" y2="12" />
+        </g>
+      )}
+    </svg>
+  );
+}
+
+// Path shows a calling context: its last operations, the whole of it on demand.
+export function Path({ of }: { of: string[] }) {
+  if (of.length < 2) return <span className="path">{of[0]}</span>;
+  return (
+    <span className="path" title={of.join(" → ")}>
+      <span className="dim">{of.length > 3 && "… → "}{of.slice(-3, -1).map((op) => `${op} → `)}</span>
+      {of.at(-1)}
+    </span>
+  );
+}
+
+// Choice is one of a few things, as buttons side by side.
+export function Choice<T extends string>(props: { label: string; of: readonly (readonly [T, string])[]; value: T; pick: (value: T) => void }) {
+  return (
+    <div className="choice" role="group" aria-label={props.label}>
+      {props.of.map(([value, text]) => (
+        <button type="button" key={value} aria-pressed={value === props.value} onClick={() => props.pick(value)}>
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+// Select is one of many things.
+export function Select(props: { label: string; of: readonly (readonly [string, string])[]; value: string; pick: (value: string) => void }) {
+  return (
+    <label className="select">
+      <span>{props.label}</span>
+      <select value={props.value} onChange={(e) => props.pick(e.target.value)}>
+        {props.of.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+// Search is a text to look for. It is taken over when nobody types any more.
+export function Search({ value, pick, label }: { value: string; pick: (value: string) => void; label: string }) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => pick(text), 250);
+    return () => clearTimeout(timer);
+  }, [text, value, pick]);
+  return (
+    <input
+      type="search" data-search value={text} onChange={(e) => setText(e.target.value)} placeholder={label} aria-label={label}
+      onKeyDown={(e) => e.key === "Escape" && e.currentTarget.blur()}
+    />
+  );
+}
+
+// Facts are names with values, side by side.
+export function Facts({ of }: { of: [name: string, value: ReactNode, title?: string][] }) {
+  return (
+    <dl className="facts">
+      {of.map(([name, value, title]) => (
+        <div key={name} title={title}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+export const kindWords: Record<Schemas["Kind"], string> = { variable: "variable", slow: "slow", shifted: "other paths" };
+
+// useTitle names the page.
+export function useTitle(title: string) {
+  useEffect(() => {
+    document.title = title ? `${title} · Sibyl` : "Sibyl";
+  }, [title]);
+}

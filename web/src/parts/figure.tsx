@@ -1,0 +1,74 @@
+// Figure is a chart with its table, and both as files.
+import { type ReactNode, useId, useRef, useState } from "react";
+import { type Cell, csv } from "../compute/csv.ts";
+import { Menu } from "./menu.tsx";
+import { picture } from "./picture.ts";
+
+export type Table = { header: string[]; rows: Cell[][] };
+
+type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean };
+
+// save has the browser save data under a name.
+export function save(name: string, data: Blob) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(data);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+export function Figure({ id, title, hint, table, tools, children, tableOnly }: Props) {
+  const [asTable, setAsTable] = useState(false);
+  const body = useRef<HTMLDivElement>(null);
+  const heading = useId();
+  const file = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+  const text = () => csv(table().header, table().rows);
+  const items = [
+    ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
+    { text: "Copy as CSV", act: () => void navigator.clipboard.writeText(text()) },
+    { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([text()], { type: "text/csv" })) },
+    ...(tableOnly || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png)) }]),
+  ];
+  return (
+    <section className="figure" id={id} aria-labelledby={heading}>
+      <header>
+        <h2 id={heading}>{title}</h2>
+        <div className="tools">
+          {tools}
+          <Menu label={`${title}: table and files`} items={items} icon="⋯" />
+        </div>
+      </header>
+      {hint && <p className="hint">{hint}</p>}
+      <div ref={body}>{asTable ? <Plain {...table()} /> : children}</div>
+    </section>
+  );
+}
+
+function Plain({ header, rows }: Table) {
+  return (
+    <div className="scroll" tabIndex={0} role="region" aria-label="Table">
+      <table>
+        <thead>
+          <tr>
+            {header.map((name) => (
+              <th key={name} scope="col">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, i) => (
+            <tr key={i}>
+              {row.map((cell, k) => (
+                <td key={k} className={typeof cell === "number" ? "number" : ""}>
+                  {cell ?? "–"}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

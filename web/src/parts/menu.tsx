@@ -1,0 +1,32 @@
+import * as Dropdown from "@radix-ui/react-dropdown-menu";
+import type { ReactNode } from "react";
+
+export type Item = { text: string; act: () => void; checked?: boolean };
+
+// Menu is a button that opens a list of things to do.
+export function Menu({ label, icon, items }: { label: string; icon: ReactNode; items: (Item | null)[] }) {
+  return (
+    <Dropdown.Root modal={false}>
+      <Dropdown.Trigger className="quiet" aria-label={label} title={label}>
+        {icon}
+      </Dropdown.Trigger>
+      <Dropdown.Portal>
+        <Dropdown.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
+          {items.map((item, i) =>
+            item === null ? (
+              <Dropdown.Separator key={i} className="menu-line" />
+            ) : item.checked === undefined ? (
+              <Dropdown.Item key={item.text} onSelect={item.act}>
+                {item.text}
+              </Dropdown.Item>
+            ) : (
+              <Dropdown.CheckboxItem key={item.text} checked={item.checked} onSelect={item.act}>
+                <span aria-hidden="true">{item.checked ? "✓" : ""}</span> {item.text}
+              </Dropdown.CheckboxItem>
+            ),
+          )}
+        </Dropdown.Content>
+      </Dropdown.Portal>
+    </Dropdown.Root>
+  );
+}

@@ -1,0 +1,54 @@
+// What somebody prefers, kept in the browser: theme and time zone.
+import { createContext, useContext, useEffect, useState, useSyncExternalStore } from "react";
+import type { Zone } from "./compute/format.ts";
+
+export type Theme = "system" | "light" | "dark";
+
+const changes = new EventTarget();
+
+function stored<T extends string>(key: string, values: readonly T[]) {
+  const read = (): T => values.find((v) => v === localStorage.getItem(`sibyl.${key}`)) ?? values[0]!;
+  const write = (value: T) => {
+    localStorage.setItem(`sibyl.${key}`, value);
+    changes.dispatchEvent(new Event("change"));
+  };
+  const subscribe = (changed: () => void) => {
+    changes.addEventListener("change", changed);
+    return () => changes.removeEventListener("change", changed);
+  };
+  return () => [useSyncExternalStore(subscribe, read), write] as const;
+}
+
+export const useTheme = stored<Theme>("theme", ["system", "light", "dark"]);
+export const useZone = stored<Zone>("zone", ["local", "utc"]);
+
+// useThemeOnPage gives the page the theme that is preferred. It returns the one in effect, for what is drawn on canvases.
+export function useThemeOnPage(): "light" | "dark" {
+  const [theme] = useTheme();
+  const [systemDark, setSystemDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  useEffect(() => {
+    const query = matchMedia("(prefers-color-scheme: dark)");
+    const changed = () => setSystemDark(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  const inEffect = theme === "system" ? (systemDark ? "dark" : "light") : theme;
+  useEffect(() => {
+    document.documentElement.dataset.theme = inEffect;
+  }, [inEffect]);
+  return inEffect;
+}
+
+// Now is the present time in ms, a little coarse, so that "2 min ago" stays true.
+export const Now = createContext(Date.now());
+
+export function useTicking(every: number): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+export const useNow = () => useContext(Now);

@@ -1,0 +1,109 @@
+// Exemplars: requests to look at, and in what the slow ones differ from the others.
+import { useEffect, useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, answered, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
+import { duration, percent } from "../compute/format.ts";
+import { contrasts } from "../compute/waterfall.ts";
+import { Read, When } from "../parts/basics.tsx";
+import { Figure } from "../parts/figure.tsx";
+import { query } from "../url.ts";
+
+type Exemplar = Schemas["Exemplar"];
+
+const strata = [
+  ["slow", "Slowest"],
+  ["typical", "Typical"],
+  ["fast", "Fastest"],
+] as const;
+
+export function Exemplars({ group, problem }: { group: string; problem: string }) {
+  const reading = useRead(`exemplars ${group}`, (signal) => client.GET("/exemplars", { params: { query: { group } }, signal }), true);
+  return (
+    <>
+      <Figure
+        id="exemplars"
+        title="Requests to look at"
+        table={() => ({ header: ["stratum", "trace", "start", "duration (ms)"], rows: (reading.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]) })}
+        tableOnly
+      >
+        <Read of={reading} what="exemplars">
+          {({ items }) =>
+            items.length === 0 ? (
+              <p className="dim">None are kept yet. They are when an epoch ends, if `retention.exemplars` is above 0.</p>
+            ) : (
+              <div className="exemplars">
+                {strata.map(([stratum, name]) => (
+                  <div key={stratum}>
+                    <h3>{name}</h3>
+                    <ul>
+                      {items
+                        .filter((e) => e.stratum === stratum)
+                        .map((e) => (
+                          <li key={e.trace}>
+                            <Link href={`/traces/${e.trace}${query({ problem })}`}>{duration(e.duration_ns)}</Link> <span className="dim small"><When at={e.start} /></span>
+                          </li>
+                        ))}
+                    </ul>
+                  </div>
+                ))}
+              </div>
+            )
+          }
+        </Read>
+      </Figure>
+      {reading.value && reading.value.items.length > 3 && <Attributes items={reading.value.items} />}
+    </>
+  );
+}
+
+// Attributes compares what the slow exemplars and the others say of themselves.
+function Attributes({ items }: { items: Exemplar[] }) {
+  const [traces, setTraces] = useState<{ slow: Schemas["Trace"][]; rest: Schemas["Trace"][] }>();
+  const ids = items.map((e) => e.trace).join(" ");
+  useEffect(() => {
+    const leave = new AbortController();
+    const read = (some: Exemplar[]) =>
+      Promise.all(some.map((e) => answered(client.GET("/traces/{trace}", { params: { path: { trace: e.trace } }, signal: leave.signal })).catch(() => undefined))).then((all) => all.filter((t) => t !== undefined));
+    void Promise.all([read(items.filter((e) => e.stratum === "slow")), read(items.filter((e) => e.stratum !== "slow"))]).then(([slow, rest]) => leave.signal.aborted || setTraces({ slow, rest }));
+    return () => leave.abort();
+  }, [ids]);
+  if (!traces) return null;
+  const found = contrasts(traces.slow, traces.rest).slice(0, 12);
+  return (
+    <Figure
+      id="attributes"
+      title="Attributes of slow requests against the others"
+      hint={`Of the ${traces.slow.length} slowest requests above, and the ${traces.rest.length} others: few, so take it as a hint; what was tested is under “What goes with it”.`}
+      table={() => ({ header: ["service", "attribute", "value", "of the slow", "of the others"], rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]) })}
+      tableOnly
+    >
+      {found.length === 0 ? (
+        <p className="dim">They differ in no attribute.</p>
+      ) : (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Service</th>
+              <th scope="col">Attribute</th>
+              <th scope="col" className="number">Of the slow</th>
+              <th scope="col" className="number">Of the others</th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.map((c) => (
+              <tr key={`${c.service} ${c.key} ${c.value}`}>
+                <td>{c.service}</td>
+                <td className="path">
+                  {c.key} = <strong>{c.value}</strong>
+                </td>
+                <td className="number">{percent(c.slow)}</td>
+                <td className="number">{percent(c.rest)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Figure>
+  );
+}

@@ -1,0 +1,45 @@
+import { useState } from "react";
+import { type Schemas, answered, client } from "../api/client.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { Select } from "../parts/basics.tsx";
+
+export type Note = "acknowledge" | "mute";
+
+const lengths = [["1", "an hour"], ["8", "8 hours"], ["24", "a day"], ["168", "a week"], ["719", "30 days"]] as const;
+
+// Noting asks what to note about a problem, and until when.
+export function Noting({ problem, note, close, changed }: { problem: Schemas["Problem"]; note: Note; close: () => void; changed: () => void }) {
+  const noted = note === "mute" ? problem.notes.muted : problem.notes.acknowledged;
+  const [hours, setHours] = useState("24");
+  const [text, setText] = useState("");
+  const params = { params: { path: { problem: problem.id } } };
+  const act = async () => {
+    if (noted) {
+      await answered<unknown>(note === "mute" ? client.DELETE("/problems/{problem}/mute", params) : client.DELETE("/problems/{problem}/acknowledge", params));
+    } else {
+      const body = { text, expires: new Date(Date.now() + Number(hours) * 3_600_000).toISOString() };
+      await answered<unknown>(note === "mute" ? client.PUT("/problems/{problem}/mute", { ...params, body }) : client.PUT("/problems/{problem}/acknowledge", { ...params, body }));
+    }
+    changed();
+  };
+  const verb = note === "mute" ? (noted ? "Unmute" : "Mute") : noted ? "Take back" : "Acknowledge";
+  return (
+    <Dialog title={note === "mute" ? (noted ? "Show this problem again" : "Mute this problem") : noted ? "Nobody looks after it any more" : "Acknowledge this problem"} close={close} act={act} verb={verb}>
+      <p className="dim">{problem.diagnosis}</p>
+      {noted ? (
+        <p>
+          {noted.by} noted{noted.text && `: “${noted.text}”`}.
+        </p>
+      ) : (
+        <>
+          <p>{note === "mute" ? "It is left out of the list until then; Sibyl goes on with it." : "Others see that somebody looks after it."}</p>
+          <Select label="For" value={hours} pick={setHours} of={lengths} />
+          <label className="field">
+            Why (others see it)
+            <input maxLength={1024} value={text} onChange={(e) => setText(e.target.value)} />
+          </label>
+        </>
+      )}
+    </Dialog>
+  );
+}

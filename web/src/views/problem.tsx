@@ -1,0 +1,357 @@
+// Problem: one of them with its evidence, from the sentence to the traces.
+import { useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
+import { Icicle, heat } from "../charts/icicle.tsx";
+import { pieces } from "../compute/diagnosis.ts";
+import { count, duration, hundredths, percent, range, rate, ratio, signed } from "../compute/format.ts";
+import { boxes } from "../compute/icicle.ts";
+import { markdown } from "../compute/markdown.ts";
+import { useKeys } from "../keys.ts";
+import { Bar, Choice, Empty, Facts, Path, Read, State, When, kindWords, useTitle } from "../parts/basics.tsx";
+import { Figure, save } from "../parts/figure.tsx";
+import { Menu } from "../parts/menu.tsx";
+import { query, useQuery } from "../url.ts";
+import { Latency } from "./latency.tsx";
+import { Exemplars } from "./exemplars.tsx";
+import { Timeline } from "./timeline.tsx";
+import { Noting, type Note } from "./noting.tsx";
+
+type Detail = Schemas["ProblemDetail"];
+type Problem = Schemas["Problem"];
+type Edge = Schemas["Edge"];
+
+export default function ProblemView({ id }: { id: string }) {
+  const reading = useRead(`problem ${id}`, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }), true);
+  if (reading.failure?.status === 404) {
+    return (
+      <Empty title={reading.value ? "This problem is over" : "There is no such problem now"}>
+        It closed, or never was. <Link href="/">What is wrong now</Link>
+        {reading.value && <> · it was: {reading.value.problem.diagnosis}</>}
+      </Empty>
+    );
+  }
+  return (
+    <Read of={reading} what="the problem">
+      {(detail) => <Shown detail={detail} again={reading.again} />}
+    </Read>
+  );
+}
+
+function Shown({ detail, again }: { detail: Detail; again: () => void }) {
+  const p = detail.problem;
+  useTitle(p.diagnosis);
+  const [note, setNote] = useState<Note>();
+  useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
+  const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
+  const edges = detail.edges;
+  return (
+    <>
+      <Head detail={detail} note={setNote} />
+      <Read of={group} what="the requests">
+        {(g) => (
+          <>
+            <Latency group={g} problem={p} decisions={detail.decisions} />
+            <CriticalPath edges={g.edges.length > 0 ? g.edges : edges} mean={g.group.mean_ns} />
+          </>
+        )}
+      </Read>
+      <Edges edges={byVariance(edges)} />
+      <div className="columns">
+        <Explanations of={detail.explanations} />
+        <Contrast p={p} />
+      </div>
+      {detail.refined.length > 0 && <Refined of={detail.refined} />}
+      <Timeline detail={detail} />
+      <Exemplars group={p.group} problem={p.id} />
+      {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={again} />}
+    </>
+  );
+}
+
+function Head({ detail, note }: { detail: Detail; note: (n: Note) => void }) {
+  const p = detail.problem;
+  const path = (id: string) => `${location.pathname}${location.search}#${id}`;
+  const profile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  return (
+    <>
+      <div className="crumbs">
+        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank} <span className="tag">{p.onset}</span> <span className="tag">{kindWords[p.kind]}</span>
+        <span>{p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}</span>
+      </div>
+      <h1 className="diagnosis">
+        {pieces(p.diagnosis).map((piece, i) =>
+          piece.evidence ? (
+            <a key={i} href={path(piece.evidence)}>
+              {piece.text}
+            </a>
+          ) : (
+            <span key={i}>{piece.text}</span>
+          ),
+        )}
+      </h1>
+      <Facts
+        of={[
+          ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When its investigation began"],
+          ["CoV", <>{hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span></>, "Coefficient of variation with its 95 % interval"],
+          ["Mean", <>{duration(p.mean_ns)}{p.expected_ns !== null && <span className="dim small"> {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}</span>}</>],
+          ["P50", duration(p.p50_ns)],
+          ["P99", duration(p.p99_ns)],
+          ["Rate", rate(p.rate)],
+          ["Impact", p.impact === null ? "–" : `${duration(p.impact)}/s`, "Time lost per second over all requests"],
+          ["Judged", `${count(p.requests)} requests`],
+        ]}
+      />
+      <div className="does">
+        <State of={p.state} />
+        <span>{detail.next || "Nothing is being done about it."}</span>
+        {detail.missing.length > 0 && <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>}
+      </div>
+      <div className="toolbar">
+        <button type="button" onClick={() => note("acknowledge")}>
+          {p.notes.acknowledged ? `✓ acknowledged by ${p.notes.acknowledged.by}` : "Acknowledge"}
+        </button>
+        <button type="button" onClick={() => note("mute")}>
+          {p.notes.muted ? `Muted by ${p.notes.muted.by}` : "Mute …"}
+        </button>
+        <Link className="push" href={`/trees/${p.request_type}${query({ problem: p.id })}`}>
+          Where it was searched
+        </Link>
+        <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
+        <Menu
+          label="Share this problem"
+          icon="Share"
+          items={[
+            { text: "Copy the link", act: () => void navigator.clipboard.writeText(location.href) },
+            { text: "Copy as Markdown", act: () => void navigator.clipboard.writeText(markdown(detail, location.href)) },
+            { text: "Save as JSON", act: profile },
+          ]}
+        />
+      </div>
+    </>
+  );
+}
+
+type Measure = "variance" | "mean" | "tail";
+
+const measures: Record<Measure, { word: string; of: (e: Edge, tail: number) => number | null }> = {
+  variance: { word: "of the variance", of: (e) => e.share_variance.value },
+  mean: { word: "of the mean", of: (e) => e.share_mean },
+  tail: { word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
+};
+
+// CriticalPath shows where requests spend their time, as wide as that is, coloured by what the edge has of what is wrong.
+function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
+  const [by, setBy] = useQuery("by", "variance");
+  const measure = measures[by as Measure] ?? measures.variance;
+  const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
+  const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
+  const time = (is: number[]) => is.reduce((sum, i) => sum + (edges[i]!.mean_ns ?? 0), 0);
+  return (
+    <Figure
+      id="path"
+      title="Critical path"
+      hint="As wide as the time of a request on the critical path, callers above callees; the colour and the number say how much of what is wrong lies there, callees not included."
+      tools={<Choice label="Colour by" value={by as Measure} pick={setBy} of={[["variance", "Variance"], ["mean", "Mean"], ["tail", "Slowest tenth"]]} />}
+      table={() => edgeTable(edges)}
+    >
+      <Icicle
+        boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
+        label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
+        look={(b) => ({ ...heat(part(b.edges)), note: b.edges.length > 0 ? `${percent(part(b.edges))}` : "" })}
+        title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
+      />
+      <div className="legend" aria-hidden="true">
+        Share {measure.word}:
+        {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
+          <span key={text}>
+            <i style={{ background: `var(--heat-${i})` }} />
+            {text}
+          </span>
+        ))}
+      </div>
+    </Figure>
+  );
+}
+
+const edgeTable = (edges: Edge[]) => ({
+  header: ["place", "context", "share of variance", "low", "high", "share of mean", "mean (ms)", "tail lift (ms)", "excess (ms)"],
+  rows: edges.map((e) => [
+    e.place.label, e.place.context.join(" > "), e.share_variance.value, e.share_variance.low, e.share_variance.high, e.share_mean,
+    milli(e.mean_ns), milli(e.tail_lift_ns), milli(e.excess_ns.value),
+  ]),
+});
+
+const milli = (ns: number | null) => (ns === null ? null : Math.round(ns / 1000) / 1000);
+
+// byVariance sorts edges by their share of the variance, but for the first, which is the leading one.
+function byVariance([leading, ...rest]: Edge[]): Edge[] {
+  if (!leading) return [];
+  return [leading, ...rest.sort((a, b) => (b.share_variance.value ?? 0) - (a.share_variance.value ?? 0))];
+}
+
+function Edges({ edges }: { edges: Edge[] }) {
+  const most = Math.max(1, ...edges.map((e) => e.share_variance.value ?? 0));
+  return (
+    <Figure id="edges" title="Edges" hint="Places on the critical path with their share of the variance and its 95 % interval; shares add up to 100 %, and one can be negative." table={() => edgeTable(edges)} tableOnly>
+      <div className="scroll" tabIndex={0} role="region" aria-label="Edges">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Place</th>
+              <th scope="col">Share of variance</th>
+              <th scope="col" className="number">Share of mean</th>
+              <th scope="col" className="number">Mean</th>
+              <th scope="col" className="number" title="How much more the slowest tenth spend there">Slowest tenth</th>
+              <th scope="col" className="number" title="Above the usual, with its 95 % interval">Excess</th>
+            </tr>
+          </thead>
+          <tbody>
+            {edges.map((e) => (
+              <tr key={e.place.edge}>
+                <td>
+                  <strong>{e.place.label}</strong>
+                  <div className="small dim">
+                    <Path of={e.place.context} />
+                  </div>
+                </td>
+                <td className="bars">
+                  {percent(e.share_variance.value)} <span className="dim small nowrap">{range(e.share_variance, percent)}</span>
+                  <Bar of={e.share_variance.value} low={e.share_variance.low} high={e.share_variance.high} most={most} />
+                </td>
+                <td className="number nowrap">{percent(e.share_mean)}</td>
+                <td className="number nowrap">{duration(e.mean_ns)}</td>
+                <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
+                <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Figure>
+  );
+}
+
+function Explanations({ of }: { of: Schemas["Explanation"][] }) {
+  return (
+    <Figure
+      id="explanations"
+      title="What goes with it"
+      table={() => ({ header: ["explanation", "variable", "value", "effect", "low", "high", "p", "CoV that remains"], rows: of.map((x) => [x.text, x.variable, x.value, x.effect.value, x.effect.low, x.effect.high, x.p_value, x.remains]) })}
+      tableOnly
+    >
+      {of.length === 0 ? (
+        <p className="dim">No variable accounts for it so far. Attributes that are looked at are those of the configuration’s `keys`.</p>
+      ) : (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Where it is, or what it grows with</th>
+              <th scope="col" title="Part of the variance that it accounts for">Accounts for</th>
+              <th scope="col" className="number" title="Part of the coefficient of variation that remains within equal values">Remains</th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.map((x, i) => (
+              <tr key={i}>
+                <td title={x.where.join(" → ")}>{x.text}</td>
+                <td className="bars">
+                  {percent(x.effect.value)} <span className="dim small nowrap">{range(x.effect, percent)}</span>
+                  <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
+                </td>
+                <td className="number">{percent(x.remains)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Figure>
+  );
+}
+
+// Contrast says what the slowest requests spend more time in.
+function Contrast({ p }: { p: Problem }) {
+  const reading = useRead(`contrast ${p.group}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }), true);
+  const edges = reading.value?.edges.slice(0, 6) ?? [];
+  return (
+    <Figure
+      id="contrast"
+      title="Slowest tenth against the rest"
+      tools={<Link href={`/compare${query({ group: p.group })}`}>All of it</Link>}
+      table={() => ({ header: ["place", "slowest (ms)", "rest (ms)", "difference (ms)", "part"], rows: (reading.value?.edges ?? []).map((e) => [e.place.label, milli(e.a_ns), milli(e.b_ns), milli(e.difference_ns), e.part]) })}
+      tableOnly
+    >
+      <Read of={reading} what="the comparison">
+        {(c) => (
+          <>
+            <p className="hint dim small">
+              {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} ({count(c.b.requests)})
+            </p>
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">Place</th>
+                  <th scope="col" className="number">Slowest</th>
+                  <th scope="col" className="number">Rest</th>
+                  <th scope="col" className="number">Difference</th>
+                </tr>
+              </thead>
+              <tbody>
+                {edges.map((e) => (
+                  <tr key={e.place.edge}>
+                    <td title={e.place.context.join(" → ")}>{e.place.label}</td>
+                    <td className="number nowrap">{duration(e.a_ns)}</td>
+                    <td className="number nowrap">{duration(e.b_ns)}</td>
+                    <td className="number nowrap" title={`${percent(e.part)} of the difference`}>{signed(e.difference_ns, duration)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </>
+        )}
+      </Read>
+    </Figure>
+  );
+}
+
+function Refined({ of }: { of: Schemas["Refined"][] }) {
+  return (
+    <Figure
+      id="refined"
+      title="What switched-on tracepoints show"
+      hint="Within the edges above, of the requests that had them on."
+      table={() => ({ header: ["operation", "within", "requests", "hits", "share", "low", "high", "mean (ms)"], rows: of.map((r) => [r.operation, r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
+      tableOnly
+    >
+      <div className="scroll" tabIndex={0} role="region" aria-label="What switched-on tracepoints show">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Operation</th>
+              <th scope="col">Share of variance</th>
+              <th scope="col" className="number">Mean</th>
+              <th scope="col" className="number">Requests</th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.map((r, i) => (
+              <tr key={i}>
+                <td title={r.context.join(" → ")}>
+                  <strong>{r.operation}</strong> <span className="dim small">within {r.within}</span>
+                </td>
+                <td className="bars">
+                  {percent(r.share.value)} <span className="dim small nowrap">{range(r.share, percent)}</span>
+                  <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
+                </td>
+                <td className="number nowrap">{duration(r.mean_ns)}</td>
+                <td className="number">{count(r.requests)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Figure>
+  );
+}
+

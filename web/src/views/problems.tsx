@@ -1,0 +1,204 @@
+// Problems: the queue of what is wrong, worst first.
+import { useEffect, useRef, useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
+import { duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
+import { heldOrder } from "../compute/order.ts";
+import { moveFocus, useKeys } from "../keys.ts";
+import { Empty, Read, Search, Select, State, When, kindWords, useTitle } from "../parts/basics.tsx";
+import { useQuery } from "../url.ts";
+import { Noting, type Note } from "./noting.tsx";
+
+type Problem = Schemas["Problem"];
+type Sort = "rank" | "impact" | "since" | "cov" | "p99" | "rate";
+
+const states = ["", "opened", "investigating", "located", "explained", "exhausted", "none"] as const;
+const page = 100;
+const most = 1000; // what the API gives at a time
+
+export function Problems() {
+  useTitle("Problems");
+  const [q, setQ] = useQuery("q");
+  const [sort, setSort] = useQuery("sort", "rank");
+  const [state, setState] = useQuery("state");
+  const [kind, setKind] = useQuery("kind");
+  const [onset, setOnset] = useQuery("onset");
+  const [muted, setMuted] = useQuery("muted", "false");
+  const [limit, setLimit] = useQuery("limit", String(page));
+  const ask = {
+    sort: sort as Sort, muted: muted as "false", limit: Math.min(most, Number(limit) || page), explain: true,
+    ...(q && { q }), ...(state && { state: state as "opened" }), ...(kind && { kind: kind as "slow" }), ...(onset && { onset: onset as "changed" }),
+  };
+  const key = `problems ${JSON.stringify(ask)}`;
+  const reading = useRead(key, (signal) => client.GET("/problems", { params: { query: ask }, signal }), true);
+  const filtered = Boolean(q || state || kind || onset || muted === "true");
+  const more = () => setLimit(String(Math.min(most, Number(limit) + (Number(limit) > page ? 400 : 300))));
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Problems</h1>
+        <Search value={q} pick={setQ} label="Search problems ( / )" />
+        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, s === "none" ? "queued" : s || "any"])} />
+        <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindWords)]} />
+        <Select label="Onset" value={onset} pick={setOnset} of={[["", "any"], ["changed", "changed"], ["chronic", "chronic"]]} />
+        <Select label="Muted" value={muted} pick={setMuted} of={[["false", "hidden"], ["all", "shown"], ["true", "only"]]} />
+      </div>
+      <Read of={reading} what="problems">
+        {(list) => <Queue key={key} list={list} filtered={filtered} sort={sort} setSort={setSort} changed={reading.again} more={Number(limit) < most ? more : undefined} />}
+      </Read>
+    </>
+  );
+}
+
+type QueueProps = { list: Schemas["ProblemList"]; filtered: boolean; sort: string; setSort: (s: string) => void; changed: () => void; more: (() => void) | undefined };
+
+function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
+  const { items, pending, hold, release } = useHeld(list.items);
+  const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
+  const focused = () => items.find((p) => p.id === (document.activeElement as HTMLElement | null)?.dataset["problem"]);
+  const note = (kind: Note) => {
+    const problem = focused();
+    if (problem) setNoting({ problem, note: kind });
+  };
+  useKeys({
+    j: () => moveFocus("a[data-problem]", 1),
+    k: () => moveFocus("a[data-problem]", -1),
+    a: () => note("acknowledge"),
+    m: () => note("mute"),
+  });
+  const head = (name: string, by: Sort, title: string, className = "") => (
+    <th scope="col" className={className} aria-sort={sort === by ? (by === "rank" || by === "since" ? "ascending" : "descending") : undefined} title={title}>
+      <button type="button" className="sort" onClick={() => setSort(by)}>
+        {name} <span aria-hidden="true">{sort === by ? (by === "rank" || by === "since" ? "▴" : "▾") : ""}</span>
+      </button>
+    </th>
+  );
+  return (
+    <>
+      <p className="under" role="status">
+        {items.length === 0 ? "" : `${items.length}${list.next_cursor ? "+" : ""} ${items.length === 1 ? "problem" : "problems"}`}
+        {list.epoch && <> as of <When at={list.epoch} /></>}
+        {pending > 0 && (
+          <button type="button" className="link" onClick={release}>
+            {pending === 1 ? "1 row has" : `${pending} rows have`} changed places: show
+          </button>
+        )}
+      </p>
+      {items.length === 0 ? (
+        <Nothing filtered={filtered} learning={list.learning} />
+      ) : (
+        <table className="queue">
+          <thead>
+            <tr>
+              {head("#", "rank", "How it ranks: what changed before what is chronic, then by kind and impact", "narrow")}
+              <th scope="col">What is wrong, and where</th>
+              {head("Since", "since", "When its investigation began")}
+              {head("How bad", "cov", "Coefficient of variation, or slowness; sorted by the coefficient of variation")}
+              {head("P50 → P99", "p99", "Median and 99th percentile; sorted by the latter")}
+              {head("Rate", "rate", "Requests per second", "number")}
+              {head("Impact", "impact", "Time lost per second, over all requests", "number")}
+              <th scope="col">Sibyl</th>
+            </tr>
+          </thead>
+          <tbody onPointerEnter={hold} onPointerLeave={release} onFocus={hold} onBlur={release}>
+            {items.map((p) => (
+              <Row key={p.id} p={p} gone={!list.items.some((x) => x.id === p.id)} />
+            ))}
+          </tbody>
+        </table>
+      )}
+      {list.next_cursor && (
+        <p className="under">
+          {more ? (
+            <button type="button" onClick={more}>
+              Show more
+            </button>
+          ) : (
+            "There are more. Search or filter to see them."
+          )}
+        </p>
+      )}
+      {noting && <Noting problem={noting.problem} note={noting.note} close={() => setNoting(undefined)} changed={changed} />}
+    </>
+  );
+}
+
+// useHeld keeps rows where they are while somebody points at one or has it focused.
+function useHeld(now: Problem[]) {
+  const [held, setHeld] = useState(false);
+  const shown = useRef(now);
+  if (!held) shown.current = now;
+  const { items, pending } = heldOrder(shown.current, now);
+  useEffect(() => {
+    shown.current = items;
+  });
+  const release = () => setHeld(false);
+  return { items, pending: held ? pending : 0, hold: () => setHeld(true), release };
+}
+
+function Row({ p, gone }: { p: Problem; gone: boolean }) {
+  return (
+    <tr className={`${p.onset}${gone ? " gone" : ""}`}>
+      <td className="narrow number rank">{p.rank}</td>
+      <td className="what">
+        <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
+          {p.diagnosis}
+        </Link>
+        <div className="where">
+          <span className="tag">{p.onset}</span> <span className="tag">{kindWords[p.kind]}</span>
+          {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
+          {p.notes.muted && <span className="tag noted">muted by {p.notes.muted.by}</span>}
+          <span className="dim" title={`Request type ${p.request_type_name}`}>
+            {p.level === "group" ? `one group of ${p.request_type_name}` : p.request_type_name}
+          </span>
+        </div>
+      </td>
+      <td data-label="Since" className="nowrap">{p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}</td>
+      <td data-label="How bad">
+        <How p={p} />
+      </td>
+      <td data-label="P50 → P99" className="nowrap">
+        <span>
+          {duration(p.p50_ns)} → <strong>{duration(p.p99_ns)}</strong>
+        </span>
+      </td>
+      <td data-label="Rate" className="number nowrap">
+        {rate(p.rate)}
+      </td>
+      <td data-label="Impact" className="number nowrap">
+        {p.impact === null ? "–" : `${duration(p.impact)}/s`}
+      </td>
+      <td data-label="Sibyl">
+        {gone ? <State of="gone" title="It is over, or the filter hides it now" /> : <State of={p.state} />}
+      </td>
+    </tr>
+  );
+}
+
+// How says how bad a problem is: in the measure that it is a problem by.
+function How({ p }: { p: Problem }) {
+  if (p.kind === "slow" && p.expected_ns) {
+    return (
+      <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
+        {ratio(p.mean_ns / p.expected_ns)} <span className="dim">expected</span>
+      </span>
+    );
+  }
+  if (p.kind === "shifted") return <span>{percent(p.share)} elsewhere</span>;
+  return (
+    <span title="Coefficient of variation with its 95 % interval">
+      CoV {hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span>
+    </span>
+  );
+}
+
+function Nothing({ filtered, learning }: { filtered: boolean; learning: boolean }) {
+  if (filtered) return <Empty title="No problem fits the filter">Take a filter away to see more.</Empty>;
+  if (learning) return <Empty title="No problems yet">Sibyl is learning what is normal. Problems are shown here as soon as requests leave it.</Empty>;
+  return (
+    <Empty title="Nothing is wrong">
+      All requests are as they should be. What there is to see: <Link href="/trees">calling contexts</Link>, <Link href="/service">the service itself</Link>.
+    </Empty>
+  );
+}

@@ -1,0 +1,111 @@
+// Timeline: what Sibyl did about a problem: what it switched on and off, why, what that showed, and what it cost.
+import { Link } from "wouter";
+import type { Schemas } from "../api/client.ts";
+import { bytes, count, digits, percent } from "../compute/format.ts";
+import { State, When } from "../parts/basics.tsx";
+import { Figure } from "../parts/figure.tsx";
+import { query } from "../url.ts";
+
+type Decision = Schemas["Decision"];
+
+export function Timeline({ detail }: { detail: Schemas["ProblemDetail"] }) {
+  const found = detail.investigation;
+  const decisions = detail.decisions;
+  const shown = found?.evidence.filter((e) => (e.share.value ?? 0) >= 0.01) ?? [];
+  return (
+    <Figure
+      id="investigation"
+      title="Investigation"
+      hint={
+        found
+          ? `Strategy ${found.investigation.strategy}, ${count(found.investigation.epochs)} epochs; ${count(found.investigation.tried)} tracepoints tried, ${count(found.investigation.on)} on now.`
+          : "None is going on."
+      }
+      tools={<Link href={`/tracepoints${query({ state: "on" })}`}>What is on</Link>}
+      table={() => ({ header: ["at", "from", "to", "what", "reason", "on", "off"], rows: decisions.map((d) => [d.at, d.from, d.to, d.text, d.reason, d.picks.map((p) => p.tracepoint_name).join(" "), d.off.map((o) => o.tracepoint_name).join(" ")]) })}
+      tableOnly
+    >
+      {shown.length > 0 && (
+        <p className="under">
+          Showed most so far: {shown.slice(0, 3).map((e) => `${e.operation || e.tracepoint} (${percent(e.share.value)} of the variance, ${count(e.requests)} requests)`).join("; ")}
+        </p>
+      )}
+      {decisions.length === 0 ? (
+        <p className="dim">Nothing was decided yet. Decisions are made when an epoch ends.</p>
+      ) : (
+        <ol className="timeline">
+          {decisions.map((d) => (
+            <Step key={d.id} d={d} />
+          ))}
+        </ol>
+      )}
+    </Figure>
+  );
+}
+
+function Step({ d }: { d: Decision }) {
+  return (
+    <li>
+      <div className="dim small">
+        <When at={d.at} /> {d.from !== d.to && <State of={d.to} />}
+      </div>
+      <div className="path">{d.text}</div>
+      <div className="small dim">
+        {cost(d)} · judged by {count(d.requests)} requests
+        {d.overhead && d.overhead.mean_ns.value !== null && <> · seen to cost requests {digits(Math.max(0, d.overhead.mean_ns.value) / 1e6)} ms on average</>}
+      </div>
+      {(d.picks.length > 0 || d.off.length > 0 || d.rejected.length > 0) && (
+        <details>
+          <summary>What, why, and why not the others</summary>
+          <Lists d={d} />
+        </details>
+      )}
+    </li>
+  );
+}
+
+const cost = (d: Decision) =>
+  d.estimate.tracepoints === 0 ? "nothing is on for anybody then" : `all that is on then: ${count(d.estimate.tracepoints)} tracepoints, ${bytes(d.estimate.bytes)}/s, ${digits((d.estimate.cpu ?? 0) * 1000)} ms of CPU a second`;
+
+function Lists({ d }: { d: Decision }) {
+  return (
+    <>
+      {d.picks.length > 0 && (
+        <>
+          <h3>On</h3>
+          <ul>
+            {d.picks.map((p) => (
+              <li key={p.tracepoint}>
+                <span className="mono">{p.tracepoint_name}</span> — {p.reason}; expected to show {percent(p.score)}, for {bytes(p.cost.bytes)}/s
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {d.off.length > 0 && (
+        <>
+          <h3>Off</h3>
+          <ul>
+            {d.off.map((o) => (
+              <li key={o.tracepoint}>
+                <span className="mono">{o.tracepoint_name}</span> — {o.reason}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {d.rejected.length > 0 && (
+        <>
+          <h3>Not the others</h3>
+          <ul>
+            {d.rejected.slice(0, 20).map((r) => (
+              <li key={r.tracepoint}>
+                <span className="mono">{r.tracepoint_name}</span> — {r.reason}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}

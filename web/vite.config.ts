@@ -1,0 +1,10 @@
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// Paths in what is built count from the page's <base>, which the service sets: see web.go.
+export default defineConfig({
+  base: "./",
+  plugins: [react()],
+  build: { target: "es2022", outDir: "dist", emptyOutDir: true, modulePreload: { polyfill: false }, assetsInlineLimit: 0, cssCodeSplit: false },
+  server: { proxy: { "/api": "http://127.0.0.1:8321" } }, // npx vite, beside a running `sibyl serve`
+});

@@ -1,0 +1,140 @@
+package web
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// get asks the UI for a path, and returns nil where nothing is there.
+func get(t *testing.T, u *UI, path string, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	out := httptest.NewRecorder()
+	if !u.Serve(out, r) {
+		return nil
+	}
+	return out
+}
+
+func body(t *testing.T, r *httptest.ResponseRecorder) []byte {
+	t.Helper()
+	if r.Header().Get("Content-Encoding") != "gzip" {
+		return r.Body.Bytes()
+	}
+	b, err := unpack(r.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func newUI(t *testing.T, base string) *UI {
+	t.Helper()
+	u, err := New(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+var links = regexp.MustCompile(`(?:src|href)="\./([^"]+)"`)
+
+// The page, and all that it links to, come below a base path, to clients that read gzip and to others.
+func TestBelowBase(t *testing.T) {
+	for _, base := range []string{"", "/sibyl"} {
+		u := newUI(t, base)
+		for _, coding := range []string{"gzip, br", "", "gzip;q=0"} {
+			r := get(t, u, base+"/", "Accept-Encoding", coding)
+			text := body(t, r)
+			if !bytes.Contains(text, []byte(`<base href="`+base+`/" />`)) {
+				t.Errorf("below %q: the page has another base: %s", base, text)
+			}
+			if (r.Header().Get("Content-Encoding") == "gzip") != (coding == "gzip, br") {
+				t.Errorf("Accept-Encoding %q: sent as %q", coding, r.Header().Get("Content-Encoding"))
+			}
+			found := links.FindAllSubmatch(text, -1)
+			if len(found) < 3 {
+				t.Fatalf("the page links to %d files, want a script, a style and an icon", len(found))
+			}
+			for _, link := range found {
+				file := get(t, u, base+"/"+string(link[1]), "Accept-Encoding", coding)
+				if file == nil || len(body(t, file)) == 0 || !strings.Contains(file.Header().Get("Cache-Control"), "immutable") {
+					t.Errorf("%s: not there, or not for ever: %+v", link[1], file)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatIsServed(t *testing.T) {
+	u := newUI(t, "/sibyl")
+	const html = "text/html,application/xhtml+xml"
+	for _, c := range []struct {
+		path, accept string
+		status       int // 0: nothing is there
+	}{
+		{"/", "", http.StatusFound},
+		{"/sibyl", "", http.StatusFound},
+		{"/sibyl/", "", http.StatusOK},
+		{"/sibyl/problems/0123", html, http.StatusOK},
+		{"/sibyl/problems/0123", "application/json", 0},
+		{"/sibyl/assets/none.js", "*/*", 0},
+		{"/elsewhere", html, 0},
+		{"/sibyl/../web.go", "*/*", 0},
+	} {
+		r := get(t, u, c.path, "Accept", c.accept)
+		status := 0
+		if r != nil {
+			status = r.Code
+		}
+		if status != c.status {
+			t.Errorf("%s as %q: %d, want %d", c.path, c.accept, status, c.status)
+		}
+	}
+	if u.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sibyl/", nil)) {
+		t.Error("a page takes POST")
+	}
+}
+
+// The page may run its own scripts only, and is asked for again each time; unchanged it costs nothing.
+func TestHeaders(t *testing.T) {
+	u := newUI(t, "")
+	r := get(t, u, "/")
+	csp := r.Header().Get("Content-Security-Policy")
+	if !strings.Contains(csp, "default-src 'none'; script-src 'self';") || strings.Count(csp, "unsafe") != 1 || !strings.Contains(csp, "style-src 'self' 'unsafe-inline'") {
+		t.Errorf("Content-Security-Policy: %s", csp)
+	}
+	if bytes.Contains(body(t, r), []byte("<script>")) {
+		t.Error("the page has a script of its own, which its policy forbids")
+	}
+	if got := r.Header().Get("Cache-Control"); got != "no-cache" {
+		t.Errorf("the page is cached: %s", got)
+	}
+	if again := get(t, u, "/", "If-None-Match", r.Header().Get("ETag")); again.Code != http.StatusNotModified {
+		t.Errorf("unchanged: %d", again.Code)
+	}
+	if other := get(t, u, "/", "If-None-Match", r.Header().Get("ETag"), "Accept-Encoding", "gzip"); other.Code != http.StatusOK {
+		t.Errorf("the tag of the page as it is stands for its gzip: %d", other.Code)
+	}
+}
+
+// mostFirst is how many bytes may come, packed, until the first view works.
+const mostFirst = 200 << 10
+
+func TestFirstLoad(t *testing.T) {
+	u := newUI(t, "")
+	sum := len(u.files[page].packed)
+	for _, link := range links.FindAllSubmatch(body(t, get(t, u, "/")), -1) {
+		sum += len(u.files[string(link[1])].packed)
+	}
+	if t.Logf("%d bytes until the first view works", sum); sum > mostFirst {
+		t.Errorf("%d bytes until the first view works, want at most %d", sum, mostFirst)
+	}
+}
