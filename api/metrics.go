@@ -121,6 +121,9 @@ func (m *metrics) ingest(e emitter) {
 	e.counter("late_spans_total", "Spans that came after their trace was closed.", open.Late)
 	e.counter("journal_bytes_total", "Bytes of requests that were appended to the journal.", n.Packed.Load())
 	e.counter("exemplars_missed_total", "Times that traces to look at could not be kept.", n.ExemplarsLate.Load())
+	const forgotten = "What was forgotten to make room, decisions by epoch, before it was too old."
+	e.counter("retention_forgotten_total", forgotten, n.Forgotten.Decisions.Load(), "what", "decisions")
+	e.counter("retention_forgotten_total", forgotten, n.Forgotten.Exemplars.Load(), "what", "exemplars")
 	e.gauge("epoch_work_seconds", "Time that it took to end the last epoch.", time.Duration(n.Decided.Load()).Seconds())
 	e.counter("epochs_total", "Epochs that ended.", n.Epochs.Load())
 	e.counter("checkpoints_total", "Checkpoints taken.", n.Checkpoints.Load())

@@ -103,6 +103,12 @@ func (s *Store) PutTrace(id trace.ID, request []byte) error {
 // DeleteTrace forgets a trace.
 func (s *Store) DeleteTrace(id trace.ID) error { return s.db.Delete(traceKey(id), pebble.NoSync) }
 
+// TraceSize returns how many bytes a trace takes that is kept; 0 if it is not.
+func (s *Store) TraceSize(id trace.ID) (int64, error) {
+	packed, err := s.get(traceKey(id))
+	return int64(len(packed)), err
+}
+
 // Trace returns a trace that is kept; nil if it is not.
 func (s *Store) Trace(id trace.ID) ([]byte, error) {
 	packed, err := s.get(traceKey(id))

@@ -24,9 +24,10 @@ type Counts struct {
 	Commits atomic.Int64                    // to the journal
 	Waited  atomic.Int64                    // ns, for these
 
-	Epochs, Checkpoints, Unsaved atomic.Int64 // ended; taken; could not be taken
-	Decided, ExemplarsLate       atomic.Int64 // ns that the last epoch's end took; exemplars that could not be kept
-	Ticks                        atomic.Int64 // times that the clock was looked at
+	Epochs, Checkpoints, Unsaved atomic.Int64                                // ended; taken; could not be taken
+	Decided, ExemplarsLate       atomic.Int64                                // ns that the last epoch's end took; exemplars that could not be kept
+	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // epochs and requests, to make room
+	Ticks                        atomic.Int64                                // times that the clock was looked at
 
 	mu        sync.Mutex                             // guards unusables
 	unusables map[trace.Reason]int64                 // roots, or traces, that entered no statistics

@@ -46,6 +46,7 @@ type change struct {
 // task is what is to be done beside the grouper's work.
 type task struct {
 	changes []change
+	room    *room  // made after that; nil: none
 	trim    uint64 // the first record of the journal that is needed still, after that; 0: as before
 }
 
@@ -164,10 +165,10 @@ func (k *keeper) resize(now trace.Nanos) {
 	}
 }
 
-// trim has the journal forgotten up to a record, once what was handed on before is done: that may need it.
-func (k *keeper) trim(oldest uint64) {
+// trim has the journal forgotten up to a record, and room made, once what was handed on before is done: that may need it.
+func (k *keeper) trim(oldest uint64, r *room) {
 	select {
-	case k.work <- task{trim: oldest}:
+	case k.work <- task{trim: oldest, room: r}:
 	default:
 	}
 }
@@ -216,6 +217,9 @@ func (k *keeper) run(ctx context.Context) {
 			k.options.Log.ErrorContext(ctx, "some exemplars are not kept", slog.Any("error", err))
 			err = nil
 		}
+		if t.room != nil {
+			k.logRoom(ctx, k.makeRoom(ctx, t.room, refs))
+		}
 		if err := k.options.Journal.Trim(ctx, t.trim); err != nil {
 			k.options.Log.ErrorContext(ctx, "the journal keeps what is not needed any more", slog.Any("error", err))
 		}
@@ -238,7 +242,9 @@ func (k *keeper) carryOut(c *change, refs map[trace.ID]int) error {
 					kept, failed := k.keep(&e)
 					err = errors.Join(err, failed)
 					if !kept {
-						k.counts.ExemplarsLate.Add(1)
+						if len(e.Records) > 0 { // it was not forgotten to make room
+							k.counts.ExemplarsLate.Add(1)
+						}
 						return true
 					}
 				}

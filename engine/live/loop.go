@@ -21,6 +21,7 @@ type grouper struct {
 	later   []*observed   // what came after a mark that others have not come to
 	saved   trace.Nanos   // when the last checkpoint was taken
 	saving  time.Duration // how long that took
+	roomed  trace.Nanos   // when exemplars that are too old were last looked for
 	closed  []store.Closed
 }
 
@@ -127,15 +128,28 @@ func (g *grouper) epoch(at trace.Nanos) {
 // savingShare bounds the part of the time, one in so much, that checkpoints take: large states are saved less often.
 const savingShare = 20
 
+// youngEnough returns the first record from oldest on that is not too old to be kept. It is none behind the mark: those are in no checkpoint.
+func (g *grouper) youngEnough(m *mark, oldest uint64) uint64 {
+	if g.options.MaxJournalAge == 0 {
+		return oldest
+	}
+	seq, err := g.options.Journal.Since(m.at.Add(-g.options.MaxJournalAge), oldest)
+	if err != nil {
+		g.options.Log.Error("the journal is kept though it may be too old", slog.Any("error", err))
+	}
+	return min(seq, m.seq+1)
+}
+
 // checkpoint saves the state as of a mark. If that fails, what was saved last still holds, and the journal everything since.
 func (g *grouper) checkpoint(m *mark, oldest uint64) {
 	began := g.options.Clock()
 	defer func() { g.saving = g.options.Clock().Sub(began) }()
+	oldest = g.youngEnough(m, oldest)
 	c := &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: oldest, State: g.core.AppendState(nil), Closed: g.closed}
 	err := g.options.Store.Save(c, m.at.Add(-2*g.options.Assembly.Remember))
 	if err == nil {
 		g.saved, g.closed = m.at, nil
-		g.keeper.trim(oldest)
+		g.keeper.trim(oldest, g.room(m.at))
 	}
 	if age := g.retained.Load().Age; age > 0 && err == nil {
 		err = g.options.Store.ForgetDecisions(m.at.Add(-age))

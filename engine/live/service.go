@@ -43,12 +43,15 @@ type Options struct {
 	Checkpoint time.Duration          // between two checkpoints; they are taken when an epoch ends
 	Retention  Retention
 	Journal    *journal.Journal
-	MaxJournal uint64 // bytes of the journal beyond which nothing is taken; 0: no bound
-	Store      *store.Store
-	Full       func(now time.Time) bool // reports whether the disk has no room for more requests; nil: it has
-	Spent      func(now time.Time) bool // reports whether it has none for anything: no epoch ends; nil: it has
-	Clock      func() time.Time         // nil: time.Now
-	Log        *slog.Logger
+	// MaxJournalAge is how long records are kept at most that are older than a checkpoint, though an open trace had spans in them. 0: as long as
+	// one has.
+	MaxJournalAge time.Duration
+	MaxJournal    uint64 // bytes of the journal beyond which nothing is taken; 0: no bound
+	Store         *store.Store
+	Full          func(now time.Time) bool // reports whether the disk has no room for more requests; nil: it has
+	Spent         func(now time.Time) bool // reports whether it has none for anything: no epoch ends; nil: it has
+	Clock         func() time.Time         // nil: time.Now
+	Log           *slog.Logger
 	// Epoch is called by the grouper when an epoch ended, with the core, which it may read. It must be quick, and keep nothing of the core.
 	// Nil: nobody is told.
 	Epoch func(core *engine.Core, e Ended)
@@ -58,7 +61,8 @@ type Options struct {
 
 // Retention says what of the past is kept.
 type Retention struct {
-	Age       time.Duration // of decisions; 0: for ever
+	Age       time.Duration // of decisions and exemplars; 0: for ever
+	Bytes     int64         // on disk of all that the store holds: beyond, the oldest decisions and exemplars go; 0: no bound
 	Exemplars int           // traces of each group: so many of the slowest, the typical and the fastest; 0: none
 }
 

@@ -248,6 +248,43 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 	return j.next.Load()
 }
 
+// Since returns the number of the first record, from the given one on, that came at or after a time; that of the next record to come if all
+// came before. Times ascend.
+func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
+	low, high := from, j.next.Load()
+	for low < high { // records before low are older, high is not
+		mid := low + (high-low)/2
+		next, came, err := j.firstFrom(mid)
+		switch {
+		case err != nil:
+			return from, err
+		case next == 0 || came >= at:
+			high = mid
+		default:
+			low = next + 1
+		}
+	}
+	return low, nil
+}
+
+// firstFrom returns the number and the time of the first record from a number on that is there; 0 if there is none.
+func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error) {
+	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the journal: %w", err)
+	}
+	if it.First() {
+		value, failed := it.ValueAndErr()
+		if err = failed; err == nil && len(value) >= head {
+			seq, at = number(it.Key()), trace.Nanos(binary.LittleEndian.Uint64(value[1:]))
+		}
+	}
+	if err := errors.Join(err, it.Error(), it.Close()); err != nil {
+		return 0, 0, fmt.Errorf("read the journal: %w", err)
+	}
+	return seq, at, nil
+}
+
 // Trim forgets all records before the given number.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	if first := j.first.Load(); before > first {

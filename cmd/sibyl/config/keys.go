@@ -113,7 +113,7 @@ func traceKeys() []definition {
 		{key: "assembly.remember", kind: duration(time.Second, 7*day), preset: 10 * time.Minute, help: "How long a trace that was closed is known, so that late spans do not make another of it."},
 		{key: "journal.durability", kind: choice("disk", "process"), preset: "disk", help: "What acknowledged spans survive. disk: loss of power; process: the death of the process only, at less cost."},
 		{key: "journal.max-bytes", kind: size(64*mib, mostBytes), preset: int64(8 * gib), help: "Disk space of the journal."},
-		{key: "journal.max-age", kind: duration(time.Minute, 30*day), preset: time.Hour, help: "How long the journal is kept at most."},
+		{key: "journal.max-age", kind: duration(time.Minute, 30*day), preset: time.Hour, help: "How long what is in the statistics is kept in the journal, at most. What is not yet is always kept."},
 	}
 }
 
@@ -162,7 +162,7 @@ func limitKeys(prefix, where string, preset Limit) []definition {
 func outputKeys() []definition {
 	return []definition{
 		applied(definition{key: "retention.age", kind: duration(time.Hour, longest), preset: 7 * day, help: "How long statistics, decisions and exemplars are kept."}),
-		applied(definition{key: "retention.bytes", kind: size(64*mib, mostBytes), preset: int64(10 * gib), help: "Disk space of what is kept, beside the journal."}),
+		applied(definition{key: "retention.bytes", kind: size(64*mib, mostBytes), preset: int64(10 * gib), help: "Disk space of what is kept, beside the journal. Beyond it the oldest decisions and exemplars go, evidence of open problems last."}),
 		applied(definition{key: "retention.exemplars", kind: integer(0, 100), preset: 3, help: "Traces kept of each group: so many of the slowest, of the typical and of the fastest."}),
 		applied(definition{key: "trace-url", kind: traceURLs(), preset: []TraceURL{}, help: "Links from traces to tracing backends."}),
 		applied(definition{key: "webhooks", kind: webhooks(), preset: []Webhook{}, help: "Who is told about problems and decisions."}),

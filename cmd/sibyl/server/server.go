@@ -92,7 +92,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o := live.DefaultOptions()
 	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
-	o.Retention = retention(c)
+	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
 	o.Epoch = func(core *engine.Core, e live.Ended) {
 		s.plane.Publish(core.Plan(), core.Table())
@@ -130,7 +130,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 
 // retention returns what of the past is kept.
 func retention(c *config.Config) live.Retention {
-	return live.Retention{Age: c.Retention.Age, Exemplars: c.Retention.Exemplars}
+	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
 }
 
 // encryption returns how a listener encrypts.

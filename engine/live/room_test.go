@@ -1,0 +1,187 @@
+package live
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// noise returns n bytes that nothing compresses.
+func noise(n int, seed uint64) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(trace.Mix(seed, uint64(i)))
+	}
+	return b
+}
+
+// What is kept stays within its bound: the oldest goes first, what open problems go by last.
+func TestRoom(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	dir := t.TempDir()
+	r := run(t, dir, c, func(o *Options) { o.Retention = Retention{} })
+	const each, minutes = 1 << 18, 24
+	open := analysis.Hash{Lo: 99}
+	group := func(i int) analysis.Hash {
+		if i%4 == 0 {
+			return open
+		}
+		return analysis.Hash{Lo: uint64(i)}
+	}
+	refs := make(map[trace.ID]int)
+	var ofOpen store.Exemplars
+	for i := range minutes {
+		at := start.Add(time.Duration(i) * time.Minute)
+		e := store.Exemplar{Trace: trace.ID{15: byte(i + 1)}, Start: at}
+		refs[e.Trace]++
+		kept := &store.Exemplars{Slow: []store.Exemplar{e}}
+		if group(i) == open {
+			ofOpen.Slow = append(ofOpen.Slow, e)
+			kept = &ofOpen
+		}
+		for _, err := range []error{
+			r.store.PutTrace(e.Trace, noise(each, uint64(i))), r.store.PutExemplars(group(i), kept),
+			r.store.PutDecisions(at, []search.Decision{{At: at, Investigation: group(i), Reason: fmt.Sprintf("%x", noise(each/2, uint64(i)+100))}}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func() (exemplars, decisions []int) {
+		t.Helper()
+		all, err := r.keeper.all()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			exemplars = append(exemplars, int(e.Trace[15])-1)
+			if b, err := r.store.Trace(e.Trace); err != nil || len(b) != each {
+				t.Errorf("trace %s: %d bytes, %v", e.Trace, len(b), err)
+			}
+		}
+		for d, err := range r.store.Decided() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			decisions = append(decisions, int(d.At.Sub(start)/time.Minute))
+		}
+		return exemplars, decisions
+	}
+	takes := func() int64 {
+		t.Helper()
+		n, err := r.store.Takes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	makeRoom := func(most int64, aged trace.Nanos) {
+		t.Helper()
+		if err := r.keeper.makeRoom(t.Context(), &room{bytes: most, before: aged, open: map[analysis.Hash]bool{open: true}}, refs); err != nil {
+			t.Fatal(err)
+		}
+		if n := takes(); most > 0 && n > most {
+			t.Errorf("%d bytes are kept, at most %d may be", n, most)
+		}
+	}
+	if err := r.store.Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	makeRoom(1<<30, 0)
+	if e, d := left(); len(e) != minutes || len(d) != minutes {
+		t.Errorf("something is forgotten though there is room: %d, %d", e, d)
+	}
+	makeRoom(20*each, 0)
+	exemplars, decisions := left()
+	for what, all := range map[string][]int{"exemplars": exemplars, "decisions": decisions} {
+		var evidence, others []int
+		for _, i := range all {
+			if i%4 == 0 {
+				evidence = append(evidence, i)
+			} else {
+				others = append(others, i)
+			}
+		}
+		if !slices.Equal(evidence, []int{0, 4, 8, 12, 16, 20}) || len(others) == 0 || others[0] < 17 || others[len(others)-1] != minutes-1 {
+			t.Errorf("%s that are left: %d", what, all)
+		}
+	}
+	makeRoom(0, start.Add(6*time.Minute))
+	if e, d := left(); len(e) != len(exemplars)-2 || e[0] != 8 || !slices.Equal(d, decisions) {
+		t.Errorf("left of what is not too old: %d, %d", e, d)
+	}
+	makeRoom(3*each, 0)
+	if e, d := left(); len(e)+len(d) > 2 || len(d) == 0 || d[len(d)-1] != 20 {
+		t.Errorf("left with little room: %d, %d", e, d)
+	}
+	if r.counts.Forgotten.Decisions.Load() == 0 || r.counts.Forgotten.Exemplars.Load() == 0 {
+		t.Error("what is forgotten is not counted")
+	}
+	r.end()
+}
+
+// A running service makes room by itself, at a checkpoint.
+func TestRoomIsMade(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention.Bytes = 1 })
+	defer r.end()
+	for _, s := range traffic(t, 4, 100) {
+		r.send(s.bodies)
+		c.add(stretchSpan)
+		r.settle()
+	}
+	if err := r.store.Clear(t.Context()); err != nil { // what came last is not looked at
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); r.counts.Forgotten.Exemplars.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was forgotten within 10 s")
+		}
+		c.add(time.Second)
+	}
+}
+
+// The journal is not kept longer than allowed, though an open trace has spans in it.
+func TestJournalAges(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, func(o *Options) {
+		o.Assembly.Idle, o.Assembly.MaxAge, o.MaxJournalAge = time.Hour, time.Hour, time.Minute
+	})
+	defer r.end()
+	lonely := []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0102030405060708","parentSpanId":"0102030405060709",` +
+		`"name":"x","startTimeUnixNano":"1","endTimeUnixNano":"2"}]}]}]}`)
+	if _, _, err := r.Take(t.Context(), lonely, journal.JSON); err != nil {
+		t.Fatal(err)
+	}
+	first := r.options.Journal.Next() - 1
+	there := func() bool {
+		x, err := r.options.Journal.Get(first)
+		return err == nil && bytes.Equal(x.Data, lonely)
+	}
+	for range 4 {
+		c.add(10 * time.Second)
+		r.settle()
+	}
+	if !there() {
+		t.Fatal("what an open trace needs is gone while it is young")
+	}
+	for deadline := time.Now().Add(10 * time.Second); there(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is still there")
+		}
+		c.add(10 * time.Second)
+		r.settle()
+	}
+}
