@@ -16,20 +16,28 @@ build: ## bin/sibyl, static
 
 test: ## all tests, quick
 	go test ./...
+	go -C agents/tracepoint test ./...
+	go -C agents/tracepoint/integration test ./...
 
 check: format vet lint test race ## all that CI asks for, but the generated files
 
 format: $(GOLANGCI) ## fail if a file is not formatted (mend with: bin/golangci-lint fmt)
-	$(GOLANGCI) fmt --diff
+	$(GOLANGCI) fmt --diff # of the modules below, too
 
 vet: ## go vet
 	go vet ./...
+	go -C agents/tracepoint vet ./...
+	go -C agents/tracepoint/integration vet ./...
 
 lint: $(GOLANGCI) ## the linters of .golangci.yml
 	$(GOLANGCI) run
+	cd agents/tracepoint && ../../$(GOLANGCI) run
+	cd agents/tracepoint/integration && ../../../$(GOLANGCI) run
 
 race: ## all tests under the race detector
 	go test -race ./...
+	go -C agents/tracepoint test -race ./...
+	go -C agents/tracepoint/integration test -race ./...
 
 fuzz: ## every fuzz test for FUZZTIME
 	.ci/fuzz $(FUZZTIME)

@@ -13,7 +13,7 @@ import (
 )
 
 // measureEvery is how many hits there are to one that is measured.
-const measureEvery = 64
+const measureEvery = 256
 
 // What a hit is taken to cost before it was measured.
 const (

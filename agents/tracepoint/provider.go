@@ -128,7 +128,7 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	}
 	config := trace.NewSpanStartConfig(options...)
 	kind := trace.ValidateSpanKind(config.SpanKind())
-	above := trace.SpanFromContext(ctx)
+	above := spanOf(ctx)
 	if config.NewRoot() || !above.SpanContext().IsValid() {
 		t.point(name, kind, true)
 		return t.root(ctx, name, options, &entry{name, kind, config.Attributes()})
@@ -141,32 +141,30 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	base := t.provider.baseline[kind]
 	point := t.point(name, kind, base)
 	if base || point == nil {
-		return startSpan(ctx, t.inner, name, options, t.provider.registry, a, nil)
+		started := startSpan(ctx, t.inner, name, options, &a)
+		return started.within(started.Context), started
 	}
-	s := point.on.Load()
-	if s == nil || !a.request.on(s) {
-		return t.skip(ctx, above, a)
+	if s := point.on.Load(); s != nil && a.request.on(s) {
+		started := point.begin(ctx, t.inner, name, options, &a, s)
+		return started.within(started.Context), started
 	}
-	return point.begin(ctx, t.inner, name, options, a, s)
+	return t.skip(ctx, above, &a)
 }
 
 // root starts a span with which a request begins: what is on for it depends on the trace id, which is made by the start.
 func (t *tracer) root(ctx context.Context, name string, options []trace.SpanStartOption, e *entry) (context.Context, trace.Span) {
-	r := t.provider.registry
-	outer := ctx
-	ctx, inner := t.inner.Start(ctx, name, options...)
-	s := &span{Span: inner, provider: t.provider, registry: r, recording: inner.IsRecording()}
-	s.request = r.decide(inner.SpanContext().TraceID(), e)
+	s := &span{provider: t.provider}
+	s.Context, s.Span = t.inner.Start(ctx, name, options...)
+	s.request = t.provider.registry.decide(s.Span.SpanContext().TraceID(), e)
 	s.first()
-	ctx = trace.ContextWithSpan(ctx, s)
-	if r.labels.Load() && s.recording {
-		ctx = s.label(ctx, outer)
+	if t.provider.registry.labels.Load() {
+		s.label(ctx)
 	}
-	return ctx, s
+	return s.within(s.Context), s
 }
 
 // skip returns a span that is off, below the given one.
-func (t *tracer) skip(ctx context.Context, above trace.Span, a surroundings) (context.Context, trace.Span) {
+func (t *tracer) skip(ctx context.Context, above trace.Span, a *surroundings) (context.Context, trace.Span) {
 	if o, ok := above.(*off); ok && o.provider == t.provider {
 		return ctx, o
 	}
@@ -174,8 +172,8 @@ func (t *tracer) skip(ctx context.Context, above trace.Span, a surroundings) (co
 	if !a.local {
 		sc = a.request.carry(sc)
 	}
-	o := &off{provider: t.provider, request: a.request, context: sc, parent: a.span}
-	return trace.ContextWithSpan(ctx, o), o
+	o := &off{provider: t.provider, request: a.request, identity: sc, parent: a.span}
+	return o.within(ctx), o
 }
 
 // point returns the tracepoint of the spans of the given name, in the baseline or not. It is nil, and they stay on, if the name is

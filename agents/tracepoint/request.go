@@ -9,11 +9,12 @@ import (
 
 // request is what was decided about a request, as far as this service goes. It is immutable.
 type request struct {
-	arm     *arm  // nil: only the baseline is on
-	version int64 // of the plan that applies; 0: none
-	draw    protocol.Draw
-	filters uint64 // that the request fits
-	mark    string // what the request carries along
+	registry *Registry
+	arm      *arm  // nil: only the baseline is on
+	version  int64 // of the plan that applies; 0: none
+	draw     protocol.Draw
+	filters  uint64 // that the request fits
+	mark     string // what the request carries along
 }
 
 // on reports whether what s switches is on for the request.
@@ -57,7 +58,7 @@ func (r *Registry) requestOf(sc trace.SpanContext, e *entry) *request {
 
 // follow keeps to what was decided elsewhere.
 func (r *Registry) follow(m protocol.Mark, text string, id trace.TraceID) *request {
-	q := &request{draw: protocol.DrawOf(id), filters: m.Filters, mark: text}
+	q := &request{registry: r, draw: protocol.DrawOf(id), filters: m.Filters, mark: text}
 	if p := r.state.Load().of(m.Version); p != nil {
 		q.version, q.arm = p.version, p.arm(m.Arm)
 	}
@@ -66,7 +67,7 @@ func (r *Registry) follow(m protocol.Mark, text string, id trace.TraceID) *reque
 
 // decide is for the first service that a request gets to.
 func (r *Registry) decide(id trace.TraceID, e *entry) *request {
-	q := &request{draw: protocol.DrawOf(id)}
+	q := &request{registry: r, draw: protocol.DrawOf(id)}
 	p := r.state.Load().now
 	if p == nil {
 		q.mark = protocol.Mark{}.String()

@@ -66,7 +66,7 @@ func (v *Variable[T]) Set(ctx context.Context, x T) {
 
 func (v *Variable[T]) capture(ctx context.Context, s *switches, x T) {
 	p := v.point
-	a := p.registry.around(trace.SpanFromContext(ctx))
+	a := p.registry.around(spanOf(ctx))
 	if a.request == nil {
 		sc := a.span.SpanContext()
 		if !sc.IsValid() || sc.IsRemote() {

@@ -1,0 +1,202 @@
+package tracepoint_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+const (
+	toggles     = 1000
+	callDepth   = 4 // tracepoints of each sort that a request runs in each service, one within the other
+	loadThreads = 4
+
+	requestsPerPlan = 4
+)
+
+// TestTogglingUnderLoad changes the plans of two services all the time while requests run through both. It loses no span, orphans
+// none, leaves parents right, and what is on in a request is what its plan says, nothing else.
+func TestTogglingUnderLoad(t *testing.T) {
+	shop, cart := newService(t, "shop"), newService(t, "cart")
+	for _, s := range []*service{shop, cart} {
+		for i := range callDepth {
+			s.Span(nativeName(i))
+		}
+	}
+	var started atomic.Int64
+	var load sync.WaitGroup
+	ended := make(chan struct{}) // paces the load: requests go on while plans change
+	for range loadThreads {
+		load.Go(func() {
+			for started.Add(1) <= toggles*requestsPerPlan {
+				runRequest(t, shop, cart)
+				ended <- struct{}{}
+			}
+		})
+	}
+	for v := int64(1); v <= toggles; v++ {
+		for range requestsPerPlan {
+			<-ended
+		}
+		for _, s := range []*service{shop, cart} {
+			if v%10 == 0 {
+				s.apply(t, nil)
+			} else {
+				s.apply(t, togglePlan(v))
+			}
+		}
+	}
+	load.Wait()
+
+	c := check{t: t, spans: make(map[trace.SpanID]sdk.ReadOnlySpan), entries: make(map[trace.TraceID]sdk.ReadOnlySpan)}
+	c.add(shop)
+	c.add(cart)
+	if n := len(c.entries); n != toggles*requestsPerPlan {
+		t.Errorf("%d requests left an entry, of %d", n, toggles*requestsPerPlan)
+	}
+	for _, s := range c.spans {
+		c.parent(s)
+		c.wanted(s)
+	}
+	if c.on < toggles {
+		t.Errorf("only %d spans were on: the test shows nothing", c.on)
+	}
+}
+
+func nativeName(depth int) string { return fmt.Sprintf("native%d", depth) }
+func pairName(depth int) string   { return fmt.Sprintf("pair%d", depth) }
+
+// togglePlan returns a plan in which half of the requests have some of the tracepoints on, by the bits of its version.
+func togglePlan(v int64) *protocol.Plan {
+	p := planOf(v)
+	var ids []string
+	for _, service := range []string{"shop", "cart"} {
+		for i := range callDepth {
+			if v>>i&1 == 1 {
+				ids = append(ids, service+"/"+nativeName(i))
+			} else {
+				ids = append(ids, service+"/lib/"+pairName(i))
+			}
+		}
+	}
+	p.Arms[0].Share, p.Arms[0].Tracepoints = 0.5, enabled(ids...)
+	return p
+}
+
+// runRequest runs a request through both services.
+func runRequest(t *testing.T, shop, cart *service) {
+	ctx, entry := shop.enter(t.Context(), "GET /")
+	defer entry.End()
+	descend(ctx, shop, 0, func(ctx context.Context) {
+		ctx, entry := cart.enter(call(ctx, t), "GET /cart")
+		defer entry.End()
+		descend(ctx, cart, 0, func(context.Context) {})
+	})
+}
+
+// descend runs the tracepoints of a service from the given depth down, then inner.
+func descend(ctx context.Context, s *service, depth int, inner func(ctx context.Context)) {
+	if depth == callDepth {
+		inner(ctx)
+		return
+	}
+	ctx, end := s.Span(nativeName(depth)).Start(ctx)
+	defer end()
+	ctx, span := s.provider.Tracer("lib").Start(ctx, pairName(depth))
+	defer span.End()
+	descend(ctx, s, depth+1, inner)
+}
+
+// check looks at what two services recorded.
+type check struct {
+	t       *testing.T
+	spans   map[trace.SpanID]sdk.ReadOnlySpan
+	entries map[trace.TraceID]sdk.ReadOnlySpan // into the shop
+	on      int
+}
+
+func (c *check) add(s *service) {
+	if a, b := len(s.record.Started()), len(s.record.Ended()); a != b {
+		c.t.Errorf("%d spans started, %d ended", a, b)
+	}
+	for _, span := range s.record.Ended() {
+		c.spans[span.SpanContext().SpanID()] = span
+		if !span.Parent().IsValid() {
+			c.entries[span.SpanContext().TraceID()] = span
+		}
+	}
+}
+
+// order is how deep the code of a span lies; it grows on every way down.
+func order(s sdk.ReadOnlySpan) int {
+	names := []string{"GET /"}
+	inService := func() {
+		for i := range callDepth {
+			names = append(names, nativeName(i), pairName(i))
+		}
+	}
+	inService()
+	at := slices.Index(names, s.Name())
+	switch {
+	case s.Name() == "GET /cart":
+		return len(names)
+	case attributeText(s, protocol.KeyTracepoint) != "" && attributeText(s, protocol.KeyTracepoint)[:4] == "cart":
+		return len(names) + at
+	}
+	return at
+}
+
+// parent checks that the parent of s was recorded and encloses its code.
+func (c *check) parent(s sdk.ReadOnlySpan) {
+	if !s.Parent().IsValid() {
+		if s.Name() != "GET /" {
+			c.t.Errorf("%s has no parent", s.Name())
+		}
+		return
+	}
+	p := c.spans[s.Parent().SpanID()]
+	switch {
+	case p == nil:
+		c.t.Errorf("the parent of %s was never recorded", s.Name())
+	case p.SpanContext().TraceID() != s.SpanContext().TraceID() || order(p) >= order(s):
+		c.t.Errorf("%s is the parent of %s", p.Name(), s.Name())
+	}
+}
+
+// wanted checks that s is on only if the plan says so under which its request began.
+func (c *check) wanted(s sdk.ReadOnlySpan) {
+	id := attributeText(s, protocol.KeyTracepoint)
+	if id == "" {
+		return
+	}
+	c.on++
+	entry := c.entries[s.SpanContext().TraceID()]
+	var version int64
+	if _, err := fmt.Sscan(attributeText(entry, protocol.KeyPlan), &version); err != nil {
+		c.t.Fatalf("the entry has no plan: %v", err)
+	}
+	if version == 0 || attributeText(entry, protocol.KeyArm) != "a" {
+		c.t.Errorf("%s is on in a request of plan %d", id, version)
+		return
+	}
+	if !slices.ContainsFunc(togglePlan(version).Arms[0].Tracepoints, func(e protocol.Enabled) bool { return e.ID == id }) {
+		c.t.Errorf("%s is on in a request of plan %d", id, version)
+	}
+}
+
+func attributeText(s sdk.ReadOnlySpan, key string) string {
+	for _, kv := range s.Attributes() {
+		if string(kv.Key) == key {
+			return kv.Value.String()
+		}
+	}
+	return ""
+}
