@@ -8,8 +8,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 .PHONY: run test check format vet lint race fuzz golden bench generate build web
-run: ## analyse the bundled traces and print the report
-	go run ./cmd/sibyl analyze testdata/shop.otlp.jsonl.gz
+run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
+	go run ./cmd/sibyl demo
 
 build: ## bin/sibyl, static
 	CGO_ENABLED=0 go build -trimpath -o bin/sibyl ./cmd/sibyl

@@ -83,5 +83,6 @@ Colours are left out when the output is no terminal or NO_COLOR is set.`,
 		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),
 	)
+	c.AddCommand(append(p.demoCommands(), p.demoCommand())...)
 	return c
 }

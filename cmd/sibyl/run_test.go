@@ -205,11 +205,11 @@ func onPath(t *testing.T, lines string) string {
 	return all.String()
 }
 
-const shop = "../../testdata/shop.otlp.jsonl.gz"
+const shopTraces = "../../testdata/shop.otlp.jsonl.gz"
 
 // TestAnalyzeFindsTheFault looks for the fault that the corpus was made with; see testdata/README.md.
 func TestAnalyzeFindsTheFault(t *testing.T) {
-	r := sibyl(t, "", "analyze", "-o", "json", "--fail-on-problem", shop)
+	r := sibyl(t, "", "analyze", "-o", "json", "--fail-on-problem", shopTraces)
 	if r.code != 4 || r.err != "" {
 		t.Fatalf("exit code %d, %s", r.code, r.err)
 	}
@@ -236,7 +236,7 @@ func TestAnalyzeFormats(t *testing.T) {
 	for format, want := range map[string]string{
 		"table": "host.name = search-d", "json": `"problems"`, "pprof": "\x1f\x8b", "folded": "payment UpdateToken;", "html": "<!DOCTYPE html>",
 	} {
-		if r := sibyl(t, "", "analyze", "-o", format, shop); r.code != 0 || !strings.Contains(r.out, want) {
+		if r := sibyl(t, "", "analyze", "-o", format, shopTraces); r.code != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("-o %s: exit code %d, %q, does not contain %q: %.300s", format, r.code, r.err, want, r.out)
 		}
 	}
@@ -276,7 +276,7 @@ func TestAnalyzeOptions(t *testing.T) {
 		{[]string{"--delayed-threshold=2"}, 2, "--delayed-threshold"},
 		{[]string{"--attributes=host.name,tenant", "--workers=1", "--top=0"}, 0, ""},
 	} {
-		r := sibyl(t, "", append([]string{"analyze", shop}, c.args...)...)
+		r := sibyl(t, "", append([]string{"analyze", shopTraces}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.err, c.err) {
 			t.Errorf("%q: exit code %d, %q; want %d, %q", c.args, r.code, r.err, c.code, c.err)
 		}
@@ -285,7 +285,7 @@ func TestAnalyzeOptions(t *testing.T) {
 
 // TestAnalyzeIgnoresOrder analyses the corpus backwards, and split between goroutines in another way.
 func TestAnalyzeIgnoresOrder(t *testing.T) {
-	packed, err := os.Open(shop)
+	packed, err := os.Open(shopTraces)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestAnalyzeIgnoresOrder(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	slices.Reverse(lines)
 	backwards := sibyl(t, strings.Join(lines, "\n"), "analyze", "-o", "json", "--workers=3", "--memory=1MiB", "-")
-	forwards := sibyl(t, "", "analyze", "-o", "json", "--workers=1", shop)
+	forwards := sibyl(t, "", "analyze", "-o", "json", "--workers=1", shopTraces)
 	if backwards != forwards {
 		t.Errorf("other reports: %s", cmp.Diff(forwards, backwards, cmp.AllowUnexported(result{})))
 	}

@@ -1,0 +1,116 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// child is a process that ends when its standard input does: whatever way this one ends, its children do, too.
+type child struct {
+	name    string
+	command *exec.Cmd
+	input   io.WriteCloser
+	log     *os.File
+	ended   chan struct{} // closed when it did; err is set then
+	err     error
+	orders  *json.Encoder
+	answers *bufio.Scanner
+}
+
+// start runs this program again with other arguments. What it writes to its standard error goes to a file in dir.
+func start(name, program, dir string, environment []string, arguments ...string) (c *child, err error) {
+	c = &child{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{})} //nolint:noctx // it ends with its input
+	c.command.Env = environment
+	c.command.Dir = dir
+	if c.input, err = c.command.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	output, err := c.command.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if c.log, err = os.Create(filepath.Join(dir, name+".log")); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	c.command.Stderr = c.log
+	c.orders, c.answers = json.NewEncoder(c.input), bufio.NewScanner(output)
+	if err := c.command.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), c.log.Close())
+	}
+	go func() { // ends with the process
+		defer close(c.ended)
+		state, err := c.command.Process.Wait()
+		switch {
+		case err != nil:
+			c.err = fmt.Errorf("%s: %w", name, err)
+		case !state.Success():
+			c.err = fmt.Errorf("%s: %s: %s", name, state, c.lastWords())
+		}
+	}()
+	return c, nil
+}
+
+// tell gives an order and reads the answer into answer.
+func (c *child) tell(order, answer any) error {
+	if err := c.orders.Encode(order); err != nil {
+		return fmt.Errorf("tell %s: %w: %s", c.name, err, c.lastWords())
+	}
+	if !c.answers.Scan() {
+		return fmt.Errorf("%s does not answer: %s", c.name, c.lastWords())
+	}
+	if err := json.Unmarshal(c.answers.Bytes(), answer); err != nil {
+		return fmt.Errorf("understand %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// lastWords returns the end of what the process logged.
+func (c *child) lastWords() string {
+	data, err := os.ReadFile(c.log.Name())
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+}
+
+// stop ends the process: its input ends, and if that is not enough it is killed.
+func (c *child) stop(within time.Duration) error {
+	_ = c.input.Close() // it may be gone already
+	select {
+	case <-c.ended:
+	case <-time.After(within):
+		_ = c.command.Process.Kill() // it may have ended just now
+		<-c.ended
+	}
+	return errors.Join(c.err, c.log.Close())
+}
+
+// plainEnvironment returns an environment without what configures Sibyl or OpenTelemetry: a demo is the same everywhere.
+func plainEnvironment(environment []string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(v string) bool {
+		return strings.HasPrefix(v, "SIBYL_") || strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(strings.ToLower(v), "http_proxy=")
+	})
+}
+
+// Attend runs a command that does not look at its standard input, and has it end when the input does. Then it removes dir, so that nothing
+// is left by a demo that was killed.
+func Attend(ctx context.Context, in io.Reader, dir string, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the input, or with the process
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	return errors.Join(run(ctx), os.RemoveAll(dir))
+}

@@ -1,0 +1,129 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// connections is how many a pool has that is large enough.
+const connections = 16
+
+// rows is how many rows each table has at first.
+const rows = 50_000
+
+// openDatabase opens a new database of the service with filled tables of the given names.
+func (s *service) openDatabase(ctx context.Context, tables ...string) error {
+	file := url.URL{Scheme: "file", Path: filepath.Join(s.dir, fmt.Sprintf("%s-%d.db", s.name, s.instance))}
+	file.RawQuery = "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate"
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		return fmt.Errorf("open the database of %s: %w", s.name, err)
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	s.db = db
+	for _, table := range tables {
+		if err := s.fill(ctx, table); err != nil {
+			return fmt.Errorf("fill the table %s of %s: %w", table, s.name, err)
+		}
+	}
+	return nil
+}
+
+// fill makes a table with its index.
+func (s *service) fill(ctx context.Context, table string) error {
+	for _, statement := range []string{
+		`CREATE TABLE ` + table + ` (id INTEGER PRIMARY KEY, item INTEGER NOT NULL, amount INTEGER NOT NULL, text TEXT NOT NULL)`,
+		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < %d)
+			INSERT INTO %s (item, amount, text) SELECT i %% %d, i * 7919 %% 10007, 'product ' || i || ' of the shop' FROM n`, rows, table, Products),
+		`CREATE INDEX ` + table + `_item ON ` + table + ` (item)`,
+	} {
+		if _, err := s.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropIndex makes queries of a table read all of it.
+func (s *service) dropIndex(ctx context.Context, table string) error {
+	if _, err := s.db.ExecContext(ctx, `DROP INDEX IF EXISTS `+table+`_item`); err != nil {
+		return fmt.Errorf("drop the index of %s: %w", table, err)
+	}
+	return nil
+}
+
+// connected returns steps during which the call holds a connection of the pool; waiting for it is a function of the given name.
+func (s *service) connected(acquire step, steps ...step) step {
+	body := all(steps)
+	return step{inside: append(acquire.inside, body.inside...), do: func(c *call) (err error) {
+		if err := acquire.do(c); err != nil {
+			return err
+		}
+		defer func() {
+			if e := c.conn.Close(); err == nil && e != nil {
+				err = fmt.Errorf("return a connection: %w", e)
+			}
+			c.conn = nil
+		}()
+		return body.do(c)
+	}}
+}
+
+// acquires is a function that waits for a connection of the pool.
+func (s *service) acquires(name string) step {
+	return s.leaf(name, func(c *call) error {
+		held, err := s.db.Conn(c.ctx)
+		if err != nil {
+			return fmt.Errorf("wait for a connection: %w", err)
+		}
+		c.conn = held
+		return nil
+	})
+}
+
+// selects is a function that reads the rows of the request's products.
+func (s *service) selects(name, table string) step {
+	query := `SELECT sum(amount), max(text) FROM ` + table + ` WHERE item = ?`
+	return s.leaf(name, func(c *call) error {
+		for _, item := range c.request.Items {
+			var sum sql.NullInt64
+			var text sql.NullString
+			if err := s.reader(c).QueryRowContext(c.ctx, query, item).Scan(&sum, &text); err != nil {
+				return fmt.Errorf("select from %s: %w", table, err)
+			}
+		}
+		return nil
+	})
+}
+
+// inserts is a function that adds a row and has it on disk when it returns.
+func (s *service) inserts(name, table string) step {
+	statement := `INSERT OR REPLACE INTO ` + table + ` (id, item, amount, text) VALUES (?, ?, 1, 'ordered')`
+	return s.leaf(name, func(c *call) error {
+		id := rows + c.request.Seed%rows // the table does not grow without bound
+		if _, err := s.reader(c).ExecContext(c.ctx, statement, id, c.request.Items[0]); err != nil {
+			return fmt.Errorf("insert into %s: %w", table, err)
+		}
+		return nil
+	})
+}
+
+// database is what statements run on.
+type database interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// reader returns the connection that a call holds or, if it holds none, the pool.
+func (s *service) reader(c *call) database {
+	if c.conn != nil {
+		return c.conn
+	}
+	return s.db
+}

@@ -1,0 +1,171 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo/shop"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+)
+
+// watcher hears what the server tells, says it in words, and remembers what the result needs. Its fields are guarded by lock.
+type watcher struct {
+	server *server
+	out    io.Writer
+
+	lock     sync.Mutex
+	since    time.Time // when the fault was made; zero: it was not
+	epochs   int       // since then
+	problems int       // that were raised
+	ever     map[string]bool
+	peak, on int // tracepoints
+	found    *finding
+	located  chan struct{} // closed when found is set
+}
+
+// finding is the first answer after the fault was made.
+type finding struct {
+	edge    shop.Edge
+	share   float64 // of what is wrong
+	seconds float64
+	epochs  int
+	problem string
+}
+
+func newWatcher(s *server, out io.Writer) *watcher {
+	return &watcher{server: s, out: out, ever: make(map[string]bool), located: make(chan struct{})}
+}
+
+// begin is called when the fault is made.
+func (w *watcher) begin() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.since, w.epochs = time.Now(), 0
+}
+
+// say tells something that happened now.
+func (w *watcher) say(format string, arguments ...any) {
+	at := "        "
+	if !w.since.IsZero() {
+		at = fmt.Sprintf("%6.1f s", time.Since(w.since).Seconds())
+	}
+	fmt.Fprintf(w.out, "%s  %s\n", at, terminal.Printable(fmt.Sprintf(format, arguments...)))
+}
+
+// tell is say for others.
+func (w *watcher) tell(format string, arguments ...any) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.say(format, arguments...)
+}
+
+// hear takes an event.
+func (w *watcher) hear(ctx context.Context, e contract.Event) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	switch e.Type {
+	case "epoch":
+		w.epochs++
+		w.readPlan(ctx)
+	case "problem.opened":
+		w.problems++
+		w.say("problem: %s", word(e.Diagnosis))
+	case "problem.closed":
+		w.say("gone: %s", word(e.Diagnosis))
+	case "decision":
+		w.readDecision(ctx, word(e.Decision))
+	case "problem.located", "problem.explained":
+		w.readAnswer(ctx, word(e.Problem))
+	}
+}
+
+func word(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// readPlan counts what is on.
+func (w *watcher) readPlan(ctx context.Context) {
+	r, err := w.server.client.GetPlanWithResponse(ctx)
+	if err != nil || r.JSON200 == nil {
+		return // the next epoch tells
+	}
+	on := make(map[string]bool)
+	for i := range r.JSON200.Arms {
+		for _, t := range r.JSON200.Arms[i].Tracepoints {
+			on[t.ID], w.ever[t.ID] = true, true
+		}
+	}
+	w.on, w.peak = len(on), max(w.peak, len(on))
+}
+
+// readDecision says what was decided, what that shows so far, and why.
+func (w *watcher) readDecision(ctx context.Context, id string) {
+	r, err := w.server.client.GetDecisionWithResponse(ctx, id)
+	if err != nil || r.JSON200 == nil {
+		return // it is only not told
+	}
+	d := r.JSON200
+	w.say("%s", d.Text)
+	if names := pickNames(d.Picks); names != "" {
+		w.say("  on: %s", names)
+	}
+	if names := offNames(d.Off); names != "" {
+		w.say("  off: %s", names)
+	}
+	if len(d.Suspects) > 0 && d.Suspects[0].Share.Value != nil {
+		s := &d.Suspects[0]
+		w.say("  it shows: %s carries %.0f %% of what is wrong", s.Operation, 100**s.Share.Value)
+	}
+}
+
+func pickNames(picks []contract.Pick) string {
+	names := make([]string, len(picks))
+	for i := range picks {
+		names[i] = picks[i].Operation
+	}
+	return strings.Join(names, ", ")
+}
+
+func offNames(off []contract.Judged) string {
+	names := make([]string, len(off))
+	for i := range off {
+		names[i] = off[i].TracepointName
+	}
+	return strings.Join(names, ", ")
+}
+
+// readAnswer takes the first answer.
+func (w *watcher) readAnswer(ctx context.Context, problem string) {
+	if w.found != nil || w.since.IsZero() {
+		return
+	}
+	r, err := w.server.client.GetInvestigationWithResponse(ctx, problem)
+	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
+		return // the next event of it tells
+	}
+	s := r.JSON200.Investigation.Suspects[0]
+	service, operation, _ := strings.Cut(s.Operation, " ")
+	w.found = &finding{
+		edge: shop.Edge{Service: service, Operation: operation}, seconds: time.Since(w.since).Seconds(), epochs: w.epochs, problem: problem,
+	}
+	if s.Share.Value != nil {
+		w.found.share = *s.Share.Value
+	}
+	w.say("located: %s", s.Operation)
+	close(w.located)
+}
+
+// settled reports whether nothing is on any more.
+func (w *watcher) settled() bool {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.on == 0
+}

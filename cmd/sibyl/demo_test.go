@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo/shop"
+)
+
+// TestMain makes the test's program sibyl where it was started as that: a demo starts its own program again.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "demo") {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A demo that has no time to find anything starts everything, makes the fault, judges by what the shop wrote down, and ends everything.
+func TestDemo(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	r := sibyl(t, "", "demo", "--headless", "--exit-when-located", "--fault=lock", "--seed=1", "--learning=3s", "--timeout=1s", "-o=json")
+	var got demo.Result
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != exitError {
+		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
+	}
+	want := shop.Edge{Service: "reviews", Operation: "cache.touch"}
+	if got.Fault != shop.Lock || got.Located || got.Correct || got.Expected == nil || *got.Expected != want || got.Seconds < 1 || got.Seed != 1 {
+		t.Errorf("%s", r.out)
+	}
+	if got.Tracepoints < 150 || got.Requests == 0 || got.Failed > 0 || got.EnabledEver+got.EnabledPeak+got.RemainingEnabled > 0 {
+		t.Errorf("%s", r.out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestDemoOptions(t *testing.T) {
+	for _, args := range [][]string{{"--fault=flood"}, {"--timeout=0s"}, {"--learning=-1s"}, {"-o=yaml"}, {"now"}} {
+		if r := sibyl(t, "", append([]string{"demo"}, args...)...); r.code != exitUsage {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+}
+
+// Whatever way a demo ends, its processes do, and nothing is left on disk.
+func TestDemoKilled(t *testing.T) {
+	dir := t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), program, "demo", "--headless", "--fault=none")
+	c.Env = append(os.Environ(), "TMPDIR="+dir)
+	told, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(told)
+	for lines.Scan() && !strings.Contains(lines.Text(), "processes of the shop are running") {
+	}
+	children := childrenOf(t, c.Process.Pid)
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	switch {
+	case children == nil:
+		t.Skip("this system does not tell the children of a process")
+	case len(children) < 7:
+		t.Errorf("only %d processes were there", len(children))
+	}
+	deadline := time.Now().Add(time.Minute)
+	for _, pid := range children {
+		for alive(pid) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %s is still there", pid)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "sibyl-demo-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// childrenOf returns the identities of the children of a process; nil if the system does not tell.
+func childrenOf(t *testing.T, pid int) []string {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, name := range lists {
+		list, err := os.ReadFile(name)
+		if err != nil {
+			continue // a thread that ended
+		}
+		all = append(all, strings.Fields(string(list))...)
+	}
+	return all
+}
+
+// alive reports whether a process runs: one that ended and that nobody waits for does not.
+func alive(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
