@@ -500,6 +500,18 @@ func (g *Grouper) evict() {
 	g.forgetSplits()
 }
 
+// Forget forgets the groups and request types that were last seen before a time and have no open problem.
+func (g *Grouper) Forget(before trace.Nanos) {
+	n := len(g.groups)
+	maps.DeleteFunc(g.groups, func(_ Hash, group *Group) bool {
+		return group.Seen > 0 && group.Seen < before && !group.parent.watch.troubled // a request type is seen whenever a group of it is
+	})
+	if len(g.groups) < n {
+		g.ordered = nil
+		g.forgetSplits()
+	}
+}
+
 // Group returns the group, or request type, with the given identity; nil if there is none.
 func (g *Grouper) Group(id Hash) *Group { return g.groups[id] }
 

@@ -223,6 +223,26 @@ func TestGroupsMakeRoom(t *testing.T) {
 	}
 }
 
+// Groups that were not seen for long are forgotten with their types, others and their types are not.
+func TestGroupsAreForgotten(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	at := trace.Nanos(time.Hour)
+	gone, kept, rare := plain(1, 1, at, 10), plain(2, 1, at, 10), plain(2, 2, at, 10)
+	for _, o := range []*analysis.Observation{gone, kept, rare} {
+		g.Observe(o)
+	}
+	g.Close(at.Add(10 * time.Second))
+	g.Observe(kept)
+	g.Close(at.Add(time.Hour))
+	if g.Forget(at); g.Len() != 5 {
+		t.Errorf("%d groups and types, want 5", g.Len())
+	}
+	g.Forget(at.Add(time.Minute))
+	if g.Group(g.Types.Of(gone)) != nil || g.Group(g.Types.Of(kept)) == nil || g.Len() != 2 || g.Evicted != 0 {
+		t.Errorf("%d groups and types are left, want 2; %d evicted", g.Len(), g.Evicted)
+	}
+}
+
 // A clock that is wrong by years costs no rate, and a group keeps its history.
 func TestWrongClocks(t *testing.T) {
 	g := newGrouper(analysis.GroupOptions{})

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/search"
@@ -15,11 +16,13 @@ type Settings struct {
 	Budget   search.Budget
 	Strategy string
 	Explore  float64
+
+	Retention time.Duration
 }
 
 // Settings returns those of o that may change.
 func (o *Options) Settings() Settings {
-	return Settings{Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore}
+	return Settings{Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention}
 }
 
 // Change is something from outside, beside traces, that decisions depend on. It is one record of the journal, so that decisions stay a
@@ -61,6 +64,7 @@ func (c *Core) Apply(x *Change) bool {
 	case x.Settings != nil:
 		s := x.Settings
 		c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
+		c.options.Retention = s.Retention
 		return true
 	case x.Wish != nil:
 		return c.wish(*x.Wish)

@@ -28,8 +28,10 @@ type Options struct {
 	Strategy string // one of search.Strategies; empty: the default
 	Seed     uint64
 	Rules    analysis.Rules
-	Split    bool    // groups are split by variables that explain their variance
-	Explore  float64 // share of the requests that have everything on, see search.Input; 0: none
+	Split    bool // groups are split by variables that explain their variance
+	// Retention is how long groups that are not seen any more are kept; 0: as long as there is room.
+	Retention time.Duration
+	Explore   float64 // share of the requests that have everything on, see search.Input; 0: none
 }
 
 // DefaultOptions returns the options of design: five minutes to learn, a decision every ten seconds.
@@ -214,6 +216,9 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		c.learn(now)
 	}
 	c.problems = c.grouper.Watch(now, c.options.Watch)
+	if age := c.options.Retention; age > 0 {
+		c.grouper.Forget(now.Add(-age))
+	}
 	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
 	c.resplit(now)
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })

@@ -61,7 +61,7 @@ type Options struct {
 
 // Retention says what of the past is kept.
 type Retention struct {
-	Age       time.Duration // of decisions and exemplars; 0: for ever
+	Age       time.Duration // of decisions and exemplars; 0: for ever. That of statistics is in the settings of the core
 	Bytes     int64         // on disk of all that the store holds: beyond, the oldest decisions and exemplars go; 0: no bound
 	Exemplars int           // traces of each group: so many of the slowest, the typical and the fastest; 0: none
 }

@@ -228,7 +228,7 @@ func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
 func (c *Config) Engine() engine.Options {
 	o := engine.DefaultOptions()
 	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
-	o.Budget, o.Strategy, o.Explore = c.Budget.Search(), c.Strategy, c.Explore
+	o.Budget, o.Strategy, o.Explore, o.Retention = c.Budget.Search(), c.Strategy, c.Explore, c.Retention.Age
 	return o
 }
 

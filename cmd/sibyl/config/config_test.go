@@ -153,7 +153,7 @@ func TestDefaults(t *testing.T) {
 	}
 	core := engine.DefaultOptions()
 	core.Watch = watch
-	core.Strategy, core.Budget = search.DefaultStrategy, c.Budget.Search()
+	core.Strategy, core.Budget, core.Retention = search.DefaultStrategy, c.Budget.Search(), c.Retention.Age
 	core.Rules.GroupBy, core.Rules.Types = []string{}, []analysis.TypeRule{}
 	if diff := cmp.Diff(core, c.Engine()); diff != "" {
 		t.Error(diff)
