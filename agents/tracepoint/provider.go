@@ -2,9 +2,7 @@ package tracepoint
 
 import (
 	"context"
-	"maps"
 	"sync"
-	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -93,32 +91,8 @@ type tracer struct {
 	provider *provider
 	inner    trace.Tracer
 	scope    string
-	points   names // that can be switched
-	base     names // of the baseline
-}
-
-// names finds tracepoints by the names of their spans. Those that are in it are replaced as a whole.
-type names struct {
-	atomic.Pointer[map[string]*Point]
-}
-
-func (n *names) find(name string) *Point {
-	if m := n.Load(); m != nil {
-		return (*m)[name]
-	}
-	return nil
-}
-
-// add adds p.
-func (n *names) add(p *Point) {
-	p.registry.mu.Lock()
-	defer p.registry.mu.Unlock()
-	next := make(map[string]*Point)
-	if m := n.Load(); m != nil {
-		maps.Copy(next, *m)
-	}
-	next[p.name] = p
-	n.Store(&next)
+	points   sync.Map // that can be switched: name of a span → *Point
+	base     sync.Map // of the baseline
 }
 
 // Start starts a span, which may be off.
@@ -183,15 +157,15 @@ func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
 	if baseline {
 		known = &t.base
 	}
-	if p := known.find(name); p != nil {
-		return p
+	if p, ok := known.Load(name); ok {
+		return p.(*Point) //nolint:errcheck // nothing else is stored
 	}
 	if !validText(name, maxName) || !validText(t.scope, maxName) {
 		return nil
 	}
 	p := t.provider.registry.pair(t.scope, name, kind, baseline)
 	if p != nil {
-		known.add(p)
+		known.Store(name, p)
 	}
 	return p
 }
