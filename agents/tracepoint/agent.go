@@ -54,7 +54,7 @@ type options struct {
 // An Option changes what [Connect] does.
 type Option func(*options)
 
-// WithEndpoint says where Sibyl listens for agents: "http://sibyl:4322". It must be given.
+// WithEndpoint says where Sibyl listens for agents: "http://sibyl:8321". It must be given.
 func WithEndpoint(u string) Option { return func(o *options) { o.endpoint = u } }
 
 // WithService says which service the process belongs to. Without it the resource must say.
@@ -250,8 +250,8 @@ func (a *Agent) pause(ctx context.Context, f *following, cause error) {
 	}
 	d := f.delay/2 + mathrand.N(f.delay)
 	f.delay = min(2*f.delay, lastBackOff)
-	if after, ok := errors.AsType[*refusedError](cause); ok {
-		d = max(d, after.retry/2+mathrand.N(after.retry+1))
+	if after, ok := errors.AsType[*refusedError](cause); ok && !errors.Is(cause, errTaken) { // another id need not wait
+		d = max(d, after.retry)
 	}
 	if f.hash != "" {
 		d = min(d, max(0, time.Until(f.until)))

@@ -155,6 +155,7 @@ func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
 		_, known := s.agents[agentID(r)]
 		s.mu.Unlock()
 		if !known {
+			w.Header().Set("Retry-After", "5")
 			w.WriteHeader(http.StatusNotFound)
 			return true
 		}
@@ -263,6 +264,8 @@ func TestSibylForgets(t *testing.T) {
 		synctest.Wait()
 		s.set(func() { clear(s.agents); clear(s.pages) })
 		s.decide(planOf(1, "shop/work"))
+		time.Sleep(4 * time.Second)
+		shop.expectOn(t, false, "while it is told to wait")
 		time.Sleep(2 * time.Second)
 		shop.expectOn(t, true, "after a restart")
 		s.set(func() {
@@ -327,7 +330,7 @@ func TestConnectIsRefused(t *testing.T) {
 		options []tracepoint.Option
 	}{
 		{"no endpoint", nil},
-		{"must be like http", []tracepoint.Option{tracepoint.WithEndpoint("sibyl:4322")}},
+		{"must be like http", []tracepoint.Option{tracepoint.WithEndpoint("sibyl:8321")}},
 		{"service.name", []tracepoint.Option{tracepoint.WithEndpoint("http://sibyl")}},
 		{"id", []tracepoint.Option{tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithService("shop"), tracepoint.WithID("a\nb")}},
 	} {

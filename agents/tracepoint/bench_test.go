@@ -12,13 +12,11 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// sink is a processor of spans that throws them away, so that what is measured is making them.
-type sink struct{}
+// discard is an exporter that throws spans away, so that what is measured is making them and handing them on, in batches.
+type discard struct{}
 
-func (sink) OnStart(context.Context, sdk.ReadWriteSpan) {}
-func (sink) OnEnd(sdk.ReadOnlySpan)                     {}
-func (sink) Shutdown(context.Context) error             { return nil }
-func (sink) ForceFlush(context.Context) error           { return nil }
+func (discard) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
+func (discard) Shutdown(context.Context) error                        { return nil }
 
 // bench is what the benchmarks run in: a request, in which the tracepoint "on" is on, and one of plain OpenTelemetry.
 type bench struct {
@@ -31,7 +29,8 @@ type bench struct {
 
 func newBench(b *testing.B, sampler sdk.Sampler) *bench {
 	b.Helper()
-	inner := sdk.NewTracerProvider(sdk.WithSpanProcessor(sink{}), sdk.WithSampler(sampler))
+	inner := sdk.NewTracerProvider(sdk.WithBatcher(discard{}), sdk.WithSampler(sampler))
+	b.Cleanup(func() { _ = inner.Shutdown(context.Background()) })
 	s := &bench{Registry: tracepoint.NewRegistry("shop"), plain: inner.Tracer("plain")}
 	s.plainCtx, _ = s.plain.Start(b.Context(), "GET /", trace.WithSpanKind(trace.SpanKindServer))
 	s.Span("on")
@@ -50,6 +49,23 @@ func work(ctx context.Context) context.Context { return ctx }
 func traced(ctx context.Context, p *tracepoint.Point) context.Context {
 	ctx, end := p.Start(ctx)
 	defer end()
+	return ctx
+}
+
+// tracedPlainly is traced without Go's defer.
+//
+//go:noinline
+func tracedPlainly(ctx context.Context, p *tracepoint.Point) context.Context {
+	ctx, end := p.Start(ctx)
+	end()
+	return ctx
+}
+
+// deferring is what defer alone takes.
+//
+//go:noinline
+func deferring(ctx context.Context, f func()) context.Context {
+	defer f()
 	return ctx
 }
 
@@ -74,6 +90,17 @@ func BenchmarkOff(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			traced(s.ctx, off)
+		}
+	})
+	b.Run("call+tracepoint-defer", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			tracedPlainly(s.ctx, off)
+		}
+	})
+	b.Run("deferred call", func(b *testing.B) {
+		for b.Loop() {
+			deferring(s.ctx, func() {})
 		}
 	})
 	b.Run("variable", func(b *testing.B) {

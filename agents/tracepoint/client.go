@@ -34,7 +34,7 @@ var (
 	errHasty   = errors.New("the server does not wait for a change")
 )
 
-// refusedError is an answer that no agent should get.
+// refusedError is an answer that refuses. It wraps errUnknown or errTaken if that is what it says.
 type refusedError struct {
 	code  int
 	why   string        // what the server says; may be empty
@@ -43,6 +43,16 @@ type refusedError struct {
 
 func (e *refusedError) Error() string {
 	return fmt.Sprintf("refused with %d %s: %q", e.code, http.StatusText(e.code), e.why)
+}
+
+func (e *refusedError) Unwrap() error {
+	switch e.code {
+	case http.StatusNotFound:
+		return errUnknown
+	case http.StatusConflict:
+		return errTaken
+	}
+	return nil
 }
 
 // client speaks the tracepoint protocol over HTTP.
@@ -66,7 +76,7 @@ func newClient(o *options) (*client, error) {
 	case err != nil:
 		return nil, err
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("endpoint %q: must be like http://sibyl:4322", o.endpoint)
+		return nil, fmt.Errorf("endpoint %q: must be like http://sibyl:8321", o.endpoint)
 	case !validText(o.id, protocol.MaxText/2):
 		return nil, fmt.Errorf("id %q: must be a printable text of 1 to %d bytes", o.id, protocol.MaxText/2)
 	case !validText(o.resource["service.name"], protocol.MaxText/2):
@@ -215,18 +225,11 @@ func (c *client) do(req *http.Request) (body []byte, code int, err error) {
 		return nil, 0, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	switch code = resp.StatusCode; {
-	case code == http.StatusNotModified, code >= 200 && code < 300:
-		body, err = io.ReadAll(io.LimitReader(resp.Body, protocol.MaxBody))
-		return body, code, err
-	case code == http.StatusNotFound:
-		err = errUnknown
-	case code == http.StatusConflict:
-		err = errTaken
-	default:
-		err = refusal(resp)
+	if code = resp.StatusCode; code != http.StatusNotModified && code/100 != 2 {
+		return nil, code, refusal(resp)
 	}
-	return nil, code, err
+	body, err = io.ReadAll(io.LimitReader(resp.Body, protocol.MaxBody))
+	return body, code, err
 }
 
 func refusal(resp *http.Response) error {

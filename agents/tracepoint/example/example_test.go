@@ -1,0 +1,103 @@
+// Package example_test is the program of docs/tracepoints.md.
+package example_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+// Registered once, all off. The hints tell Sibyl where they belong before they were ever on.
+var (
+	order = tracepoint.Span("order", tracepoint.WithOwner("POST /order", trace.SpanKindServer))
+	price = tracepoint.Span("order.price", tracepoint.WithParent(order))
+	size  = tracepoint.Int("order.size", tracepoint.WithParent(order))
+)
+
+// serve is the entry of a request. In a real service otelhttp or otelgrpc makes this span.
+func serve(ctx context.Context, items []string) {
+	ctx, span := otel.Tracer("shop").Start(ctx, "POST /order", trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
+	takeOrder(ctx, items)
+}
+
+func takeOrder(ctx context.Context, items []string) {
+	ctx, end := order.Start(ctx)
+	defer end()
+	size.Set(ctx, len(items))
+	for range items {
+		addPrice(ctx)
+	}
+}
+
+func addPrice(ctx context.Context) {
+	_, end := price.Start(ctx)
+	defer end()
+}
+
+// printer stands for an exporter: it prints spans as they end.
+type printer struct{}
+
+func (printer) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	for _, s := range spans {
+		fmt.Print("  ", s.Name())
+		for _, kv := range s.Attributes() {
+			fmt.Print(" ", kv.Key, "=", kv.Value.String())
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+func (printer) Shutdown(context.Context) error { return nil }
+
+func main() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	// OpenTelemetry as always, but for tracepoint.Provider around it.
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(printer{}))
+	defer func() { _ = provider.Shutdown(ctx) }()
+	otel.SetTracerProvider(tracepoint.Provider(provider))
+
+	// From now on Sibyl decides, whenever it can be reached.
+	agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint("http://sibyl.example:8321"), tracepoint.WithService("shop"))
+	if err != nil {
+		slog.Error("connect", slog.Any("error", err))
+		os.Exit(1)
+	}
+	defer agent.Close()
+
+	fmt.Println("off")
+	serve(ctx, []string{"tea", "jam"})
+
+	// What Sibyl sends is a plan like this one.
+	err = tracepoint.Default.Apply(&protocol.Plan{
+		Protocol: protocol.Version, Version: 1, LeaseSeconds: 60,
+		Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{{ID: "shop/order", Rate: 1}, {ID: "shop/order.size", Rate: 1}}}},
+	})
+	if err != nil {
+		slog.Error("apply", slog.Any("error", err))
+		os.Exit(1)
+	}
+	fmt.Println("on")
+	serve(ctx, []string{"tea", "jam"})
+}
+
+func Example() {
+	main()
+	// Output:
+	// off
+	//   POST /order sibyl.plan=0
+	// on
+	//   order sibyl.tracepoint.id=shop/order order.size=2
+	//   POST /order sibyl.plan=1 sibyl.arm=a
+}
