@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -31,6 +32,7 @@ type child struct {
 func start(name, program, dir string, environment []string, arguments ...string) (c *child, err error) {
 	c = &child{name: name, command: exec.Command(program, arguments...), ended: make(chan struct{})} //nolint:noctx // it ends with its input
 	c.command.Env = environment
+	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, which ends the others in order
 	c.command.Dir = dir
 	if c.input, err = c.command.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -84,6 +86,14 @@ func (c *child) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-5):], "; ")
 }
 
+// death says how a process ended that should not have.
+func (c *child) death() error {
+	if c.err != nil {
+		return c.err
+	}
+	return fmt.Errorf("%s ended: %s", c.name, c.lastWords())
+}
+
 // stop ends the process: its input ends, and if that is not enough it is killed.
 func (c *child) stop(within time.Duration) error {
 	_ = c.input.Close() // it may be gone already
@@ -99,7 +109,7 @@ func (c *child) stop(within time.Duration) error {
 // plainEnvironment returns an environment without what configures Sibyl or OpenTelemetry: a demo is the same everywhere.
 func plainEnvironment(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(v string) bool {
-		return strings.HasPrefix(v, "SIBYL_") || strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(strings.ToLower(v), "http_proxy=")
+		return strings.HasPrefix(v, "SIBYL_") || strings.HasPrefix(v, "OTEL_")
 	})
 }
 

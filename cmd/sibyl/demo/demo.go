@@ -54,7 +54,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
-	d := &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json")}
+	d := &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), died: make(chan *child, 1+len(shop.Services()))}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if d.Fault == "" {
 		d.Fault = shop.Faults()[rand.New(rand.NewPCG(o.Seed, 0)).IntN(len(shop.Faults()))]
@@ -78,9 +78,13 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	if !o.ExitWhenFound {
-		d.watcher.tell("still running: %s/api/v1/problems until you press Ctrl-C", d.server.url())
-		<-ctx.Done()
-		return nil
+		d.watcher.tell("still running, to be looked at: %s (Ctrl-C ends it)", d.server.url())
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-d.died:
+			return c.death()
+		}
 	}
 	if !result.Correct && !result.Located || d.Fault == shop.None && !result.Correct {
 		return ErrNotFound
@@ -95,6 +99,7 @@ type demo struct {
 	server     *server
 	shop       []*child
 	peers      map[string][]string // addresses of the replicas of each service
+	died       chan *child         // gets every process that ends
 	load       load
 	watcher    *watcher
 }
@@ -113,9 +118,18 @@ func (d *demo) start(ctx context.Context) error {
 	if d.server, err = startServer(ctx, d.Options, d.dir, dataDir, environment); err != nil {
 		return err
 	}
+	d.attend(d.server.child)
 	d.watcher = newWatcher(d.server, d.Out)
-	d.watcher.tell("Sibyl listens at %s", d.server.url())
+	d.watcher.tell("Sibyl is at %s", d.server.url())
 	return d.startShop(environment)
+}
+
+// attend notices when a process ends.
+func (d *demo) attend(c *child) {
+	go func() { // ends with the process
+		<-c.ended
+		d.died <- c
+	}()
 }
 
 // startShop starts the processes of the shop, all at once, and makes them known to each other.
@@ -128,6 +142,7 @@ func (d *demo) startShop(environment []string) error {
 			return err
 		}
 		d.shop = append(d.shop, c)
+		d.attend(c)
 		setup := &shop.Setup{
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: d.server.otlp, Control: d.server.url(),
 		}
@@ -150,6 +165,9 @@ func (d *demo) startShop(environment []string) error {
 // show lets the server learn, makes the fault, and waits for the answer.
 func (d *demo) show(ctx context.Context) (*Result, error) {
 	d.watcher.tell("customers come; Sibyl learns for %s what is normal", d.Learning)
+	if err := d.server.pause(ctx, d.Learning); err != nil { // also where the data directory holds what was learned before
+		return nil, err
+	}
 	if err := d.server.learned(ctx); err != nil {
 		return nil, err
 	}
@@ -166,8 +184,8 @@ func (d *demo) show(ctx context.Context) (*Result, error) {
 	case <-d.watcher.located:
 		d.waitOff(ctx)
 	case <-timeout:
-	case <-d.server.ended:
-		return nil, fmt.Errorf("the server ended: %s", d.server.lastWords())
+	case c := <-d.died:
+		return nil, c.death()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

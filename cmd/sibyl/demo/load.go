@@ -29,7 +29,7 @@ type wish struct {
 }
 
 var wishes = []wish{
-	{"/home", 5}, {"/search", 5}, {"/product", 5}, {"/cart", 4}, {"/checkout", 5}, {"/orders", 4}, {"/restock", 4},
+	{"/home", 5}, {"/search", 5}, {"/product", 5}, {"/cart", 4}, {"/checkout", 6}, {"/orders", 4}, {"/restock", 4},
 }
 
 // load is what customers did.

@@ -19,7 +19,7 @@ const rows = 50_000
 // openDatabase opens a new database of the service with filled tables of the given names.
 func (s *service) openDatabase(ctx context.Context, tables ...string) error {
 	file := url.URL{Scheme: "file", Path: filepath.Join(s.dir, fmt.Sprintf("%s-%d.db", s.name, s.instance))}
-	file.RawQuery = "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)&_txlock=immediate"
+	file.RawQuery = "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
 	db, err := sql.Open("sqlite", file.String())
 	if err != nil {
 		return fmt.Errorf("open the database of %s: %w", s.name, err)
@@ -94,7 +94,7 @@ func (s *service) selects(name, table string) step {
 		for _, item := range c.request.Items {
 			var sum sql.NullInt64
 			var text sql.NullString
-			if err := s.reader(c).QueryRowContext(c.ctx, query, item).Scan(&sum, &text); err != nil {
+			if err := s.database(c).QueryRowContext(c.ctx, query, item).Scan(&sum, &text); err != nil {
 				return fmt.Errorf("select from %s: %w", table, err)
 			}
 		}
@@ -107,7 +107,7 @@ func (s *service) inserts(name, table string) step {
 	statement := `INSERT OR REPLACE INTO ` + table + ` (id, item, amount, text) VALUES (?, ?, 1, 'ordered')`
 	return s.leaf(name, func(c *call) error {
 		id := rows + c.request.Seed%rows // the table does not grow without bound
-		if _, err := s.reader(c).ExecContext(c.ctx, statement, id, c.request.Items[0]); err != nil {
+		if _, err := s.database(c).ExecContext(c.ctx, statement, id, c.request.Items[0]); err != nil {
 			return fmt.Errorf("insert into %s: %w", table, err)
 		}
 		return nil
@@ -120,8 +120,8 @@ type database interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// reader returns the connection that a call holds or, if it holds none, the pool.
-func (s *service) reader(c *call) database {
+// database returns the connection that a call holds or, if it holds none, the pool.
+func (s *service) database(c *call) database {
 	if c.conn != nil {
 		return c.conn
 	}

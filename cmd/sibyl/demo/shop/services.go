@@ -207,7 +207,7 @@ func (s *service) reviews(context.Context) error {
 // outside is a bank and a carrier. What they compute is not seen; they take their time.
 func (s *service) outside(context.Context) error {
 	s.endpoints = map[string]step{
-		"POST /authorize": s.answersAfter("/authorize", 80*time.Millisecond),
+		"POST /authorize": s.answersAfter("/authorize", 100*time.Millisecond),
 		"POST /delivery":  s.answersAfter("/delivery", 20*time.Millisecond),
 	}
 	return nil

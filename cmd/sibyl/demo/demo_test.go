@@ -1,0 +1,157 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo/shop"
+)
+
+// events are what the server of TestWatcher sends, a stream for each time it is asked.
+var events = []string{
+	`{"type": "epoch"}`,
+	`{"type": "problem.opened", "diagnosis": "carts are slow"}`,
+	`{"type": "decision", "decision": "1-1"}`,
+	`{"type": "problem.located", "problem": "00000000000000000000000000000001"}`,
+}
+
+// A watcher tells what the server tells, goes on where the stream broke off, and keeps the first answer and what was on.
+func TestWatcher(t *testing.T) {
+	asked := 0
+	api := http.NewServeMux()
+	api.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
+		if want := []string{"", "run-1"}[min(asked, 1)]; asked > 1 || r.Header.Get("Last-Event-ID") != want {
+			<-r.Context().Done()
+			return
+		}
+		for i := range 2 {
+			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[2*asked+i])
+		}
+		asked++
+	})
+	answer := func(path, body string) {
+		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, body)
+		})
+	}
+	answer("/plan", `{"version": 2, "arms": [
+		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
+	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"operation": "cart total"}], "off": [{"tracepoint_name": "cart/read"}],
+		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
+	answer("/investigations/00000000000000000000000000000001", `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`)
+	h := httptest.NewServer(api)
+	defer h.Close()
+
+	var told strings.Builder
+	client, err := contract.NewClientWithResponses(h.URL + "/api/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{child: &child{ended: make(chan struct{})}, api: strings.TrimPrefix(h.URL, "http://"), client: client, stream: h.Client()}
+	w := newWatcher(s, &told)
+	w.begin()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.events(ctx, func(e contract.Event) { w.hear(ctx, e) }) }()
+	<-w.located
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart/read", "  it shows: cart total carries 50 % of what is wrong",
+		"located: cart POST /tax·",
+	}
+	var got []string
+	for line := range strings.Lines(told.String()) {
+		got = append(got, strings.TrimSuffix(line[len("   0.0 s  "):], "\n"))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if w.epochs != 1 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.on != 2 || w.settled() {
+		t.Errorf("%+v", w)
+	}
+}
+
+// An answer is right if it is what the shop wrote down; without a fault the right answer is none.
+func TestJudge(t *testing.T) {
+	truth := filepath.Join(t.TempDir(), "truth.json")
+	edge := shop.Edge{Service: "cart", Operation: "total"}
+	data, err := json.Marshal(edge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(truth, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		fault    shop.Fault
+		found    *finding
+		problems int
+		correct  bool
+		says     string
+	}{
+		{shop.Disk, &finding{edge: edge}, 1, true, "The answer: cart total. It is right"},
+		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, 1, false, "It is wrong: the fault is disk, and shows in cart total"},
+		{shop.Disk, nil, 1, false, "not located"},
+		{shop.None, nil, 0, true, "no problem was raised"},
+		{shop.None, nil, 2, false, "2 problems were raised"},
+	} {
+		d := &demo{Options: &Options{Fault: c.fault}, truth: truth, watcher: newWatcher(nil, nil)}
+		d.watcher.found, d.watcher.problems = c.found, c.problems
+		r, err := d.result(&shop.Report{Spans: 100, Extra: 10}, &shop.Report{Spans: 200, Extra: 35, Tracepoints: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.says) {
+			t.Errorf("%s %v: %+v %s", c.fault, c.found, r, r)
+		}
+	}
+}
+
+// Whoever is attended ends with its input, and leaves nothing.
+func TestAttend(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	input, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Attend(t.Context(), input, dir, func(ctx context.Context) error {
+		if err := end.Close(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Minute):
+			return context.DeadlineExceeded
+		}
+	})
+	if _, gone := os.Stat(dir); err != nil || !os.IsNotExist(gone) {
+		t.Errorf("%v, %v", err, gone)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	got := plainEnvironment([]string{"HOME=/h", "SIBYL_CONFIG=x", "OTEL_SDK_DISABLED=true", "PATH=/bin"})
+	if !slices.Equal(got, []string{"HOME=/h", "PATH=/bin"}) {
+		t.Errorf("%q", got)
+	}
+}
