@@ -21,10 +21,10 @@ import (
 
 // events are what the server of TestWatcher sends, a stream for each time it is asked.
 var events = []string{
-	`{"type": "epoch"}`,
 	`{"type": "problem.opened", "diagnosis": "carts are slow"}`,
 	`{"type": "decision", "decision": "1-1"}`,
-	`{"type": "problem.located", "problem": "00000000000000000000000000000001"}`,
+	`{"type": "problem.located", "problem": "00000000000000000000000000000002"}`,
+	`{"type": "epoch"}`,
 }
 
 // A watcher tells what the server tells, goes on where the stream broke off, and keeps the first answer and what was on.
@@ -51,7 +51,9 @@ func TestWatcher(t *testing.T) {
 		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
 	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"operation": "cart total"}], "off": [{"tracepoint_name": "cart/read"}],
 		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
-	answer("/investigations/00000000000000000000000000000001", `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`)
+	answer("/problems", `{"items": [{"id": "00000000000000000000000000000001", "state": "exhausted"}, {"id": "00000000000000000000000000000002", "state": "located"},
+		{"id": "00000000000000000000000000000003", "state": "located"}]}`)
+	answer("/investigations/00000000000000000000000000000002", `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`)
 	h := httptest.NewServer(api)
 	defer h.Close()
 

@@ -31,10 +31,8 @@ type watcher struct {
 // finding is the first answer after the fault was made.
 type finding struct {
 	edge    shop.Edge
-	share   float64 // of what is wrong
 	seconds float64
 	epochs  int
-	problem string
 }
 
 func newWatcher(s *server, out io.Writer) *watcher {
@@ -72,6 +70,7 @@ func (w *watcher) hear(ctx context.Context, e contract.Event) {
 	case "epoch":
 		w.epochs++
 		w.readPlan(ctx)
+		w.readAnswer(ctx)
 	case "problem.opened":
 		w.problems++
 		w.say("problem: %s", word(e.Diagnosis))
@@ -79,8 +78,6 @@ func (w *watcher) hear(ctx context.Context, e contract.Event) {
 		w.say("gone: %s", word(e.Diagnosis))
 	case "decision":
 		w.readDecision(ctx, word(e.Decision))
-	case "problem.located", "problem.explained":
-		w.readAnswer(ctx, word(e.Problem))
 	}
 }
 
@@ -142,23 +139,37 @@ func offNames(off []contract.Judged) string {
 	return strings.Join(names, ", ")
 }
 
-// readAnswer takes the first answer.
-func (w *watcher) readAnswer(ctx context.Context, problem string) {
+// readAnswer takes the first answer: the place that was located for the problem that ranks first, leaving out those that nobody searches
+// any more without having located them.
+func (w *watcher) readAnswer(ctx context.Context) {
 	if w.found != nil || w.since.IsZero() {
 		return
 	}
+	r, err := w.server.client.ListProblemsWithResponse(ctx, nil)
+	if err != nil || r.JSON200 == nil {
+		return // the next epoch tells
+	}
+	for i := range r.JSON200.Items {
+		switch p := &r.JSON200.Items[i]; p.State {
+		case contract.StateLocated, contract.StateExplained:
+			w.readPlace(ctx, p.ID)
+			return
+		case contract.StateNone, contract.StateExhausted, contract.StateGone:
+		case contract.StateOpened, contract.StateInvestigating:
+			return
+		}
+	}
+}
+
+// readPlace takes the place that an investigation located.
+func (w *watcher) readPlace(ctx context.Context, problem string) {
 	r, err := w.server.client.GetInvestigationWithResponse(ctx, problem)
 	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
-		return // the next event of it tells
+		return // the next epoch tells
 	}
-	s := r.JSON200.Investigation.Suspects[0]
+	s := &r.JSON200.Investigation.Suspects[0]
 	service, operation, _ := strings.Cut(s.Operation, " ")
-	w.found = &finding{
-		edge: shop.Edge{Service: service, Operation: operation}, seconds: time.Since(w.since).Seconds(), epochs: w.epochs, problem: problem,
-	}
-	if s.Share.Value != nil {
-		w.found.share = *s.Share.Value
-	}
+	w.found = &finding{edge: shop.Edge{Service: service, Operation: operation}, seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
 	w.say("located: %s", s.Operation)
 	close(w.located)
 }

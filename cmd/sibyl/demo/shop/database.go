@@ -13,11 +13,14 @@ import (
 // connections is how many a pool has that is large enough.
 const connections = 16
 
-// rows is how many rows each table has at first.
-const rows = 50_000
+// How many rows tables have at first. Where an index can get lost there are enough to make that felt.
+const (
+	fewRows  = 5_000
+	manyRows = 50_000
+)
 
-// openDatabase opens a new database of the service with filled tables of the given names.
-func (s *service) openDatabase(ctx context.Context, tables ...string) error {
+// openDatabase opens a new database of the service with tables of the given names that have so many rows.
+func (s *service) openDatabase(ctx context.Context, rows int, tables ...string) error {
 	file := url.URL{Scheme: "file", Path: filepath.Join(s.dir, fmt.Sprintf("%s-%d.db", s.name, s.instance))}
 	file.RawQuery = "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
 	db, err := sql.Open("sqlite", file.String())
@@ -28,7 +31,7 @@ func (s *service) openDatabase(ctx context.Context, tables ...string) error {
 	db.SetMaxIdleConns(connections)
 	s.db = db
 	for _, table := range tables {
-		if err := s.fill(ctx, table); err != nil {
+		if err := s.fill(ctx, rows, table); err != nil {
 			return fmt.Errorf("fill the table %s of %s: %w", table, s.name, err)
 		}
 	}
@@ -36,7 +39,7 @@ func (s *service) openDatabase(ctx context.Context, tables ...string) error {
 }
 
 // fill makes a table with its index.
-func (s *service) fill(ctx context.Context, table string) error {
+func (s *service) fill(ctx context.Context, rows int, table string) error {
 	for _, statement := range []string{
 		`CREATE TABLE ` + table + ` (id INTEGER PRIMARY KEY, item INTEGER NOT NULL, amount INTEGER NOT NULL, text TEXT NOT NULL)`,
 		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < %d)
@@ -106,7 +109,7 @@ func (s *service) selects(name, table string) step {
 func (s *service) inserts(name, table string) step {
 	statement := `INSERT OR REPLACE INTO ` + table + ` (id, item, amount, text) VALUES (?, ?, 1, 'ordered')`
 	return s.leaf(name, func(c *call) error {
-		id := rows + c.request.Seed%rows // the table does not grow without bound
+		id := fewRows + c.request.Seed%fewRows // the table does not grow without bound
 		if _, err := s.database(c).ExecContext(c.ctx, statement, id, c.request.Items[0]); err != nil {
 			return fmt.Errorf("insert into %s: %w", table, err)
 		}

@@ -32,13 +32,13 @@ func Faults() []Fault {
 
 // How much is wrong.
 const (
-	slowRounds     = 40_000  // of hashing, for requests that take the slow branch
-	lockedRounds   = 25_000  // while the lock is held
+	slowRounds     = 25_000  // of hashing, for requests that take the slow branch
+	lockedRounds   = 15_000  // while the lock is held
 	liveObjects    = 400_000 // that the garbage collector follows each time
 	garbageObjects = 20_000  // of each tree that is thrown away
-	garbageTrees   = 25      // for each request
+	garbageTrees   = 12      // for each request
 	normalText     = 8 << 10 // bytes of text in a reply
-	picturesText   = 3 << 20 // with pictures
+	picturesText   = 5 << 18 // with pictures
 	picturedPart   = 0.5     // of the requests have pictures
 	thirdPartyFor  = 90 * time.Millisecond
 	diskFor        = 60 * time.Millisecond

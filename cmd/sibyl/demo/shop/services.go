@@ -96,7 +96,7 @@ func (s *service) catalog(ctx context.Context) error {
 			sometimes(0.3, "related", s.fn("item.related", s.selects("related.select", "products"), s.small("related.rank"))),
 			s.fn("item.reply", s.small("item.encode"))),
 	}
-	return s.openDatabase(ctx, "products", "offers")
+	return s.openDatabase(ctx, fewRows, "products", "offers")
 }
 
 // search finds products by text.
@@ -123,7 +123,7 @@ func (s *service) pricing(ctx context.Context) error {
 			s.fn("quote.tax", s.small("tax.region"), s.branch("tax.rates", 50), s.small("tax.round")),
 			s.fn("quote.reply", s.small("quote.sum"), s.small("quote.sign"))),
 	}
-	return s.openDatabase(ctx, "prices", "rates")
+	return s.openDatabase(ctx, manyRows, "prices", "rates")
 }
 
 // inventory knows what is in stock, and how long it takes to deliver.
@@ -147,7 +147,7 @@ func (s *service) inventory(ctx context.Context) error {
 			s.fn("refill.plan", s.small("refill.parse"), s.small("refill.forecast")),
 			s.fn("refill.apply", stock, s.fn("refill.record", movements))),
 	}
-	return s.openDatabase(ctx, "stock")
+	return s.openDatabase(ctx, fewRows, "stock")
 }
 
 // orders keeps what was ordered.
@@ -171,7 +171,7 @@ func (s *service) orders(ctx context.Context) error {
 			s.fn("history.sum", s.small("history.group"), s.small("history.convert")),
 			s.fn("history.reply", s.encodes("history.encode"))),
 	}
-	return s.openDatabase(ctx, "orders")
+	return s.openDatabase(ctx, fewRows, "orders")
 }
 
 // payment charges customers, by a bank that is not ours.
@@ -185,7 +185,7 @@ func (s *service) payment(ctx context.Context) error {
 				s.inserts("ledger.insert", "ledger"))),
 			s.fn("charge.reply", s.small("charge.receipt"))),
 	}
-	return s.openDatabase(ctx, "ledger")
+	return s.openDatabase(ctx, fewRows, "ledger")
 }
 
 // reviews knows what customers think of products.
