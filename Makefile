@@ -5,9 +5,9 @@ FUZZTIME ?= 20s
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race fuzz golden bench generate build web
+.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	go run ./cmd/sibyl demo
 
@@ -39,14 +39,22 @@ race: ## all tests under the race detector
 	go -C agents/tracepoint test -race ./...
 	go -C agents/tracepoint/integration test -race ./...
 
+soak: ## kills, overload, attacks and a full disk at full length: half an hour
+	go test ./cmd/sibyl/server -count 1 -timeout 2h -v -soak
+	go run ./cmd/sibyl bench overload --time 60s -- --learning 10s
+
+vulnerabilities: ## known ones in what is linked; asks vuln.go.dev
+	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
 fuzz: ## every fuzz test for FUZZTIME
 	.ci/fuzz $(FUZZTIME)
 
 golden: ## rewrite what tests compare with; read the diff
 	go test $(GOLDEN) -rewrite
+	go test ./cmd/sibyl/server -run Document -rewrite
 
 bench: ## how fast each part is
-	for part in path decode group search size-model; do go run ./cmd/sibyl bench $$part; done
+	for part in path decode group open search size-model; do go run ./cmd/sibyl bench $$part; done
 
 web: ## make the web UI again, in web/dist; needs Node 20 or later
 	cd web && npm ci && npm run generate && npm run check && npm run build

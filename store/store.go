@@ -29,8 +29,12 @@ const (
 	keyPositions  = 'p' // in sources that are read bit by bit, by their name
 )
 
-// Version is the version of the format that this program writes.
+// Version is the version of the format that this program writes, with what checkpoints hold.
 const Version = 1
+
+// migrations make of the data of a version those of the next, the first one of version 1: what each adds to the batch is committed with
+// the number of the version, so that a crash leaves the one or the other.
+var migrations []func(*Store, *pebble.Batch) error
 
 // ErrNewer is wrapped by errors of [Open] when a newer program wrote the data.
 var ErrNewer = errors.New("it was written by a newer version of sibyl: use that one, or another data directory")
@@ -61,7 +65,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db}
-	if err := s.migrate(); err != nil {
+	if err := s.migrate(Version, migrations); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
 	}
 	if db.Cut > 0 {
@@ -70,23 +74,38 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// migrate brings the data to the present version.
-func (s *Store) migrate() error {
+// migrate brings the data to a version, step by step.
+func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) error {
 	value, err := s.get([]byte{keyVersion})
 	if err != nil {
 		return err
 	}
-	version := uint64(0) // nothing was stored yet
+	version := to // nothing was stored yet
 	if value != nil {
 		version, _ = binary.Uvarint(value)
 	}
-	switch {
-	case version > Version:
+	if version > to {
 		return fmt.Errorf("version %d: %w", version, ErrNewer)
-	case version < Version:
-		return s.db.Set([]byte{keyVersion}, binary.AppendUvarint(nil, Version), pebble.Sync)
+	}
+	for ; version < to; version++ {
+		if err := s.step(version+1, func(b *pebble.Batch) error { return steps[version-1](s, b) }); err != nil {
+			return fmt.Errorf("migrate to version %d: %w", version+1, err)
+		}
+	}
+	if value == nil {
+		return s.step(to, func(*pebble.Batch) error { return nil })
 	}
 	return nil
+}
+
+// step makes the data those of a version.
+func (s *Store) step(version uint64, change func(*pebble.Batch) error) error {
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed, or of no use
+	if err := errors.Join(change(b), b.Set([]byte{keyVersion}, binary.AppendUvarint(nil, version), nil)); err != nil {
+		return err
+	}
+	return b.Commit(pebble.Sync)
 }
 
 // get returns a copy of the value under key; nil if there is none.
