@@ -20,6 +20,7 @@ var benchmarks = []benchmark{
 	{"path", "Extraction of critical paths", speed.Path},
 	{"decode", "Decoders of OTLP, ours and the collector's", speed.Decode},
 	{"group", "Grouping, its memory, and the whole way from bytes to statistics", speed.Group},
+	{"open", "Memory of spans whose traces are open, for each span", speed.Open},
 	{"search", "A decision over a large tree, for every strategy", speed.Search},
 	{"size-model", "How well delayed transfers are told from normal ones", speed.SizeModel},
 }
@@ -36,7 +37,7 @@ func (p *process) benchCommand() *cobra.Command {
 	for _, b := range benchmarks {
 		c.AddCommand(p.speedCommand(b))
 	}
-	c.AddCommand(p.benchIngestCommand(), p.benchLocalizeCommand())
+	c.AddCommand(p.benchIngestCommand(), p.benchOverloadCommand(), p.benchLocalizeCommand())
 	return c
 }
 
@@ -99,6 +100,43 @@ them. Both share the machine. What follows -- is given to the server.`,
 	c.Flags().DurationVar(&o.Time, "time", 20*time.Second, "how long requests are sent")
 	c.Flags().IntVar(&o.Senders, "senders", 16, "requests that are waited for at the same time")
 	c.Flags().Float64Var(&o.Rate, "rate", 0, "spans per second that are offered; 0: as many as are taken")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the generated traces")
+	return c
+}
+
+func (p *process) benchOverloadCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	o := speed.IngestOptions{}
+	factor := 3.0
+	input := size(speed.InputBytes)
+	c := &cobra.Command{
+		Use:   "overload",
+		Short: "The whole service when it is offered more than it can take",
+		Long: `Starts sibyl serve as a process of its own, on one core, measures what it takes, offers it a multiple of that, and then half of it. Prints what was refused,
+how the API answered meanwhile, the server's memory second by second, and when the last request was refused afterwards. What follows -- is given to
+the server.`,
+		Example: "  sibyl bench overload --time 60s -- --learning 10s",
+		RunE: func(c *cobra.Command, args []string) error {
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Program, o.Args, o.Bytes = program, args, int(input)
+			r, err := speed.Overload(c.Context(), o, factor)
+			if err != nil {
+				return err
+			}
+			if output.value == "json" {
+				return r.JSON(p.out)
+			}
+			return r.Table(p.out)
+		},
+	}
+	output.flag(c, "output", "o", "format")
+	c.Flags().Var(&input, "input", "size of the requests that are generated")
+	c.Flags().DurationVar(&o.Time, "time", 30*time.Second, "how long too much is offered")
+	c.Flags().IntVar(&o.Senders, "senders", 16, "requests that are waited for at the same time while the capacity is measured")
+	c.Flags().Float64Var(&factor, "factor", factor, "how many times the capacity is offered")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the generated traces")
 	return c
 }

@@ -60,7 +60,7 @@ func Ingest(ctx context.Context, o IngestOptions) (*Result, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the place for what may be left
-	p, err := startServer(ctx, o.Program, dir, o.Args)
+	p, err := startServer(ctx, o.Program, dir, []string{}, o.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +90,7 @@ type load struct {
 	data         [][]byte
 	ids          [][]int // places in data of trace IDs
 	bytes, spans int
+	rounds       atomic.Uint32 // times that all of it was offered, see offer
 }
 
 // newLoad encodes requests until they fill o.Bytes.
@@ -103,7 +104,7 @@ func newLoad(o Options) (*load, error) {
 		for range spansOfRequest * requestsOfTrace / spansOfIngested {
 			t := kinds[r.IntN(len(kinds))].newTrace(r, begin)
 			withAttributes(r, &table, t, attributesOfSpan)
-			for i, part := range spread(t) {
+			for i, part := range spread(t, requestsOfTrace) {
 				parts[i] = append(parts[i], part)
 			}
 		}
@@ -124,15 +125,15 @@ func newLoad(o Options) (*load, error) {
 	return l, nil
 }
 
-// spread spreads the spans of a trace over requests.
-func spread(t *trace.Trace) []*trace.Trace {
-	parts := make([]*trace.Trace, requestsOfTrace)
+// spread spreads the spans of a trace over so many requests.
+func spread(t *trace.Trace, n int) []*trace.Trace {
+	parts := make([]*trace.Trace, n)
 	for i := range parts {
 		parts[i] = &trace.Trace{ID: t.ID}
 	}
 	attrs := t.Attrs
 	for i, s := range t.Spans {
-		p := parts[i%requestsOfTrace]
+		p := parts[i%n]
 		p.Spans = append(p.Spans, s)
 		for ; len(attrs) > 0 && attrs[0].Span == int32(i); attrs = attrs[1:] {
 			a := attrs[0]
@@ -179,15 +180,11 @@ const connections = 4
 
 // send sends requests until o.Time is over, each sender one after another.
 func (l *load) send(ctx context.Context, p *served, o IngestOptions) (sent, error) {
-	var conns [connections]*grpc.ClientConn
-	for i := range conns {
-		c, err := grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
-		if err != nil {
-			return sent{}, err
-		}
-		defer c.Close() //nolint:errcheck // nothing is waiting on it
-		conns[i] = c
+	conns, closeAll, err := p.connect()
+	if err != nil {
+		return sent{}, err
 	}
+	defer closeAll()
 	var next, spans, retries atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, o.Senders)
@@ -209,6 +206,11 @@ func (l *load) send(ctx context.Context, p *served, o IngestOptions) (sent, erro
 	}
 	wg.Wait()
 	return sent{spans.Load(), retries.Load(), time.Since(began)}, errors.Join(append(errs, ctx.Err())...)
+}
+
+// dial returns a connection that sends bytes as they are.
+func dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 }
 
 // pace waits until it is time for request n.
@@ -266,19 +268,20 @@ var _ encoding.CodecV2 = rawCodec{}
 
 // served is a server that runs in a process of its own.
 type served struct {
-	cmd   *exec.Cmd
-	grpc  string
-	lines chan map[string]any // of its log; closed when that ends
-	last  map[string]any      // the last line of its log
+	cmd       *exec.Cmd
+	grpc, api string              // addresses
+	lines     chan map[string]any // of its log; closed when that ends
+	last      map[string]any      // the last line of its log
 }
 
-// startServer starts a server that keeps its data in dir, and waits until it listens and is ready.
-func startServer(ctx context.Context, program, dir string, args []string) (*served, error) {
+// startServer starts a server that keeps its data in dir, and waits until it listens and is ready. Env is its
+// whole environment; not nil.
+func startServer(ctx context.Context, program, dir string, env, args []string) (*served, error) {
 	p := &served{lines: make(chan map[string]any, 100)}
 	p.cmd = exec.CommandContext(ctx, program, append([]string{
 		"serve", "--data-dir", dir, "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "--http", "127.0.0.1:0", "--log-format", "json",
 	}, args...)...)
-	p.cmd.Env = []string{}
+	p.cmd.Env = env
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	log, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -291,6 +294,7 @@ func startServer(ctx context.Context, program, dir string, args []string) (*serv
 	for line := range p.lines {
 		if line["msg"] == "listening" {
 			p.grpc, _ = line["otlp_grpc"].(string)
+			p.api, _ = line["api"].(string)
 		}
 		if line["msg"] == "ready" {
 			return p, nil
@@ -328,7 +332,7 @@ func (f *final) number(key string) float64 {
 
 // stop ends the server and returns what it took.
 func (p *served) stop() (*final, error) {
-	f := &final{peak: peakMemory(p.cmd.Process.Pid)}
+	f := &final{peak: memoryOf(p.cmd.Process.Pid, "VmHWM:")}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return nil, err
 	}
@@ -343,14 +347,14 @@ func (p *served) stop() (*final, error) {
 	return f, nil
 }
 
-// peakMemory returns the most memory that a process had; 0 where the system does not say.
-func peakMemory(pid int) int64 {
+// memoryOf returns what the system says of the memory of a process: VmHWM is the most that it had, VmRSS what it has. 0: it does not say.
+func memoryOf(pid int, what string) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(data)) {
-		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if kib, ok := strings.CutPrefix(line, what); ok {
 			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kib), " kB"), 10, 64) // 0 if it is none
 			return n << 10
 		}
