@@ -31,12 +31,37 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// program builds sibyl and returns the name of the file.
+// scratch is a directory that lasts as long as all tests.
+var scratch string
+
+// TestMain makes and removes it.
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "sibyl-test-*"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch) // what is left is in the place for what may be left
+	os.Exit(code)
+}
+
+// built builds sibyl, once for all tests, and returns the name of the file.
+var built = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(scratch, "sibyl")
+	out, err := exec.Command("go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return name, nil
+})
+
+// program returns the name of the file.
 func program(t *testing.T) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "sibyl")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	name, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return name
 }
@@ -151,7 +176,10 @@ func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 // Every trace that was acknowledged counts exactly once, however often the server is killed.
 func TestKilled(t *testing.T) {
 	kills := 50
-	if testing.Short() {
+	switch {
+	case *soak:
+		kills = 500
+	case testing.Short():
 		kills = 5
 	}
 	v := newVictim(t, t.TempDir())
@@ -221,7 +249,18 @@ func counted(t *testing.T, dir string) (n uint64) {
 	done := make(chan error, 1)
 	go func() { done <- s.live.Run(ctx) }()
 	<-s.live.Started()
-	err = s.live.Ask(t.Context(), func(core *engine.Core) {
+	n = s.requests(t)
+	stop()
+	if err := fmt.Sprint(<-done, s.Close()); err != "<nil> <nil>" {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// requests returns how many requests the statistics hold.
+func (s *Server) requests(t *testing.T) (n uint64) {
+	t.Helper()
+	err := s.live.Ask(t.Context(), func(core *engine.Core) {
 		for _, g := range core.Grouper().Groups() {
 			if g.Level == analysis.RequestTypeLevel {
 				for _, w := range g.Windows() {
@@ -230,8 +269,7 @@ func counted(t *testing.T, dir string) (n uint64) {
 			}
 		}
 	})
-	stop()
-	if err := fmt.Sprint(err, <-done, s.Close()); err != "<nil> <nil> <nil>" {
+	if err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -112,6 +112,7 @@ func fill(t *testing.T, name string) {
 // A disk that is full refuses what is sent, in a way that senders repeat it, and nothing else stops: neither where the service leaves itself
 // a reserve, nor where somebody else takes that, too. When there is room again it goes on, and what was acknowledged is there, once.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t)
 	v := newVictim(t, filepath.Join(disk, "data"))
 	v.http, v.more = freeAddress(t), []string{"--assembly-settle", "100ms", "--memory", "512MiB"}
