@@ -114,6 +114,10 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 	r.SetService(c.service())
 	r.allowExplore(o.explore)
 	r.labels.Store(o.labels)
+	select { // what is there by now is registered at once
+	case <-r.changed:
+	default:
+	}
 	ctx, stop := context.WithCancel(ctx)
 	a := &Agent{registry: r, client: c, logger: o.logger, stop: stop, applied: make(chan struct{}, 1)}
 	a.done.Go(func() { a.follow(ctx) })

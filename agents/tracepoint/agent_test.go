@@ -26,7 +26,9 @@ type sibyl struct {
 	mu       sync.Mutex // guards what follows
 	plan     *protocol.Plan
 	changed  chan struct{} // closed when plan is replaced
-	down     bool
+	down     bool          // connections are refused
+	hangs    bool          // nothing is answered
+	hasty    bool          // plans are not waited for
 	agents   map[string]protocol.Registration
 	pages    map[string]map[int][]protocol.Tracepoint // by hash of the catalogue
 	statuses []protocol.Status
@@ -62,12 +64,16 @@ func (s *sibyl) set(change func()) {
 
 func (s *sibyl) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
-	down := s.down
+	down, hangs := s.down, s.hangs
 	what, _, _ := strings.Cut(strings.TrimPrefix(r.URL.String(), "http://sibyl"+protocol.Path), "?")
 	s.log = append(s.log, r.Method+" "+what)
 	s.mu.Unlock()
 	if down {
 		return nil, errors.New("connection refused")
+	}
+	if hangs {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
 	w := httptest.NewRecorder()
 	switch {
@@ -151,7 +157,7 @@ func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
 	end := time.After(wait)
 	for {
 		s.mu.Lock()
-		p, changed := s.plan, s.changed
+		p, changed, hasty := s.plan, s.changed, s.hasty
 		_, known := s.agents[agentID(r)]
 		s.mu.Unlock()
 		if !known {
@@ -161,6 +167,13 @@ func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
 		}
 		if r.Header.Get("If-None-Match") != `"`+p.Hash+`"` {
 			_ = json.NewEncoder(w).Encode(p)
+			return true
+		}
+		if 3*wait > time.Duration(p.LeaseSeconds)*time.Second {
+			s.t.Errorf("the agent waits %v, with a lease of %d s", wait, p.LeaseSeconds)
+		}
+		if hasty {
+			w.WriteHeader(http.StatusNotModified)
 			return true
 		}
 		select {
@@ -255,14 +268,61 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
+// TestSibylHangs ends the lease when it is over, while an answer is waited for.
+func TestSibylHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, shop := newSibyl(t), newService(t, "shop")
+		shop.Span("work")
+		defer s.connect(t, shop).Close()
+		synctest.Wait()
+		s.set(func() { s.hangs = true })
+		s.decide(planOf(1, "shop/work")) // answers the request under way, and no other
+		time.Sleep(59 * time.Second)
+		shop.expectOn(t, true, "before the lease ends")
+		time.Sleep(2 * time.Second)
+		shop.expectOn(t, false, "after it ended")
+	})
+}
+
+// TestSibylIsHasty is careful with a server that does not wait.
+func TestSibylIsHasty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, shop := newSibyl(t), newService(t, "shop")
+		shop.Span("work")
+		defer s.connect(t, shop).Close()
+		s.decide(planOf(1, "shop/work"))
+		s.set(func() { s.hasty = true })
+		for range 100 {
+			time.Sleep(6 * time.Second)
+			s.set(func() {
+				if len(s.log) > 400 {
+					s.hasty = false
+				}
+			})
+		}
+		shop.expectOn(t, true, "with every lease renewed")
+		s.set(func() {
+			if !s.hasty {
+				t.Error("the server is asked all the time")
+			}
+		})
+	})
+}
+
 // TestSibylForgets registers again with a server that was restarted.
 func TestSibylForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, shop := newSibyl(t), newService(t, "shop")
 		shop.Span("work")
 		defer s.connect(t, shop).Close()
-		synctest.Wait()
-		s.set(func() { clear(s.agents); clear(s.pages) })
+		time.Sleep(3 * time.Second)
+		s.set(func() {
+			if len(s.log) != 4 { // it registers, gets a plan, waits for another, and tells what became of the first
+				t.Errorf("the agent begins with %q", s.log)
+			}
+			clear(s.agents)
+			clear(s.pages)
+		})
 		s.decide(planOf(1, "shop/work"))
 		time.Sleep(4 * time.Second)
 		shop.expectOn(t, false, "while it is told to wait")
