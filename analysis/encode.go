@@ -213,6 +213,7 @@ func (p *Past) AppendBinary(b []byte) []byte {
 		e.words(uint64(x.Edge))
 		e.numbers(x.Nanos)
 	}
+	e.latencies(&p.Latency)
 	return e.b
 }
 
@@ -228,6 +229,7 @@ func DecodePast(b []byte) (Past, []byte, error) {
 		}
 		p.Edges = append(p.Edges, x)
 	}
+	p.Latency = d.latencies()
 	if d.bad || len(p.Edges) > pastEdges && p.Edges[0].Edge != 0 {
 		return Past{}, nil, stats.ErrCorrupt
 	}
@@ -393,7 +395,7 @@ func (d *decoder) mix(w *watch) {
 	}
 }
 
-const grouperVersion = 1
+const grouperVersion = 2
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, which are others'. Groupers that saw the
 // same requests in the same epochs give the same bytes, whatever their order within an epoch. It takes time and memory for all groups:

@@ -127,7 +127,7 @@ type Grouper struct {
 	ordered []*Group      // by request type, each followed by its groups; nil: to be made anew
 	closed  trace.Nanos   // end of the last epoch; 0: none
 	times   []EdgeNanos   // scratch
-	past    []PastEdge    // scratch
+	past    Past          // scratch
 	columns []int32       // scratch for rows, as nanos
 	nanos   []int64
 	// entered is a cache of what is in the table: contexts, and edges with their callees, each where its hash says.
@@ -437,9 +437,8 @@ func (g *Grouper) endEpoch(group *Group, now trace.Nanos) {
 	if now > 0 {
 		group.Open.clamp(g.closed, now)
 		if p := group.history.At(int64(now) - 1); p != nil {
-			past := group.Open.past(g.past)
-			p.Merge(past)
-			g.past = past.Edges
+			group.Open.past(&g.past)
+			p.Merge(g.past)
 		}
 		group.Since, group.Seen = cmp.Or(group.Since, now), now
 	}

@@ -21,6 +21,8 @@ type Past struct {
 	Total  stats.Moments
 	Failed uint64
 	Edges  []PastEdge // ascending by Edge; Edge 0, all others, comes first
+	// Latency counts the durations of Total, as precisely as the sketch did that they were first in.
+	Latency Latencies
 }
 
 // PastEdge is the time of all requests together in one edge.
@@ -72,6 +74,7 @@ func (p *Past) Merge(o Past) {
 		p.Edges[at].Nanos = saturatedSum(p.Edges[at].Nanos, e.Nanos)
 	}
 	p.trim()
+	p.Latency.merge(&o.Latency)
 }
 
 // trim adds all edges beyond the bound to Edge 0.
@@ -101,9 +104,10 @@ func saturatedSum(a, b uint64) uint64 {
 	return a + b
 }
 
-// past returns what is kept of a window once it is past; its edges are those of scratch.
-func (w *Window) past(scratch []PastEdge) Past {
-	p := Past{Total: w.Total, Failed: w.Failed, Edges: scratch[:0]}
+// past makes p what is kept of a window once it is past.
+func (w *Window) past(p *Past) {
+	p.Total, p.Failed, p.Edges = w.Total, w.Failed, p.Edges[:0]
+	p.Latency.set(&w.Latency)
 	for i := range w.Tally.Edges {
 		e := &w.Tally.Edges[i]
 		nanos := e.Sum.Lo
@@ -112,5 +116,4 @@ func (w *Window) past(scratch []PastEdge) Past {
 		}
 		p.Edges = append(p.Edges, PastEdge{e.Edge, nanos})
 	}
-	return p
 }

@@ -25,6 +25,7 @@ func pastOf(t *rapid.T) (p analysis.Past) {
 		}
 		for _, e := range one.Edges {
 			one.Total.Add(int64(e.Nanos >> 6))
+			one.Latency.Add(int64(e.Nanos>>6), 1)
 		}
 		p.Merge(one)
 	}
@@ -56,6 +57,16 @@ func TestPastMerges(t *testing.T) {
 			if i > 0 && e.Edge <= left.Edges[i-1].Edge {
 				t.Errorf("edges %v", left.Edges)
 			}
+		}
+		var counted uint64
+		for bin, n := range left.Latency.All() {
+			if bin[0] >= bin[1] || n == 0 {
+				t.Errorf("bin %v of %d", bin, n)
+			}
+			counted += n
+		}
+		if counted != left.Total.N {
+			t.Errorf("%d durations in bins, %d in all", counted, left.Total.N)
 		}
 		if got != want || len(left.Edges) > 33 {
 			t.Errorf("%d ns of %d in %d edges", got, want, len(left.Edges))
@@ -133,5 +144,32 @@ func TestJudgedSpan(t *testing.T) {
 	p := s.g.Watch(s.now, s.options)[0]
 	if p.Requests < 30*6*20 {
 		t.Errorf("%d requests are judged", p.Requests)
+	}
+}
+
+// Every duration lies in its bin, and bins are a quarter wide.
+func TestLatencies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ns := rapid.Int64Range(4, int64(39*time.Hour)).Draw(t, "ns")
+		var l analysis.Latencies
+		l.Add(ns, 3)
+		for bin, n := range l.All() {
+			if n != 3 || ns < bin[0] || ns >= bin[1] || 4*(bin[1]-bin[0]) > bin[0] {
+				t.Errorf("%d in %v: %d", ns, bin, n)
+			}
+		}
+	})
+	var l analysis.Latencies
+	for _, ns := range []int64{math.MinInt64, 0, 3, math.MaxInt64} {
+		l.Add(ns, 1)
+	}
+	sum := uint64(0)
+	for bin, n := range l.All() {
+		if sum += n; bin[0] >= bin[1] {
+			t.Errorf("bin %v", bin)
+		}
+	}
+	if sum != 4 {
+		t.Errorf("%d of 4 durations counted", sum)
 	}
 }

@@ -145,7 +145,10 @@ func (r renderer) bins(s *analysis.Summary) []string {
 func window(w *analysis.PastWindow) contract.Window {
 	x := contract.Window{
 		From: at(w.From), To: at(w.To), Count: int64(w.Total.N), Failed: int64(w.Failed), MeanNs: number(w.Total.Mean()), Cov: number(w.Total.CoV()),
-		Edges: make([]contract.WindowEdge, 0, len(w.Edges)),
+		Edges: make([]contract.WindowEdge, 0, len(w.Edges)), Latency: []contract.Bin{},
+	}
+	for bin, n := range w.Latency.All() {
+		x.Latency = append(x.Latency, contract.Bin{LowNs: bin[0], HighNs: bin[1], Count: int64(n)})
 	}
 	for _, e := range w.Edges {
 		x.Edges = append(x.Edges, contract.WindowEdge{Edge: edgeID(e.Edge), MeanNs: number(w.Mean(e))})

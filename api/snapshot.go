@@ -164,12 +164,15 @@ func problemOf(c *engine.Core, names *words.Names, p *analysis.Problem, v *searc
 		Level: contract.Level(p.Level.String()), Group: p.Group.String(), RequestType: p.RequestType.String(),
 		RequestTypeName: names.RequestType(p.RequestType, p.Entry), Requests: int64(p.Requests),
 		Cov: interval(p.CoV, p.CoVLow, p.CoVHigh), MeanNs: p.Mean.Nanoseconds(), Rate: number(p.Rate), Impact: number(p.Impact),
-		State: contract.StateNone,
+		State: contract.StateNone, TrendNs: []float64{},
 	}
 	if p.Expected > 0 {
 		x.ExpectedNs = new(p.Expected.Nanoseconds())
 	}
 	if g := c.Grouper().Group(p.Group); g != nil {
+		for _, past := range g.Windows() {
+			x.TrendNs = append(x.TrendNs, past.Total.Mean())
+		}
 		w := &g.Current
 		if w.Total.N == 0 { // it was just begun anew
 			w = &g.Reference

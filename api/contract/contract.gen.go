@@ -1135,6 +1135,9 @@ type Problem struct {
 	// State `none`: too many others are investigated.
 	State State `json:"state"`
 
+	// TrendNs Mean durations over its windows, oldest first: short ones lately, ever longer further back.
+	TrendNs []float64 `json:"trend_ns"`
+
 	// Why Why it ranks here; with `explain`.
 	Why *string `json:"why,omitempty"`
 }
@@ -1481,8 +1484,11 @@ type Window struct {
 	Edges  []WindowEdge `json:"edges"`
 	Failed int64        `json:"failed"`
 	From   time.Time    `json:"from"`
-	MeanNs *float64     `json:"mean_ns"`
-	To     time.Time    `json:"to"`
+
+	// Latency Durations in coarse bins, four to an octave, ascending; without empty ones.
+	Latency []Bin     `json:"latency"`
+	MeanNs  *float64  `json:"mean_ns"`
+	To      time.Time `json:"to"`
 }
 
 // WindowEdge defines model for WindowEdge.
