@@ -690,6 +690,8 @@ export interface components {
             text?: string;
         };
         Problem: {
+            /** @description Mean durations over its windows, oldest first: short ones lately, ever longer further back. */
+            trend_ns: number[];
             id: components["schemas"]["ID"];
             /** @description From 1. */
             rank: number;
@@ -829,6 +831,8 @@ export interface components {
             count: number;
         };
         Window: {
+            /** @description Durations in coarse bins, four to an octave, ascending; without empty ones. */
+            latency: components["schemas"]["Bin"][];
             /** Format: date-time */
             from: string;
             /** Format: date-time */

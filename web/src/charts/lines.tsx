@@ -4,10 +4,9 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { duration, time } from "../compute/format.ts";
 import { useNow, useZone } from "../settings.ts";
+import type { Mark } from "./heatmap.tsx";
 
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
-
-export type Mark = { at: number; text: string };
 
 // at holds times in ms, ascending; marks are vertical lines with what happened.
 export function Lines({ at, series, marks, label, brush }: { at: number[]; series: Series[]; marks: Mark[]; label: string; brush?: (from: number, to: number) => void }) {
@@ -31,7 +30,7 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
         scales: { x: { time: true }, y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) } },
         axes: [
           { ...axis, values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)) , space: 80 },
-          { ...axis, size: 64, values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))), splits: (_u, _axis, low, high) => splits(low, high) },
+          { ...axis, size: 64, values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))), splits: (_u, _axis, low, high) => splits(low, high), filter: (_u, ticks) => ticks },
         ],
         series: [
           { value: (_u, v) => (v === null ? "–" : time(v, zone, now)) , label: "Until" },
@@ -75,7 +74,9 @@ function drawMarks(u: uPlot, marks: Mark[], color: string) {
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = color;
   ctx.setLineDash([4, 4]);
+  ctx.textAlign = "left";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  const labelled: number[] = [];
   for (const mark of marks) {
     const x = u.valToPos(mark.at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
@@ -83,6 +84,8 @@ function drawMarks(u: uPlot, marks: Mark[], color: string) {
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
+    if (labelled.some((other) => Math.abs(other - x) < 50 * devicePixelRatio)) continue;
+    labelled.push(x);
     ctx.fillText(mark.text, x + 3 * devicePixelRatio, bbox.top + 11 * devicePixelRatio);
   }
   ctx.restore();

@@ -10,6 +10,7 @@ export type Row = {
   span: Span;
   depth: number;
   end: number;
+  parent: boolean; // there are spans below it
   critical: Stretch[]; // where it alone is on the critical path
   wire: Stretch[]; // parts of a client span outside of its server span: on the wire, or in the callee's queue
   through: boolean; // it, or one below it, is on the critical path
@@ -44,7 +45,7 @@ export function rows(trace: Trace, refined: boolean): Row[] {
     const below = children.get(span.id) ?? [];
     const critical = sections.get(span.id) ?? [];
     open.push(all.length);
-    all.push({ span, depth, end: 0, critical, wire: wireOf(span, below), through: critical.length > 0 });
+    all.push({ span, depth, end: 0, parent: below.length > 0, critical, wire: wireOf(span, below), through: critical.length > 0 });
     for (let i = below.length - 1; i >= 0; i--) stack.push({ span: below[i]!, depth: depth + 1 });
   }
   close(0);

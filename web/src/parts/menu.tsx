@@ -1,13 +1,12 @@
 import * as Dropdown from "@radix-ui/react-dropdown-menu";
-import type { ReactNode } from "react";
 
 export type Item = { text: string; act: () => void; checked?: boolean };
 
 // Menu is a button that opens a list of things to do.
-export function Menu({ label, icon, items }: { label: string; icon: ReactNode; items: (Item | null)[] }) {
+export function Menu({ label, icon, items }: { label: string; icon: string; items: (Item | null)[] }) {
   return (
     <Dropdown.Root modal={false}>
-      <Dropdown.Trigger className="quiet" aria-label={label} title={label}>
+      <Dropdown.Trigger className={icon.length > 1 ? "" : "quiet"} aria-label={label} title={label}>
         {icon}
       </Dropdown.Trigger>
       <Dropdown.Portal>

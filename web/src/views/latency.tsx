@@ -1,39 +1,22 @@
 // Latency: how the requests of a group were over time, and how they are distributed now.
 import { useLocation } from "wouter";
-import type { Schemas } from "../api/client.ts";
+import { type Schemas, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
+import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
-import { Lines, type Mark } from "../charts/lines.tsx";
-import { count, hundredths } from "../compute/format.ts";
+import { Lines } from "../charts/lines.tsx";
+import { count, duration, hundredths } from "../compute/format.ts";
+import { quantile } from "../compute/heat.ts";
+import { Choice } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { query } from "../url.ts";
+import { query, useQuery } from "../url.ts";
 
 type Props = { group: Schemas["GroupDetail"]; problem: Schemas["Problem"]; decisions: Schemas["Decision"][] };
 
 export function Latency({ group, problem, decisions }: Props) {
-  const [, go] = useLocation();
-  const windows = group.windows.filter((w) => w.mean_ns !== null);
-  const marks: Mark[] = decisions.map((d) => ({ at: Date.parse(d.at), text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to }));
-  if (problem.since) marks.push({ at: Date.parse(problem.since), text: "problem" });
-  const brush = (from: number, to: number) => {
-    const at = (ms: number) => new Date(ms).toISOString();
-    const first = windows[0];
-    go(`/compare${query({ group: group.group.id, by: "time", from: at(from), to: at(to), base_from: first?.from, base_to: at(from) })}`);
-  };
   return (
-    <div className="columns" id="latency">
-      <Figure
-        title="Latency over time"
-        hint="Mean of a request in windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."
-        table={() => ({ header: ["from", "to", "requests", "failed", "mean (ms)", "CoV"], rows: windows.map((w) => [w.from, w.to, w.count, w.failed, Math.round(w.mean_ns! / 1000) / 1000, w.cov]) })}
-      >
-        <Lines
-          label={`Mean duration in ${windows.length} windows; the table has the numbers`}
-          at={windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2)}
-          series={[{ name: "Mean", color: "bar", values: windows.map((w) => w.mean_ns) }]}
-          marks={marks}
-          brush={brush}
-        />
-      </Figure>
+    <div className="columns wide-left" id="latency">
+      <OverTime group={group} problem={problem} decisions={decisions} />
       <Figure
         title="Durations of the requests judged"
         hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
@@ -43,4 +26,59 @@ export function Latency({ group, problem, decisions }: Props) {
       </Figure>
     </div>
   );
+}
+
+const milli = (ns: number | null) => (ns === null ? null : Math.round(ns / 1000) / 1000);
+
+function OverTime({ group, problem, decisions }: Props) {
+  const [, go] = useLocation();
+  const [as, setAs] = useQuery("latency", "map");
+  const id = group.group.id;
+  const exemplars = useRead(`exemplars ${id}`, (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }), true);
+  const windows = group.windows.filter((w) => w.count > 0);
+  const marks = marksOf(problem, decisions);
+  const brush = (from: number, to: number) => {
+    const at = (ms: number) => new Date(ms).toISOString();
+    go(`/compare${query({ group: id, by: "time", from: at(from), to: at(to), base_from: windows[0]?.from, base_to: at(from) })}`);
+  };
+  const dots = (exemplars.value?.items ?? []).map((e) => ({
+    at: Date.parse(e.start), ns: e.duration_ns, title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`, go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
+  }));
+  const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
+  return (
+    <Figure
+      title="Latency over time"
+      hint={as === "map" ? "Windows are short lately and ever longer further back; darker is more of a window’s requests, dots are requests to look at. Drag over a time to compare it with what was before." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
+      tools={<Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} />}
+      table={() => ({
+        header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV"],
+        rows: windows.map((w) => [w.from, w.to, w.count, w.failed, milli(w.mean_ns), milli(quantile(w.latency, 0.5)), milli(quantile(w.latency, 0.99)), w.cov]),
+      })}
+    >
+      {windows.length === 0 ? (
+        <p className="dim">No window has ended yet.</p>
+      ) : as === "map" ? (
+        <HeatMap windows={windows} marks={marks} dots={dots} brush={brush} label={`Durations in ${windows.length} windows; the table has the numbers`} />
+      ) : (
+        <Lines
+          label={`Durations in ${windows.length} windows; the table has the numbers`}
+          at={middle}
+          series={[
+            { name: "P99", color: "critical", values: windows.map((w) => quantile(w.latency, 0.99)) },
+            { name: "Mean", color: "bar", values: windows.map((w) => w.mean_ns) },
+            { name: "P50", color: "dim", dash: [6, 4], values: windows.map((w) => quantile(w.latency, 0.5)) },
+          ]}
+          marks={marks}
+          brush={brush}
+        />
+      )}
+    </Figure>
+  );
+}
+
+// marksOf returns when the problem began, and what was decided about it.
+function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][]): Mark[] {
+  const marks = decisions.map((d) => ({ at: Date.parse(d.at), text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to, title: d.text }));
+  if (problem.since) marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
+  return marks;
 }

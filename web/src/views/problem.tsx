@@ -159,7 +159,7 @@ function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
       <Icicle
         boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
         label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
-        look={(b) => ({ ...heat(part(b.edges)), note: b.edges.length > 0 ? `${percent(part(b.edges))}` : "" })}
+        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(part(b.edges)) : "" })}
         title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
       />
       <div className="legend" aria-hidden="true">

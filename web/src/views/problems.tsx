@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
+import { Sparkline } from "../charts/sparkline.tsx";
 import { duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
 import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
@@ -161,6 +162,7 @@ function Row({ p, gone }: { p: Problem; gone: boolean }) {
       <td data-label="P50 → P99" className="nowrap">
         <span>
           {duration(p.p50_ns)} → <strong>{duration(p.p99_ns)}</strong>
+          <Sparkline of={p.trend_ns} label={`Mean over time, from ${duration(p.trend_ns[0])} to ${duration(p.trend_ns.at(-1))}`} />
         </span>
       </td>
       <td data-label="Rate" className="number nowrap">

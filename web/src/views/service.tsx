@@ -1,1 +1,186 @@
-export default function View(_: { id?: string }) { return null; }
+// Service: how Sibyl itself is, and what webhooks did not take.
+import { useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, answered, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
+import { bytes, count, duration, percent } from "../compute/format.ts";
+import { Bar, Facts, Read, When, useTitle } from "../parts/basics.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { Figure } from "../parts/figure.tsx";
+
+export default function Service() {
+  useTitle("Service");
+  const status = useRead("status", (signal) => client.GET("/status", { signal }), true);
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Service</h1>
+      </div>
+      <Read of={status} what="the status">
+        {(s) => <Health s={s} />}
+      </Read>
+      <Dead />
+    </>
+  );
+}
+
+function Health({ s }: { s: Schemas["Status"] }) {
+  return (
+    <>
+      <Facts
+        of={[
+          ["Sibyl", s.version], ["Takes traces", s.ready ? "yes" : "not yet: the journal is being read"],
+          ["Learning", s.learning.active ? `${s.learning.progress === null ? "no request yet" : percent(s.learning.progress)}` : "done"],
+          ["Last epoch", <When at={s.epoch.ended} />], ["Epoch", duration(s.epoch.length_ns)],
+          ["Problems", <>{count(s.problems)}{s.problems_uninvestigated > 0 && <span className="dim small"> {count(s.problems_uninvestigated)} wait to be investigated</span>}</>],
+          ["Request types", <Link href="/trees">{count(s.request_types)}</Link>], ["Groups", count(s.groups)],
+        ]}
+      />
+      <div className="columns">
+        <Counts
+          title="Taken since the start"
+          of={[
+            ["Export requests", s.ingest.requests], ["Spans", s.ingest.spans], ["Spans rejected", s.ingest.rejected_spans], ["Damaged records of the journal", s.ingest.damaged_records],
+            ["Checkpoints", s.ingest.checkpoints], ["Checkpoints that failed", s.ingest.checkpoints_failed],
+            ["Open traces", s.open.traces], ["Their spans", s.open.spans],
+          ]}
+          note={`Open traces take ${bytes(s.open.bytes)}.`}
+        />
+        <Counts
+          title="Traces closed, and what was left out"
+          of={[
+            ...Object.entries(s.closed).map(([why, n]) => [`Closed: ${words(why)}`, n] as const),
+            ...Object.entries(s.refused).map(([why, n]) => [`Refused: ${words(why)}`, n] as const),
+            ...Object.entries(s.unusable).map(([why, n]) => [`Unusable: ${words(why)}`, n] as const),
+          ]}
+          note="Refused requests are sent again by their senders; unusable traces enter no statistics."
+        />
+      </div>
+      {s.queues.length > 0 && (
+        <Figure title="Queues" table={() => ({ header: ["queue", "length", "capacity"], rows: s.queues.map((q) => [q.name, q.length, q.capacity]) })} tableOnly>
+          <div className="gauges">
+            {s.queues.map((q) => (
+              <div className="gauge" key={q.name}>
+                <div className="small">
+                  <span>{words(q.name)}</span>
+                  <span className="dim nowrap">
+                    {amount(q.name, q.length)} {q.capacity > 0 && `of ${amount(q.name, q.capacity)}`}
+                  </span>
+                </div>
+                <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
+              </div>
+            ))}
+          </div>
+        </Figure>
+      )}
+    </>
+  );
+}
+
+const amount = (name: string, n: number) => (name.endsWith("_bytes") ? bytes(n) : count(n));
+
+const words = (name: string) => name.replaceAll("_", " ");
+
+function Counts({ title, of, note }: { title: string; of: (readonly [string, number])[]; note: string }) {
+  return (
+    <Figure title={title} hint={note} table={() => ({ header: ["what", "count"], rows: of.map(([name, n]) => [name, n]) })} tableOnly>
+      <table>
+        <tbody>
+          {of.map(([name, n]) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              <td className="number">{count(n)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Figure>
+  );
+}
+
+// Dead shows events that a webhook did not take in time.
+function Dead() {
+  const reading = useRead("dead", (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }), true);
+  const [open, setOpen] = useState<{ letter: Schemas["DeadLetter"]; verb: "show" | "resend" | "drop" }>();
+  return (
+    <Figure
+      title="What webhooks did not take"
+      hint="Events are tried for 24 hours. What is left then waits here to be sent again, or forgotten."
+      table={() => ({ header: ["number", "webhook", "event", "at", "attempts", "error"], rows: (reading.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]) })}
+      tableOnly
+    >
+      <Read of={reading} what="dead letters">
+        {({ items }) =>
+          items.length === 0 ? (
+            <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
+          ) : (
+            <div className="scroll" tabIndex={0} role="region" aria-label="Dead letters">
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">Webhook</th>
+                    <th scope="col">Event</th>
+                    <th scope="col">When</th>
+                    <th scope="col" className="number">Attempts</th>
+                    <th scope="col">Last error</th>
+                    <th scope="col">Do</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {items.map((letter) => (
+                    <tr key={letter.number}>
+                      <td>{letter.endpoint}</td>
+                      <td>
+                        {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
+                      </td>
+                      <td className="small"><When at={letter.at} /></td>
+                      <td className="number">{letter.attempts}</td>
+                      <td className="small path">{letter.error}</td>
+                      <td>
+                        <div className="buttons" style={{ margin: 0 }}>
+                          {(["show", "resend", "drop"] as const).map((verb) => (
+                            <button type="button" key={verb} onClick={() => setOpen({ letter, verb })}>
+                              {names[verb]}
+                            </button>
+                          ))}
+                        </div>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Read>
+      {open?.verb === "show" && <Body letter={open.letter} close={() => setOpen(undefined)} />}
+      {open && open.verb !== "show" && <Handle letter={open.letter} verb={open.verb} close={() => setOpen(undefined)} changed={reading.again} />}
+    </Figure>
+  );
+}
+
+const names = { show: "Show", resend: "Send again", drop: "Forget" };
+
+function Body({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
+  const reading = useRead(`dead ${letter.number}`, (signal) => client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }));
+  return (
+    <Dialog title={`${letter.type} for ${letter.endpoint}`} close={close} wide>
+      <Read of={reading} what="what was sent">
+        {({ body }) => <pre className="mono" tabIndex={0}>{body}</pre>}
+      </Read>
+    </Dialog>
+  );
+}
+
+function Handle({ letter, verb, close, changed }: { letter: Schemas["DeadLetter"]; verb: "resend" | "drop"; close: () => void; changed: () => void }) {
+  const params = { params: { path: { letter: letter.number } } };
+  const act = async () => {
+    await answered<unknown>(verb === "drop" ? client.DELETE("/webhooks/dead/{letter}", params) : client.POST("/webhooks/dead/{letter}/resend", params));
+    changed();
+  };
+  return (
+    <Dialog title={`${names[verb]}: ${letter.type}?`} close={close} act={act} verb={names[verb]}>
+      <p>{verb === "drop" ? `${letter.endpoint} will never be told. This cannot be taken back.` : `It is sent to ${letter.endpoint} behind what is waiting, for another 24 hours.`}</p>
+    </Dialog>
+  );
+}

@@ -1,1 +1,280 @@
-export default function View(_: { id?: string }) { return null; }
+// Tracepoints: what is on, why, until when, what it costs, who asked, and whether agents do what they are told.
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
+import { bytes, count, digits, percent, ratio } from "../compute/format.ts";
+import { Bar, Choice, Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
+import { Figure } from "../parts/figure.tsx";
+import { useQuery } from "../url.ts";
+import { Switch } from "./switching.tsx";
+
+type Tracepoint = Schemas["Tracepoint"];
+
+export default function Tracepoints() {
+  useTitle("Tracepoints");
+  const [tab, setTab] = useQuery("show", "tracepoints");
+  const budget = useRead("budget", (signal) => client.GET("/budget", { signal }), true);
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Tracepoints</h1>
+        <Choice label="Show" value={tab} pick={setTab} of={[["tracepoints", "Tracepoints"], ["agents", "Agents"], ["plan", "Plan"]]} />
+      </div>
+      <Read of={budget} what="the budget">
+        {(b) => <Budget b={b} />}
+      </Read>
+      {tab === "agents" ? <Agents /> : tab === "plan" ? <Plan /> : <List />}
+    </>
+  );
+}
+
+function Budget({ b }: { b: Schemas["BudgetUse"] }) {
+  const gauge = (name: string, used: number | null, most: number, write: (x: number | null) => string) => (
+    <div className="gauge" key={name}>
+      <div className="small">
+        <span>{name}</span>
+        <span className="dim nowrap">
+          {write(used)} {most > 0 ? `of ${write(most)}, ${percent((used ?? 0) / most)}` : "without a bound"}
+        </span>
+      </div>
+      <Bar of={most > 0 ? (used ?? 0) / most : 0} />
+    </div>
+  );
+  const cores = (x: number | null) => (x === null ? "–" : `${digits(x)} ${x === 1 ? "core" : "cores"}`);
+  return (
+    <>
+      <div className="gauges">
+        {gauge("Tracepoints on", b.estimate.tracepoints, b.total.tracepoints, count)}
+        {gauge("Extra trace data", b.estimate.bytes, b.total.bytes, (x) => `${bytes(x)}/s`)}
+        {gauge("CPU", b.estimate.cpu, b.total.cpu, cores)}
+      </div>
+      {b.measured_plan > 0 && (
+        <p className="under">
+          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and {ratio(b.overrun_cpu)} the estimate.
+        </p>
+      )}
+    </>
+  );
+}
+
+const states = ["", "on", "wanted", "forbidden", "off", "baseline"];
+
+function List() {
+  const [q, setQ] = useQuery("q");
+  const [state, setState] = useQuery("state");
+  const [sort, setSort] = useQuery("sort", "state");
+  const [limit, setLimit] = useQuery("limit", "100");
+  const ask = { limit: Math.min(1000, Number(limit) || 100), sort: sort as "state", ...(q && { q }), ...(state && { state: state as "on" }) };
+  const reading = useRead(`tracepoints ${JSON.stringify(ask)}`, (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }), true);
+  return (
+    <Figure
+      title="What can be on, and what is"
+      tools={
+        <>
+          <Search value={q} pick={setQ} label="Search tracepoints ( / )" />
+          <Select label="State" value={state} pick={setState} of={states.map((s) => [s, s || "any"])} />
+          <Select label="By" value={sort} pick={setSort} of={[["state", "state"], ["name", "name"], ["bytes", "data"], ["cpu", "CPU"]]} />
+        </>
+      }
+      table={() => ({
+        header: ["tracepoint", "operation", "layer", "kind", "state", "share", "bytes/s", "cpu", "since", "expires", "cause", "owner"],
+        rows: (reading.value?.items ?? []).map((t) => [t.name, t.operation, t.layer, t.kind, t.state, t.share, t.cost.bytes, t.cost.cpu, t.leases[0]?.since, t.leases[0]?.expires, t.leases[0]?.cause, t.leases[0]?.owner]),
+      })}
+      tableOnly
+    >
+      <Read of={reading} what="tracepoints">
+        {(list) =>
+          list.items.length === 0 ? (
+            <Empty title={q || state ? "No tracepoint fits" : "No tracepoints are known"}>{q || state ? "Take a filter away to see more." : "They come from agents, and from spans that carry sibyl.tracepoint.id."}</Empty>
+          ) : (
+            <>
+              <div className="scroll" tabIndex={0} role="region" aria-label="Tracepoints">
+                <table>
+                  <thead>
+                    <tr>
+                      <th scope="col">Tracepoint</th>
+                      <th scope="col">State</th>
+                      <th scope="col">Why, and for whom</th>
+                      <th scope="col">Until</th>
+                      <th scope="col" className="number" title="Part of the requests that have it on">Of requests</th>
+                      <th scope="col" className="number" title="On all requests">Data</th>
+                      <th scope="col" className="number" title="CPU time a second, on all requests">CPU</th>
+                      <th scope="col">Do</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {list.items.map((t) => (
+                      <Line key={t.id} t={t} changed={reading.again} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              {list.next_cursor && (
+                <p className="under">
+                  {ask.limit < 1000 ? (
+                    <button type="button" onClick={() => setLimit(String(Math.min(1000, ask.limit + 300)))}>
+                      Show more
+                    </button>
+                  ) : (
+                    "There are more. Search to see them."
+                  )}
+                </p>
+              )}
+            </>
+          )
+        }
+      </Read>
+    </Figure>
+  );
+}
+
+function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
+  const lease = t.leases[0];
+  return (
+    <tr>
+      <td>
+        {t.operation}
+        <div className="small dim mono path">{t.name}</div>
+      </td>
+      <td>
+        <State of={t.state} />
+        {lease?.pinned && <span className="tag">pinned</span>}
+      </td>
+      <td className="small">
+        {lease ? (
+          <>
+            {lease.cause}
+            <div className="dim">{lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"} since <When at={lease.since} brief /></div>
+          </>
+        ) : t.wish ? (
+          `${t.wish.by}: ${t.wish.kind}`
+        ) : (
+          <span className="dim">–</span>
+        )}
+      </td>
+      <td className="small nowrap">{lease ? <When at={lease.expires} brief /> : <span className="dim">–</span>}</td>
+      <td className="number">{percent(t.share)}</td>
+      <td className="number nowrap">{t.cost.bytes === null ? "–" : `${bytes(t.cost.bytes)}/s`}</td>
+      <td className="number nowrap">{t.cost.cpu === null ? "–" : `${digits(t.cost.cpu * 1e6)} µs/s`}</td>
+      <td>{t.state === "baseline" ? <span className="dim small">always on</span> : <Switch t={t} changed={changed} />}</td>
+    </tr>
+  );
+}
+
+function Agents() {
+  const [q, setQ] = useQuery("q");
+  const ask = { limit: 500, ...(q && { q }) };
+  const reading = useRead(`agents ${q}`, (signal) => client.GET("/agents", { params: { query: ask }, signal }), true);
+  return (
+    <Figure
+      title="Agents"
+      tools={<Search value={q} pick={setQ} label="Search agents ( / )" />}
+      table={() => ({ header: ["service", "id", "state", "seen", "plan", "applied", "failed", "problem"], rows: (reading.value?.items ?? []).map((a) => [a.service, a.id, a.state, a.seen, a.plan, a.applied, a.failed, a.problem]) })}
+      tableOnly
+    >
+      <Read of={reading} what="agents">
+        {(list) =>
+          list.items.length === 0 ? (
+            <Empty title={q ? "No agent fits" : "No agent has come"}>{q ? "Search for less." : "Without agents nothing can be switched on; problems are found all the same. Build one into a service with the Go module agents/tracepoint."}</Empty>
+          ) : (
+            <>
+              <p className="under">
+                {count(list.total.current)} current, {count(list.total.behind)} behind, {count(list.total.lost)} lost
+              </p>
+              <div className="scroll" tabIndex={0} role="region" aria-label="Agents">
+                <table>
+                  <thead>
+                    <tr>
+                      <th scope="col">Service</th>
+                      <th scope="col">State</th>
+                      <th scope="col">Seen</th>
+                      <th scope="col" className="number">Plan</th>
+                      <th scope="col" className="number" title="Tracepoints of its plan that are on">On</th>
+                      <th scope="col" className="number" title="That it can switch">Can switch</th>
+                      <th scope="col" className="number">Data</th>
+                      <th scope="col">What is wrong with it</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {list.items.map((a) => (
+                      <tr key={`${a.service} ${a.id}`}>
+                        <td>
+                          {a.service}
+                          <div className="small dim mono path">{a.id}</div>
+                        </td>
+                        <td>
+                          <State of={a.state} />
+                        </td>
+                        <td className="small nowrap"><When at={a.seen} brief /></td>
+                        <td className="number">{a.plan || "–"}</td>
+                        <td className="number">{count(a.applied)}</td>
+                        <td className="number">{count(a.catalogue)}</td>
+                        <td className="number nowrap">{bytes(a.usage.bytes)}/s</td>
+                        <td className="small">
+                          {a.problem || (a.failed > 0 ? `${count(a.failed)} could not be switched on` : a.conflicts > 0 ? "another uses its ID" : a.drops > 0 ? `${count(a.drops)} hits dropped` : "–")}
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+            </>
+          )
+        }
+      </Read>
+    </Figure>
+  );
+}
+
+function Plan() {
+  const reading = useRead("plan", (signal) => client.GET("/plan", { signal }), true);
+  return (
+    <Figure
+      title="The plan"
+      hint="Requests are divided at random: those of an arm have its tracepoints on. Arms that have more on say what that costs the requests."
+      table={() => ({ header: ["arm", "share", "tracepoint", "since", "expires", "cause"], rows: (reading.value?.arms ?? []).flatMap((a) => a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause])) })}
+      tableOnly
+    >
+      <Read of={reading} what="the plan">
+        {(p) => (
+          <>
+            <p className="under">
+              Version {count(p.version)}; agents: {count(p.agents.current)} current, {count(p.agents.behind)} behind, {count(p.agents.lost)} lost
+            </p>
+            {p.arms.length === 0 ? (
+              <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated.</Empty>
+            ) : (
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">Arm</th>
+                    <th scope="col" className="number">Of requests</th>
+                    <th scope="col">Tracepoints</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {p.arms.map((a) => (
+                    <tr key={a.name}>
+                      <td>
+                        {a.name} {a.everything && <span className="tag">explores: everything on</span>}
+                      </td>
+                      <td className="number">{percent(a.share)}</td>
+                      <td className="small path">
+                        <details>
+                          <summary>{count(a.tracepoints.length)} on</summary>
+                          {a.tracepoints.map((t) => (
+                            <div key={t.id} className="mono">{t.name}</div>
+                          ))}
+                        </details>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            )}
+          </>
+        )}
+      </Read>
+    </Figure>
+  );
+}

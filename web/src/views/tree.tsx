@@ -1,1 +1,249 @@
-export default function View(_: { id?: string }) { return null; }
+// Tree: where a request type can be searched, what is on, where its problem was matched, and what comes next.
+import { useEffect, useMemo, useRef, useState } from "react";
+import { Link } from "wouter";
+import { Failure, type Schemas, answered, client } from "../api/client.ts";
+import { onEvent } from "../api/events.ts";
+import { useRead } from "../api/read.ts";
+import { bytes, count, digits, duration, percent } from "../compute/format.ts";
+import { foldedAtFirst, visible } from "../compute/tree.ts";
+import { useKeys } from "../keys.ts";
+import { Failed, Loading, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
+import { Figure } from "../parts/figure.tsx";
+import { Virtual } from "../parts/virtual.tsx";
+import { useQuery } from "../url.ts";
+import { Switching } from "./switching.tsx";
+
+type Node = Schemas["TreeNode"];
+type Match = Schemas["Match"];
+type Whole = { name: string; nodes: Node[]; matches: Match[]; complete: boolean };
+
+const page = 1000;
+const firstDepth = 4;
+
+// useTree reads all pages of a tree, and again from the start if it changed in between.
+function useTree(id: string, problem: string): { tree?: Whole; failure?: Failure; again: () => void } {
+  const [tree, setTree] = useState<Whole>();
+  const [failure, setFailure] = useState<Failure>();
+  const [run, setRun] = useState(0);
+  useEffect(() => {
+    const leave = new AbortController();
+    void (async () => {
+      try {
+        await read(id, problem, leave.signal, setTree);
+        setFailure(undefined);
+      } catch (error) {
+        if (error instanceof Failure) setFailure(error);
+      }
+    })();
+    return () => leave.abort();
+  }, [id, problem, run]);
+  useEffect(() => onEvent((event) => event?.type === "decision" && setRun((n) => n + 1)), []);
+  return { ...(tree && { tree }), ...(failure && { failure }), again: () => setRun(run + 1) };
+}
+
+async function read(id: string, problem: string, signal: AbortSignal, show: (t: Whole) => void) {
+  let nodes: Node[] = [];
+  for (let cursor: string | null = "", version = ""; cursor !== null; ) {
+    const query = { limit: page, ...(cursor && { cursor }), ...(problem && { problem }) };
+    const got: Schemas["Tree"] = await answered(client.GET("/trees/{request_type}", { params: { path: { request_type: id }, query }, signal }));
+    nodes = version && got.version !== version ? [] : [...nodes, ...got.items];
+    cursor = version && got.version !== version ? "" : got.next_cursor;
+    version = got.version;
+    if (nodes.length > 0 && cursor === null) show({ name: got.request_type_name, nodes, matches: got.matches, complete: true });
+  }
+}
+
+export default function TreeView({ id }: { id: string }) {
+  const [problem] = useQuery("problem");
+  const { tree, failure, again } = useTree(id, problem);
+  useTitle(tree ? `Tree of ${tree.name}` : "Tree");
+  const investigation = useRead(problem ? `investigation ${problem}` : null, (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }), true);
+  if (!tree) return failure ? <Failed failure={failure} again={again} /> : <Loading what="the tree" />;
+  return (
+    <>
+      <div className="crumbs">
+        <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
+        {problem && (
+          <span>
+            · as searched for <Link href={`/problems/${problem}`}>a problem</Link>
+          </span>
+        )}
+      </div>
+      <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} again={again} />
+    </>
+  );
+}
+
+function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<string>; again: () => void }) {
+  const { nodes, matches } = tree;
+  const [q, setQ] = useQuery("q");
+  const [state, setState] = useQuery("state");
+  const [picked, setPicked] = useQuery("node");
+  const matched = useMemo(() => matchedNodes(matches), [matches]);
+  const leading = matches[0]?.nodes[0]?.index ?? -1;
+  const [folded, setFolded] = useState<Set<number>>(() => foldedAtFirst(nodes, [...matched.keys(), ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth));
+  const unfolded = useRef(wanted.size > 0);
+  useEffect(() => {
+    if (unfolded.current || wanted.size === 0) return; // what is wanted was not known at first
+    unfolded.current = true;
+    setFolded(foldedAtFirst(nodes, [...matched.keys(), ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth));
+  }, [wanted, nodes, matched]);
+  const low = q.toLowerCase();
+  const passes = q || state ? (n: Node) => (!state || n.state === state) && (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low)) : undefined;
+  const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
+  const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
+  const at = chosen ? rows.indexOf(chosen.index) : -1;
+  const fold = (index: number, yes: boolean) => {
+    const next = new Set(folded);
+    if (yes) next.add(index);
+    else next.delete(index);
+    setFolded(next);
+  };
+  const step = (by: number) => {
+    const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+    if (next !== undefined) setPicked(nodes[next]!.context);
+  };
+  useKeys({
+    j: () => step(1),
+    k: () => step(-1),
+    ArrowLeft: () => chosen && fold(chosen.index, true),
+    ArrowRight: () => chosen && fold(chosen.index, false),
+  });
+  return (
+    <Figure
+      title={`What ${tree.name} calls`}
+      hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, ▶ what is tried next. Times are of what is on.`}
+      tools={
+        <>
+          <Search value={q} pick={setQ} label="Search operations ( / )" />
+          <Select label="State" value={state} pick={setState} of={[["", "any"], ["on", "on"], ["wanted", "wanted"], ["off", "off"], ["forbidden", "forbidden"], ["baseline", "baseline"]]} />
+        </>
+      }
+      table={() => ({
+        header: ["depth", "service", "operation", "layer", "kind", "state", "tracepoint", "hits per request", "bytes per hit", "CPU per hit (µs)", "requests"],
+        rows: nodes.map((n) => [n.depth, n.service, n.operation, n.layer, n.kind, n.state, n.tracepoint_name, n.hits_per_request, n.bytes_per_hit, n.cost_ns / 1000, n.requests]),
+      })}
+      tableOnly
+    >
+      <div className="split">
+        <div className="tree">
+          <Virtual
+            label="Calling contexts" count={rows.length} height={26} focus={at >= 0 ? at : passes ? -1 : rows.indexOf(leading)}
+            head={
+              <div className="vhead">
+                <span>Operation</span>
+                <span>State</span>
+                <span className="number" title="How often a request runs it">Hits</span>
+                <span className="number" title="CPU time of a hit">CPU</span>
+                <span className="number" title="Trace data of a hit">Data</span>
+                <span className="number" title="Share of the variance in past investigations">History</span>
+              </div>
+            }
+            row={(i) => {
+              const n = nodes[rows[i]!]!;
+              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} match={matched.get(n.index)} folded={!passes && folded.has(n.index)} fold={(yes) => fold(n.index, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
+            }}
+          />
+        </div>
+        <aside className="side">{chosen ? <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} /> : <Matches tree={tree} pick={(n) => setPicked(n.context)} />}</aside>
+      </div>
+    </Figure>
+  );
+}
+
+function matchedNodes(matches: Match[]): Map<number, Match> {
+  const found = new Map<number, Match>();
+  for (const match of [...matches].reverse()) for (const node of match.nodes) found.set(node.index, match);
+  return found;
+}
+
+type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
+
+function NodeRow({ n, match, next, folded, fold, selected, pick }: NodeRowProps) {
+  return (
+    <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${selected ? " selected" : ""}`} onClick={pick}>
+      <div className="vname" style={{ paddingLeft: Math.min(n.depth, 40) * 12 }}>
+        {n.end > n.index + 1 ? (
+          <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
+            {folded ? "▸" : "▾"}
+          </button>
+        ) : (
+          <span className="fold" />
+        )}
+        <span title={`${n.service} ${n.operation} (${n.layer}, ${n.kind})`}>
+          {match && <span aria-label="the problem was matched to this">◆ {percent(match.score)} </span>}
+          {next && <span aria-label="tried next, or now">▶ </span>}
+          <span className="dim">{n.service}</span> {n.operation}
+          {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}
+        </span>
+      </div>
+      <span>
+        <State of={n.state} />
+      </span>
+      <span className="number">{n.hits_per_request === null ? "–" : `${digits(n.hits_per_request)}×`}</span>
+      <span className="number">{n.cost_ns ? duration(n.cost_ns) : "–"}</span>
+      <span className="number">{n.bytes_per_hit ? bytes(n.bytes_per_hit) : "–"}</span>
+      <span className="number">{n.history_investigations ? percent(n.history) : "–"}</span>
+    </div>
+  );
+}
+
+// Matches says to which contexts the problem's edges were matched, and how surely.
+function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
+  return (
+    <>
+      <h2>Where the problem was matched to</h2>
+      {tree.matches.length === 0 && <p className="dim">No problem of these requests is open.</p>}
+      {tree.matches.map((m) => (
+        <div key={m.place.edge} style={{ marginBottom: 10 }}>
+          <strong>{m.place.label}</strong> <span className="dim">{percent(m.score)} of what is wrong</span>
+          <div className="small">
+            {m.nodes.length === 0 && "matched to nothing: no tracepoint is known there"}
+            {m.nodes.slice(0, 5).map((x) => (
+              <div key={x.index}>
+                <button type="button" className="link" onClick={() => tree.nodes[x.index] && pick(tree.nodes[x.index]!)}>
+                  {tree.nodes[x.index]?.service} {tree.nodes[x.index]?.operation}
+                </button>{" "}
+                <span className="dim">{m.distance === 0 ? "exactly" : `edit distance ${m.distance}`}</span>
+              </div>
+            ))}
+            {m.runners_up.slice(0, 3).map((r) => (
+              <div key={r.index} className="dim">
+                or {tree.nodes[r.index]?.service} {tree.nodes[r.index]?.operation}, distance {r.distance}
+              </div>
+            ))}
+          </div>
+        </div>
+      ))}
+      <p className="dim small">Pick a context to see what it costs, and to switch it.</p>
+    </>
+  );
+}
+
+function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Match | undefined; again: () => void }) {
+  const way: Node[] = [];
+  for (let at: Node | undefined = n; at; at = nodes[at.parent]) way.unshift(at);
+  return (
+    <>
+      <h2>
+        {n.service} {n.operation}
+      </h2>
+      <dl>
+        <dt>State</dt>
+        <dd><State of={n.state} /></dd>
+        <dt>Layer</dt>
+        <dd>{n.layer}, {n.kind}</dd>
+        {n.tracepoint_name && <><dt>Tracepoint</dt><dd className="mono">{n.tracepoint_name}</dd></>}
+        <dt>Requests</dt>
+        <dd>{count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}</dd>
+        <dt>Healthy</dt>
+        <dd>{n.reference_ns === null ? "not known" : `${duration(n.reference_ns)} on average`}</dd>
+        <dt>Seen</dt>
+        <dd><When at={n.seen} /></dd>
+        {match && <><dt>Matched</dt><dd>{match.place.label}, {match.distance === 0 ? "exactly" : `edit distance ${match.distance}`}</dd></>}
+      </dl>
+      <p className="small dim path">{way.map((w) => `${w.service} ${w.operation}`).join(" → ")}</p>
+      {n.tracepoint ? <Switching id={n.tracepoint} changed={again} /> : <p className="dim small">Part of the baseline: it is always on.</p>}
+    </>
+  );
+}

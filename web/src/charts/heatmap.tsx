@@ -1,0 +1,102 @@
+// HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are requests to look at, lines what
+// happened; dragging picks a time.
+import { useEffect, useRef, useState } from "react";
+import type { Schemas } from "../api/client.ts";
+import { count, duration, percent, time } from "../compute/format.ts";
+import { axis, cells } from "../compute/heat.ts";
+import { useNow, useZone } from "../settings.ts";
+
+export type Mark = { at: number; text: string; title: string };
+export type Dot = { at: number; ns: number; title: string; go: () => void };
+
+type Props = { windows: Schemas["Window"][]; marks: Mark[]; dots: Dot[]; label: string; brush: (from: number, to: number) => void };
+
+const height = 230;
+const left = 62;
+const top = 18;
+const foot = 20;
+const leastLabel = 64; // px between two
+
+export function HeatMap({ windows, marks, dots, label, brush }: Props) {
+  const svg = useRef<SVGSVGElement>(null);
+  const [width, setWidth] = useState(700);
+  const [drag, setDrag] = useState<[number, number]>();
+  const [zone] = useZone();
+  const now = useNow();
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(entry!.contentRect.width));
+    watch.observe(svg.current!);
+    return () => watch.disconnect();
+  }, []);
+  const all = cells(windows);
+  const scale = axis(windows);
+  const low = Math.log(Math.min(...all.map((c) => c.low)));
+  const high = Math.log(Math.max(...all.map((c) => c.high)));
+  const plot = { width: width - left - 6, height: height - top - foot };
+  const y = (ns: number) => top + plot.height * (1 - (Math.log(Math.max(1, ns)) - low) / (high - low || 1));
+  const x = (ms: number) => left + scale.position(ms) * plot.width;
+  const column = plot.width / (windows.length || 1);
+  const most = Math.max(...all.map((c) => c.share));
+  const at = (event: React.PointerEvent) => Math.max(0, Math.min(1, (event.clientX - svg.current!.getBoundingClientRect().left - left) / plot.width));
+  const end = () => {
+    if (drag && Math.abs(drag[1] - drag[0]) > 0.02) brush(scale.time(Math.min(...drag)), scale.time(Math.max(...drag)));
+    setDrag(undefined);
+  };
+  const labelled = spaced(marks.map((m) => x(m.at)));
+  const step = Math.max(1, Math.ceil(leastLabel / column));
+  return (
+    <svg
+      ref={svg} className="chart" height={height} role="img" aria-label={label} style={{ touchAction: "pan-y", cursor: "crosshair" }}
+      onPointerDown={(e) => e.button === 0 && setDrag([at(e), at(e)])} onPointerMove={(e) => drag && setDrag([drag[0], at(e)])} onPointerUp={end} onPointerLeave={() => setDrag(undefined)}
+    >
+      {all.map((c) => (
+        <rect key={`${c.column} ${c.low}`} x={left + c.column * column} y={y(c.high)} width={Math.max(1, column - 1)} height={Math.max(1, y(c.low) - y(c.high))} style={{ fill: `var(--heat-${c.share > 0 ? 1 + Math.min(3, Math.floor((3.999 * c.share) / most)) : 0})` }}>
+          <title>{`${time(windows[c.column]!.from, zone, now)} to ${time(windows[c.column]!.to, zone, now)}\n${duration(c.low)} to ${duration(c.high)}: ${count(c.count)} requests, ${percent(c.share)}`}</title>
+        </rect>
+      ))}
+      {[0.04, 0.35, 0.66, 0.96].map((part) => {
+        const ns = Number(Math.exp(low + (high - low) * part).toPrecision(2));
+        return (
+          <text key={part} className="axis" x={left - 6} y={y(ns) + 4} textAnchor="end">
+            {duration(ns)}
+          </text>
+        );
+      })}
+      {windows.map(
+        (w, i) =>
+          i % step === 0 && (
+            <text key={w.from} className="axis" x={left + i * column} y={height - 5}>
+              {time(w.from, zone, now).replace(" UTC", "").slice(-8)}
+            </text>
+          ),
+      )}
+      {marks.map((m, i) => (
+        <g key={i}>
+          <title>{m.title}</title>
+          <line x1={x(m.at)} x2={x(m.at)} y1={top - 4} y2={top + plot.height} style={{ stroke: "var(--text)", strokeDasharray: "3 3", opacity: 0.7 }} />
+          {labelled[i] && (
+            <text className="axis" x={x(m.at)} y={top - 7} textAnchor={x(m.at) > width - 40 ? "end" : "middle"}>
+              {m.text}
+            </text>
+          )}
+        </g>
+      ))}
+      {dots.map((d) => (
+        <circle key={`${d.at} ${d.ns}`} cx={x(d.at)} cy={y(d.ns)} r="4.5" style={{ fill: "var(--raised)", stroke: "var(--text)", strokeWidth: 1.6, cursor: "pointer" }} onPointerDown={(e) => e.stopPropagation()} onClick={d.go}>
+          <title>{d.title}</title>
+        </circle>
+      ))}
+      {drag && <rect x={left + Math.min(...drag) * plot.width} width={Math.abs(drag[1] - drag[0]) * plot.width} y={top} height={plot.height} style={{ fill: "var(--accent)", opacity: 0.25 }} />}
+    </svg>
+  );
+}
+
+// spaced says which of some places, in any order, have room for a label.
+function spaced(places: number[]): boolean[] {
+  const taken: number[] = [];
+  return places.map((place) => {
+    const free = taken.every((other) => Math.abs(other - place) > 46);
+    if (free) taken.push(place);
+    return free;
+  });
+}

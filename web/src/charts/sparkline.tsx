@@ -1,0 +1,16 @@
+// Sparkline draws a few values, oldest first, without any axis.
+export function Sparkline({ of, label }: { of: number[]; label: string }) {
+  if (of.length < 2) return null;
+  const low = Math.min(...of);
+  const high = Math.max(...of);
+  const [width, height] = [92, 18];
+  const points = of.map((v, i) => `${((i / (of.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 2 - ((v - low) / (high - low || 1)) * (height - 4)).toFixed(1)}`);
+  const [x, y] = points.at(-1)!.split(",");
+  return (
+    <svg width={width} height={height} role="img" aria-label={label} className="spark">
+      <title>{label}</title>
+      <polyline points={points.join(" ")} />
+      <circle cx={x} cy={y} r="2" />
+    </svg>
+  );
+}
