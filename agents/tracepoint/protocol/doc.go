@@ -8,7 +8,7 @@
 //	POST /agent/v1/agents/{id}/status                 Status → 204
 //
 // 404 to the latter two says that the agent is not known (any more) and shall register. 409 as above. 401: the token is wrong.
-// 429 and 503 may say Retry-After. Every body of an error is a [Problem].
+// 404, 429 and 503 may say Retry-After. Every body of an error is a [Problem].
 //
 // What holds:
 //   - Everything is idempotent: a message that arrives twice changes nothing.
