@@ -41,7 +41,7 @@ const (
 	picturesText   = 5 << 18 // with pictures
 	picturedPart   = 0.5     // of the requests have pictures
 	thirdPartyFor  = 90 * time.Millisecond
-	diskFor        = 60 * time.Millisecond
+	diskFor        = 100 * time.Millisecond
 )
 
 // Edge is a place in the shop.
