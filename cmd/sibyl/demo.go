@@ -15,6 +15,12 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo/shop"
 )
 
+// Times of a demo, if nobody says otherwise.
+const (
+	learnFor     = 30 * time.Second
+	answerWithin = 3 * time.Minute
+)
+
 func (p *process) demoCommand() *cobra.Command {
 	names := []string{"random"}
 	for _, f := range shop.Faults() {
@@ -41,12 +47,12 @@ Nothing is kept, unless --data-dir says where.`,
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "of customers, fault and place; 0: by the clock")
 	c.Flags().BoolVar(&headless, "headless", false, "tell what happens on standard error, and only the result on standard output")
 	c.Flags().BoolVar(&o.ExitWhenFound, "exit-when-located", false, "end with the answer, with exit code 1 if there is none in time")
-	c.Flags().DurationVar(&o.Learning, "learning", 30*time.Second, "how long Sibyl learns what is normal before something goes wrong")
-	c.Flags().DurationVar(&o.Timeout, "timeout", 180*time.Second, "how long to wait for the answer, from when something goes wrong")
+	c.Flags().DurationVar(&o.Learning, "learning", learnFor, "how long Sibyl learns what is normal before something goes wrong")
+	c.Flags().DurationVar(&o.Timeout, "timeout", answerWithin, "how long to wait for the answer, from when something goes wrong")
 	c.Flags().StringVar(&o.DataDir, "data-dir", "", "directory of Sibyl's data; empty: a temporary one")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if o.Timeout <= 0 || o.Learning <= 0 {
-			return usageError{errors.New("--timeout and --learning must be above 0")}
+		if err := checkDemo(o); err != nil {
+			return err
 		}
 		if fault.value != "random" {
 			o.Fault = shop.Fault(fault.value)
@@ -66,6 +72,17 @@ Nothing is kept, unless --data-dir says where.`,
 		return p.demo(c.Context(), o)
 	}
 	return c
+}
+
+// checkDemo returns what is wrong with the options of a demo.
+func checkDemo(o *demo.Options) error {
+	switch {
+	case o.Timeout <= 0:
+		return usageError{errors.New("--timeout must be above 0")}
+	case o.Learning < demo.Epoch:
+		return usageError{fmt.Errorf("--learning must be at least %s, the time between two decisions", demo.Epoch)}
+	}
+	return nil
 }
 
 func (p *process) demo(ctx context.Context, o *demo.Options) (err error) {

@@ -44,6 +44,18 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+func TestBenchDemo(t *testing.T) {
+	r := sibyl(t, "", "bench", "demo", "--faults=none", "--seeds=1", "--learning=3s", "--timeout=1s")
+	if r.code != exitFine || !strings.Contains(r.out, "none  1 of 1") {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	for _, args := range [][]string{{"--faults=flood"}, {"--seeds=0"}, {"--learning=1s"}} {
+		if r := sibyl(t, "", append([]string{"bench", "demo"}, args...)...); r.code != exitUsage {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+}
+
 func TestDemoOptions(t *testing.T) {
 	for _, args := range [][]string{{"--fault=flood"}, {"--timeout=0s"}, {"--learning=-1s"}, {"-o=yaml"}, {"now"}} {
 		if r := sibyl(t, "", append([]string{"demo"}, args...)...); r.code != exitUsage {

@@ -116,11 +116,18 @@ func plainEnvironment(environment []string) []string {
 // Attend runs a command that does not look at its standard input, and has it end when the input does. Then it removes dir, so that nothing
 // is left by a demo that was killed.
 func Attend(ctx context.Context, in io.Reader, dir string, run func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	go func() { // ends with the input, or with the process
 		_, _ = io.Copy(io.Discard, in)
-		cancel()
+		cancel(errLeft)
 	}()
-	return errors.Join(run(ctx), os.RemoveAll(dir))
+	err := run(ctx)
+	if errors.Is(context.Cause(ctx), errLeft) {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
+
+// errLeft says that whoever attended left.
+var errLeft = errors.New("the other end left")

@@ -157,3 +157,20 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	err := Table(&b, []*Result{
+		{Fault: shop.Lock, Correct: true, Seconds: 10, Tracepoints: 200, EnabledEver: 4, EnabledPeak: 3, ExtraSpans: 0.1},
+		{Fault: shop.Disk, Seconds: 180, Tracepoints: 200, EnabledEver: 30, EnabledPeak: 9, ExtraSpans: 0.3, RemainingEnabled: 2},
+		{Fault: shop.Lock, Correct: true, Seconds: 40, Tracepoints: 200, EnabledEver: 10, EnabledPeak: 5, ExtraSpans: 0.05},
+		{Fault: shop.Lock, Seconds: 20, Tracepoints: 200, EnabledEver: 6, EnabledPeak: 4, ExtraSpans: 0.2},
+	})
+	want := `  fault   right  seconds  at most  ever on  at most  together  extra spans  left on
+   lock  2 of 3       20       40    3.0 %    5.0 %         5       10.0 %        0
+   disk  0 of 1      180      180   15.0 %   15.0 %         9       30.0 %        2
+`
+	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
+		t.Error(err, d)
+	}
+}

@@ -19,14 +19,14 @@ func serverArguments(dataDir string, learning time.Duration) []string {
 	return []string{
 		"serve", "--data-dir", dataDir, "--log-format", "json",
 		"--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off",
-		"--learning", learning.String(), "--epoch", epoch.String(), "--min-samples", "30", "--thresholds-cov", "0",
+		"--learning", learning.String(), "--epoch", Epoch.String(), "--min-samples", "30", "--thresholds-cov", "0",
 		"--assembly-settle", "1500ms", "--assembly-idle", "3s", "--journal-durability", "process", "--memory", "512MiB",
 		"--keys", "shop.currency,shop.language,shop.tier,shop.items,service.instance.id,http.response.body.size",
 	}
 }
 
-// epoch is the time between two decisions of the server.
-const epoch = 3 * time.Second
+// Epoch is the time between two decisions of the server.
+const Epoch = 3 * time.Second
 
 // server is the Sibyl that watches the shop.
 type server struct {
@@ -57,7 +57,11 @@ func startServer(ctx context.Context, o *Options, dir, dataDir string, environme
 	defer cancel()
 	for s.api == "" {
 		if err := s.pause(ctx, 50*time.Millisecond); err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: %s", err, c.lastWords()), c.stop(0))
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %s", err, c.lastWords())
+			}
+			_ = c.stop(0) // that it was killed says nothing
+			return nil, err
 		}
 		s.find()
 	}
@@ -75,7 +79,7 @@ func (s *server) pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.ended:
-		return fmt.Errorf("the server ended: %s", s.lastWords())
+		return s.death()
 	case <-time.After(d):
 		return nil
 	}
