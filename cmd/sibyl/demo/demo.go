@@ -184,6 +184,7 @@ func (d *demo) show(ctx context.Context) (*Result, error) {
 	case <-d.watcher.located:
 		d.waitOff(ctx)
 	case <-timeout:
+		d.watcher.end(ctx)
 	case c := <-d.died:
 		return nil, c.death()
 	case <-ctx.Done():

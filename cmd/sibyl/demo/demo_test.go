@@ -23,7 +23,7 @@ import (
 var events = []string{
 	`{"type": "problem.opened", "diagnosis": "carts are slow"}`,
 	`{"type": "decision", "decision": "1-1"}`,
-	`{"type": "problem.located", "problem": "00000000000000000000000000000002"}`,
+	`{"type": "epoch"}`,
 	`{"type": "epoch"}`,
 }
 
@@ -51,8 +51,13 @@ func TestWatcher(t *testing.T) {
 		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
 	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"operation": "cart total"}], "off": [{"tracepoint_name": "cart/read"}],
 		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
-	answer("/problems", `{"items": [{"id": "00000000000000000000000000000001", "state": "exhausted"}, {"id": "00000000000000000000000000000002", "state": "located"},
-		{"id": "00000000000000000000000000000003", "state": "located"}]}`)
+	state := "investigating" // of the problem that ranks first
+	api.HandleFunc("GET /api/v1/problems", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, strings.Replace(`{"items": [{"id": "00000000000000000000000000000001", "state": "STATE"}, {"id": "00000000000000000000000000000002", "state": "located"},
+			{"id": "00000000000000000000000000000003", "state": "located"}]}`, "STATE", state, 1))
+		state = "exhausted"
+	})
 	answer("/investigations/00000000000000000000000000000002", `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`)
 	h := httptest.NewServer(api)
 	defer h.Close()
@@ -84,7 +89,7 @@ func TestWatcher(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if w.epochs != 1 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.on != 2 || w.settled() {
+	if w.epochs != 2 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.on != 2 || w.settled() {
 		t.Errorf("%+v", w)
 	}
 }

@@ -70,7 +70,7 @@ func (w *watcher) hear(ctx context.Context, e contract.Event) {
 	case "epoch":
 		w.epochs++
 		w.readPlan(ctx)
-		w.readAnswer(ctx)
+		w.readAnswer(ctx, false)
 	case "problem.opened":
 		w.problems++
 		w.say("problem: %s", word(e.Diagnosis))
@@ -139,9 +139,16 @@ func offNames(off []contract.Judged) string {
 	return strings.Join(names, ", ")
 }
 
+// end takes what was located until now, if there was no answer.
+func (w *watcher) end(ctx context.Context) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.readAnswer(ctx, true)
+}
+
 // readAnswer takes the first answer: the place that was located for the problem that ranks first, leaving out those that nobody searches
-// any more without having located them.
-func (w *watcher) readAnswer(ctx context.Context) {
+// any more without having located them and, where time is over, those that are still searched.
+func (w *watcher) readAnswer(ctx context.Context, over bool) {
 	if w.found != nil || w.since.IsZero() {
 		return
 	}
@@ -156,7 +163,9 @@ func (w *watcher) readAnswer(ctx context.Context) {
 			return
 		case contract.StateNone, contract.StateExhausted, contract.StateGone:
 		case contract.StateOpened, contract.StateInvestigating:
-			return
+			if !over {
+				return
+			}
 		}
 	}
 }
