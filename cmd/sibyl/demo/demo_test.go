@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -91,6 +92,13 @@ func TestWatcher(t *testing.T) {
 	}
 	if w.epochs != 2 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.on != 2 || w.settled() {
 		t.Errorf("%+v", w)
+	}
+
+	state = "investigating"
+	late := newWatcher(s, io.Discard)
+	late.begin()
+	if late.end(t.Context()); late.found == nil || late.found.edge != w.found.edge {
+		t.Errorf("at the end %+v was found", late.found)
 	}
 }
 
