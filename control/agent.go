@@ -19,10 +19,12 @@ type agent struct {
 	resource               map[string]string
 	capabilities           []protocol.Capability
 	catalogue              *catalogue
+	moved                  chan struct{} // closed when it gets another catalogue
 	since, seen            time.Time
 	polls                  int                // that wait for an answer now
 	yield                  context.CancelFunc // ends the poll that waits; nil: none does
 	nth                    int                // number of the poll that yield is of
+	released               bool               // its connection ended
 	conflicts              int                // others that came with its id
 
 	version  int64 // of the plan that it applied last
@@ -87,7 +89,7 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	now := p.options.Clock()
 	a := p.agents[c.ID]
 	if a != nil && (a.session != r.Session || a.principal != c.Principal) {
-		if a.polls > 0 || now.Sub(a.seen) < quiet {
+		if !a.released && (a.polls > 0 || now.Sub(a.seen) < quiet) {
 			a.conflicts++
 			p.counts.Conflicts.Add(1)
 			return nil, ErrConflict
@@ -109,12 +111,14 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 		}
 	}
 	if a == nil {
-		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now}
+		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now, moved: make(chan struct{})}
 		p.agents[c.ID] = a
 	}
 	a.transport, a.resource, a.capabilities, a.seen = c.Transport, kept(r.Resource), r.Capabilities, now
 	if a.catalogue != list {
 		p.leave(a)
+		close(a.moved)
+		a.moved = make(chan struct{})
 		a.catalogue, a.outcomes, a.usage = list, nil, search.Usage{} // it is another program now
 		list.agents++
 	}
@@ -161,6 +165,15 @@ func (p *Plane) Leave(c Caller) {
 	defer p.mu.Unlock()
 	if a, err := p.find(c); err == nil {
 		p.remove(a)
+	}
+}
+
+// Release notes that the connection of an agent ended: its lease goes on, and whoever comes with its id next gets it.
+func (p *Plane) Release(c Caller) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.agents[c.ID]; a != nil && a.session == c.Session {
+		a.released = true
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,7 @@ type Plane struct {
 	options   Options
 	engine    Engine
 	published atomic.Pointer[published]
-	bodies    chan struct{} // one element for each body that is being read
+	bodies    chan struct{} // one element for each body that is being read: half of the cores are left for plans
 	begun     chan struct{} // closed when agents are answered
 	closing   chan struct{} // closed when nobody waits any more
 	counts    Counts
@@ -79,10 +80,10 @@ func New(engine Engine, o Options) *Plane {
 		o.Clock = time.Now
 	}
 	p := &Plane{
-		options: o, engine: engine, bodies: make(chan struct{}, maxBodies), begun: make(chan struct{}), closing: make(chan struct{}),
+		options: o, engine: engine, bodies: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), begun: make(chan struct{}), closing: make(chan struct{}),
 		agents: make(map[string]*agent), catalogues: make(map[string]*catalogue),
 	}
-	p.published.Store(newPublished(p.newPlan(0)))
+	p.published.Store(newPublished(p.newPlan(0), nil))
 	return p
 }
 
@@ -112,12 +113,29 @@ func (p *Plane) Counts() *Counts { return &p.counts }
 
 // published is a plan for all agents. It is immutable.
 type published struct {
-	plan *protocol.Plan // all tracepoints
-	next chan struct{}  // closed when another plan is published
+	plan *protocol.Plan  // all tracepoints
+	next chan struct{}   // closed when another plan is published
+	told <-chan struct{} // closed when all that waited for this one have it; nil: nobody did
+
+	waiting atomic.Int64 // agents that have this one and wait for the next
+	once    sync.Once
+	gone    chan struct{} // closed, once, when the next one is published and nobody waits any more
 }
 
-func newPublished(plan *protocol.Plan) *published {
-	return &published{plan: plan, next: make(chan struct{})}
+func newPublished(plan *protocol.Plan, told <-chan struct{}) *published {
+	return &published{plan: plan, next: make(chan struct{}), told: told, gone: make(chan struct{})}
+}
+
+// leave is called when an agent does not wait for the next plan any more.
+func (b *published) leave(agents int64) {
+	if b.waiting.Add(-agents) > 0 {
+		return
+	}
+	select {
+	case <-b.next:
+		b.once.Do(func() { close(b.gone) })
+	default:
+	}
 }
 
 // newPlan returns a plan without arms.
@@ -154,8 +172,9 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	for i := range next.Arms {
 		slices.SortFunc(next.Arms[i].Tracepoints, func(a, b protocol.Enabled) int { return cmp.Compare(a.ID, b.ID) })
 	}
-	p.published.Store(newPublished(next))
+	p.published.Store(newPublished(next, before.gone))
 	close(before.next)
+	before.leave(0)
 }
 
 // Run looks after agents and tells the engine what they say, from Begin on until ctx is done.

@@ -42,12 +42,17 @@ func (e *told) Tell(_ context.Context, f *search.Feedback) error {
 	return nil
 }
 
-// catalogues returns how many tracepoints each service has, by what was told so far.
-func (e *told) catalogues() string {
+// heard returns all that was told.
+func (e *told) heard() []search.Feedback {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return slices.Clone(e.all)
+}
+
+// catalogues returns how many tracepoints each service has, by what was told so far.
+func (e *told) catalogues() string {
 	services := make(map[string]int)
-	for _, f := range e.all {
+	for _, f := range e.heard() {
 		for _, c := range f.Catalogues {
 			services[c.Service] = len(c.Tracepoints)
 			if len(c.Tracepoints) == 0 {
@@ -329,7 +334,12 @@ func TestDeployment(t *testing.T) {
 		if p, _ := w.fetch("b", "", ""); !slices.Equal(ids(p), []string{"shop/000003"}) {
 			t.Errorf("the new version is told %v", ids(p))
 		}
-		w.register("a", "1", "shop", after)
+		has, _ := w.fetch("a", "", "")
+		began := time.Now()
+		time.AfterFunc(2*time.Second, func() { w.register("a", "1", "shop", after) })
+		if p, code := w.fetch("a", "wait=30s", has.Hash); code != http.StatusOK || time.Since(began) != 2*time.Second || !slices.Equal(ids(p), []string{"shop/000003"}) {
+			t.Errorf("an agent that waits while its catalogue changes: %d after %v", code, time.Since(began))
+		}
 		time.Sleep(2 * time.Second)
 		if got := w.engine.catalogues(); got != "map[shop:7]" {
 			t.Errorf("after: %s", got)
@@ -339,7 +349,7 @@ func TestDeployment(t *testing.T) {
 			t.Errorf("while nobody answers: %s, %+v", got, s)
 		}
 		time.Sleep(9 * time.Minute)
-		if got := w.engine.catalogues(); got != "map[]" || !slices.ContainsFunc(w.engine.all, func(f search.Feedback) bool {
+		if got := w.engine.catalogues(); got != "map[]" || !slices.ContainsFunc(w.engine.heard(), func(f search.Feedback) bool {
 			return slices.ContainsFunc(f.Catalogues, func(c search.Catalogue) bool { return c.Service == "old" && c.Tracepoints == nil })
 		}) {
 			t.Errorf("after a long time: %s", got)
@@ -376,7 +386,7 @@ func TestMeasured(t *testing.T) {
 		var costs []search.Cost
 		var broken []search.Broken
 		var measured search.Measured
-		for _, f := range w.engine.all {
+		for _, f := range w.engine.heard() {
 			costs, broken = append(costs, f.Costs...), append(broken, f.Broken...)
 			if f.Measured != nil {
 				measured = *f.Measured
@@ -398,7 +408,7 @@ func TestMeasured(t *testing.T) {
 			w.register(id, "1", "shop", list[:3])
 		}
 		time.Sleep(2 * time.Second)
-		if !slices.ContainsFunc(w.engine.all, func(f search.Feedback) bool {
+		if !slices.ContainsFunc(w.engine.heard(), func(f search.Feedback) bool {
 			return len(f.Catalogues) == 1 && slices.Equal(f.Broken, []search.Broken{{ID: "shop/000001"}})
 		}) {
 			t.Error("a new version of the program does not get another chance")
@@ -410,15 +420,17 @@ func TestMeasured(t *testing.T) {
 func TestDeafEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		w.engine.mu.Lock()
 		w.engine.deaf = true
+		w.engine.mu.Unlock()
 		w.register("a", "1", "shop", points("shop", 2))
 		time.Sleep(5 * time.Second)
 		w.engine.mu.Lock()
 		w.engine.deaf = false
 		w.engine.mu.Unlock()
 		time.Sleep(2 * time.Second)
-		if got := w.engine.catalogues(); got != "map[shop:2]" || len(w.engine.all) != 1 {
-			t.Errorf("%s, told %d times", got, len(w.engine.all))
+		if got := w.engine.catalogues(); got != "map[shop:2]" || len(w.engine.heard()) != 1 {
+			t.Errorf("%s, told %d times", got, len(w.engine.heard()))
 		}
 	})
 }

@@ -22,7 +22,6 @@ import (
 
 // Bounds of what agents may send at a time.
 const (
-	maxBodies   = 8                // that are read and decoded; each has at most protocol.MaxBody bytes
 	bodyWithin  = 20 * time.Second // from the first byte to the last, and for a turn
 	writeWithin = 20 * time.Second
 	retryAfter  = 10 // seconds, at most, that agents are told to wait; each another time
@@ -150,7 +149,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byt
 	case <-r.Context().Done():
 		return context.Cause(r.Context())
 	}
-	body, err := uncompressed(w, r)
+	body, err := Uncompressed(w, r, protocol.MaxBody)
 	if err != nil {
 		return err
 	}
@@ -158,9 +157,9 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byt
 	return decode(body)
 }
 
-// uncompressed reads a body.
-func uncompressed(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	var from io.Reader = http.MaxBytesReader(w, r.Body, protocol.MaxBody)
+// Uncompressed returns the body of a request, of at most so many bytes when it is decompressed.
+func Uncompressed(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	var from io.Reader = http.MaxBytesReader(w, r.Body, most)
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
 	case "gzip":
@@ -173,12 +172,12 @@ func uncompressed(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, &Refusal{http.StatusUnsupportedMediaType, "bodies are sent as they are, or with gzip", http.Header{"Accept-Encoding": {"gzip"}}}
 	}
 	var b bytes.Buffer
-	n, err := b.ReadFrom(io.LimitReader(from, protocol.MaxBody+1))
+	n, err := b.ReadFrom(io.LimitReader(from, most+1))
 	switch {
 	case err != nil:
 		return nil, broken(err)
-	case n > protocol.MaxBody:
-		return nil, &http.MaxBytesError{Limit: protocol.MaxBody}
+	case n > most:
+		return nil, &http.MaxBytesError{Limit: most}
 	}
 	return b.Bytes(), nil
 }
@@ -266,8 +265,32 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 	return nil
 }
 
+// plansFirst is how long statuses wait while agents wait for a plan that is there.
+const plansFirst = time.Second
+
+// afterPlans waits until all agents that waited for the present plan have it: what they say about it is not as urgent.
+func (h *handler) afterPlans(ctx context.Context) {
+	told := h.published.Load().told
+	select {
+	case <-told:
+		return
+	default:
+		if told == nil {
+			return
+		}
+	}
+	timer := time.NewTimer(plansFirst)
+	defer timer.Stop()
+	select {
+	case <-told:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // status answers POST status.
 func (h *handler) status(w http.ResponseWriter, r *http.Request, c Caller) error {
+	h.afterPlans(r.Context())
 	err := h.read(w, r, func(body []byte) error {
 		var s protocol.Status
 		if err := json.Unmarshal(body, &s); err != nil {

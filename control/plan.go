@@ -60,7 +60,8 @@ type Told struct {
 	JSON      []byte // a protocol.Plan
 	Unchanged bool   // it has that plan
 
-	next, done <-chan struct{} // closed when there is another plan, or another part of it for the agent
+	from        *published      // closes next when there is another plan
+	done, moved <-chan struct{} // closed when the catalogue is complete, or it is another
 }
 
 // Plan returns what an agent is told now, which renews its lease. Has is the hash of the plan that it has.
@@ -82,9 +83,10 @@ func (p *Plane) Plan(c Caller, has string) (Told, error) {
 	if !list.complete() {
 		done = list.done
 	}
+	moved := a.moved
 	p.mu.Unlock()
 	b := list.bodyOf(from)
-	return Told{b.hash, b.json, b.hash == has, from.next, done}, nil
+	return Told{b.hash, b.json, b.hash == has, from, done, moved}, nil
 }
 
 // Wait returns what an agent is told as soon as that is not what it has, at the latest when so much time passed or ctx is done. Of several
@@ -101,14 +103,22 @@ func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Durati
 	if err != nil {
 		return Told{}, err
 	}
-	select {
-	case <-t.next:
-	case <-t.done:
-	case <-p.closing:
-	case <-ctx.Done():
+	defer left()
+	from := t.from
+	from.waiting.Add(1)
+	defer from.leave(1)
+	for t.Unchanged && err == nil && ctx.Err() == nil {
+		select {
+		case <-t.from.next:
+		case <-t.done:
+		case <-t.moved:
+		case <-p.closing:
+			return t, nil
+		case <-ctx.Done():
+		}
+		t, err = p.Plan(c, has)
 	}
-	left()
-	return p.Plan(c, has)
+	return t, err
 }
 
 // poll notes that an agent waits. The caller calls left when it does not any more.

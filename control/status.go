@@ -36,6 +36,38 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	return nil
 }
 
+// Applied takes what an agent says became of the plan with a hash, where it says no more than that; why is empty if it applied it. An error is
+// ErrUnknown or ErrConflict.
+func (p *Plane) Applied(c Caller, hash, why string) error {
+	p.mu.Lock()
+	a, err := p.find(c)
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	list := a.catalogue
+	p.mu.Unlock()
+	b := list.bodyOf(p.published.Load())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a.problem, a.reported = why, a.seen
+	if why == "" && b.hash == hash {
+		a.version, a.hash = b.plan.Version, hash
+	}
+	p.counts.Statuses.Add(1)
+	return nil
+}
+
+// Has returns the hash of the plan that an agent applied last; empty if it is not known.
+func (p *Plane) Has(c Caller) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.agents[c.ID]; a != nil {
+		return a.hash
+	}
+	return ""
+}
+
 // usageBetween returns what the tracepoints of a plan cost, per second, in the time between two reports. What is on anyway costs the plan
 // nothing.
 func usageBetween(all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {

@@ -179,7 +179,7 @@ func (a *Agent) step(ctx context.Context, f *following) error {
 	p, err := a.client.plan(ctx, f.hash, f.wait)
 	switch {
 	case errors.Is(err, errUnknown), errors.Is(err, errTaken):
-		f.registered = false
+		f.registered, f.delay = false, firstBackOff // Sibyl is there: agents come one by one already, as they waited
 	case errors.Is(err, errPlan):
 		a.complain(err)
 	}

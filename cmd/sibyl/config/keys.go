@@ -82,7 +82,7 @@ func placeKeys() []definition {
 		{key: "sampling.tls.cert", kind: optional(path("the name of a PEM file")), preset: "", help: "Certificate of both listeners for remote sampling; empty: no encryption."},
 		{key: "sampling.tls.key", kind: optional(path("the name of a PEM file")), preset: "", help: "Its private key."},
 		{key: "sampling.tls.client-ca", kind: optional(path("the name of a PEM file")), preset: "", help: "Authorities of which SDKs must show a certificate; empty: they need none."},
-		{key: "opamp", kind: address(), preset: "", help: "Address for agents that speak OpAMP; 4320 is its usual port."},
+		{key: "opamp", kind: address(), preset: "", help: "Address for agents that speak OpAMP, at /v1/opamp, or the tracepoint protocol; 4320 is its usual port. It encrypts as api.tls says."},
 	}
 }
 

@@ -2,7 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -11,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/search"
@@ -48,9 +53,9 @@ func (s *Server) control(ctx context.Context) error {
 }
 
 // front hands requests of agents to the control plane, all others to the API.
-func (s *Server) front(tokens *access.Tokens) http.Handler {
-	agents := http.StripPrefix(s.config.API.BasePath, s.plane.Handler(identify(tokens)))
-	plain := s.plane.Handler(identify(tokens))
+func (s *Server) front() http.Handler {
+	plain := s.plane.Handler(identify(s.tokens))
+	agents := http.StripPrefix(s.config.API.BasePath, plain)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch base := s.config.API.BasePath; {
 		case strings.HasPrefix(r.URL.Path, protocol.Path):
@@ -61,6 +66,59 @@ func (s *Server) front(tokens *access.Tokens) http.Handler {
 			s.api.ServeHTTP(w, r)
 		}
 	})
+}
+
+// listenOpAMP opens the address for agents that speak OpAMP, if one is configured.
+func (s *Server) listenOpAMP(ctx context.Context) (err error) {
+	if s.config.OpAMP == "" {
+		return nil
+	}
+	if s.opamp, err = opamp.New(s.plane, identify(s.tokens), s.log); err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.OpAMP)
+	if err != nil {
+		return fmt.Errorf("listen for OpAMP: %w", err)
+	}
+	encrypted, err := encryption(s.config.API.TLS).Config()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.opampAddr = l.Addr()
+	if encrypted != nil {
+		l = tls.NewListener(l, encrypted)
+	}
+	agents := s.plane.Handler(identify(s.tokens))
+	s.opampHTTP = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, protocol.Path) {
+				agents.ServeHTTP(w, r)
+				return
+			}
+			s.opamp.ServeHTTP(w, r)
+		}),
+		ConnContext: s.opamp.ConnContext(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	s.agents = []func() error{func() error {
+		if err := s.opampHTTP.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve OpAMP: %w", err)
+		}
+		return nil
+	}}
+	return nil
+}
+
+// stopAgents ends what agents are connected to.
+func (s *Server) stopAgents(ctx context.Context) error {
+	if s.opamp != nil {
+		s.opamp.Close()
+	}
+	s.plane.Close()
+	if s.opampHTTP != nil {
+		return s.opampHTTP.Shutdown(ctx)
+	}
+	return nil
 }
 
 // identify returns what says who vouches for the sender of a request: the token that it shows. As long as there is none, agents of the same

@@ -22,6 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -46,11 +47,16 @@ type Server struct {
 	api      *api.API
 	outward  *outward
 	plane    *control.Plane
-	handler  http.Handler   // of http
+	tokens   *access.Tokens
 	traced   *selfTracing   // nil: off
 	sampling []func() error // serve remote sampling; set by Listen
 	http     *http.Server
 	listener net.Listener // of http
+
+	opamp     *opamp.Server // this and what follows: set by Listen, nil: off
+	opampHTTP *http.Server
+	opampAddr net.Addr
+	agents    []func() error // serve it
 }
 
 // Parts of the memory that a configuration allows, beside which stand the statistics and the garbage collector's room.
@@ -112,14 +118,13 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.outward, err = newOutward(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}
-	tokens := access.Open(c.DataDir)
-	if s.api, err = s.newAPI(build, tokens); err != nil {
+	s.tokens = access.Open(c.DataDir)
+	if s.api, err = s.newAPI(build, s.tokens); err != nil {
 		return s, err
 	}
-	s.handler = s.front(tokens)
 	s.registry.MustRegister(counters{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
-		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(tokens),
+		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(s.tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Observe: newReceived(s.registry).observe, Log: log,
 	})
 	if err != nil {
@@ -178,11 +183,10 @@ func (s *Server) Listen(ctx context.Context) error {
 		s.listener = tls.NewListener(listener, encrypted)
 	}
 	s.http = &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s.front(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	s.http.RegisterOnShutdown(s.plane.Close)
-	return nil
+	return s.listenOpAMP(ctx)
 }
 
 const (
@@ -201,7 +205,7 @@ func (s *Server) Addresses() (api, grpc, http net.Addr) {
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	parts := append(s.sampling, []func() error{
+	parts := append(append(s.sampling, s.agents...), []func() error{
 		func() error { return s.live.Run(work) },
 		func() error { return s.outward.run(work) },
 		func() error { return s.announce(work) },
@@ -226,7 +230,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.InfoContext(ctx, "stopping")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	err = errors.Join(err, s.receiver.Shutdown(drain), s.http.Shutdown(drain), s.outward.stop(drain))
+	err = errors.Join(err, s.stopAgents(drain), s.receiver.Shutdown(drain), s.http.Shutdown(drain), s.outward.stop(drain))
 	stopWork()
 	for range running {
 		err = errors.Join(err, <-ended)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/speed"
+)
+
+func (p *process) benchControlCommand() *cobra.Command {
+	output := newChoice("table", "json")
+	o := speed.ControlOptions{}
+	c := &cobra.Command{
+		Use:   "control",
+		Short: "Agents: how fast plans reach them, and what they take of the server",
+		Long: `Starts sibyl serve as a process of its own, with its data in a temporary directory, and connects agents to it from this process. Both
+share the machine. Each agent takes a file descriptor in either process.`,
+		Example: "  sibyl bench control\n  sibyl bench control --agents 1000 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Agents < 1 || o.Services < 1 || o.Tracepoints < 1 || o.Rounds < 1 {
+				return usageError{errors.New("--agents, --services, --tracepoints and --rounds must be above 0")}
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Program = program
+			r, err := speed.Control(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if output.value == "json" {
+				return r.JSON(p.out)
+			}
+			return r.Table(p.out)
+		},
+	}
+	output.flag(c, "output", "o", "format")
+	c.Flags().IntVar(&o.Agents, "agents", 10_000, "agents that are connected at the same time")
+	c.Flags().IntVar(&o.Services, "services", 20, "services that they belong to")
+	c.Flags().IntVar(&o.Tracepoints, "tracepoints", 50, "tracepoints of each service that are on")
+	c.Flags().BoolVar(&o.OpAMP, "opamp", false, "agents are connected by WebSockets, with OpAMP's own client")
+	c.Flags().IntVar(&o.Rounds, "rounds", 10, "changes of the plan")
+	return c
+}

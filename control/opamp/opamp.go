@@ -1,0 +1,304 @@
+// Package opamp lets agents that speak OpAMP (Open Agent Management Protocol) take plans, over WebSocket or plain HTTP, with its core
+// messages only:
+//
+//   - The catalogue is the file [protocol.ConfigCatalogue] of the agent's effective configuration: a [Catalogue] as JSON.
+//   - The plan is the file [protocol.ConfigPlan] of the remote configuration: a [protocol.Plan] as JSON. Its hash is the config_hash.
+//   - What became of it is the RemoteConfigStatus.
+//   - The resource is the agent description.
+//   - Every message of the server renews the lease. Over WebSocket one is sent at least every third of it; over HTTP the agent asks as often.
+//
+// What hits cost cannot be told in this way; estimates stand for it.
+package opamp
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/protobufs"
+	"github.com/open-telemetry/opamp-go/server"
+	"github.com/open-telemetry/opamp-go/server/types"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/control"
+)
+
+// Catalogue is what an agent can switch on, all of it.
+type Catalogue struct {
+	protocol.Catalogue
+	Tracepoints []protocol.Tracepoint `json:"tracepoints"` // ascending by ID
+}
+
+// Path is where agents connect.
+const Path = "/v1/opamp"
+
+// maxMessage bounds a message over HTTP: catalogues come in one piece.
+const maxMessage = 64 << 20
+
+// Server answers agents. It is safe for concurrent use.
+type Server struct {
+	plane    *control.Plane
+	identify func(*http.Request) (string, error)
+	log      *slog.Logger
+	handle   server.HTTPHandlerFunc
+	context  server.ConnContext
+	closing  context.Context //nolint:containedctx // its end is that of all connections
+	close    context.CancelFunc
+	open     sync.WaitGroup // connections that are written to
+}
+
+// New returns a Server of a plane. Identify returns who vouches for the sender of a request, or a [*control.Refusal].
+func New(plane *control.Plane, identify func(*http.Request) (string, error), log *slog.Logger) (*Server, error) {
+	s := &Server{plane: plane, identify: identify, log: log}
+	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
+	var err error
+	s.handle, s.context, err = server.New(quiet{log}).Attach(server.Settings{
+		EnableCompression: true, Callbacks: types.Callbacks{OnConnecting: s.connecting},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach OpAMP: %w", err)
+	}
+	return s, nil
+}
+
+// quiet logs what the library says, for whoever looks for it: mostly that agents went away.
+type quiet struct{ log *slog.Logger }
+
+// Debugf implements the logger of the library.
+func (q quiet) Debugf(ctx context.Context, format string, v ...any) {
+	q.log.LogAttrs(ctx, slog.LevelDebug, "opamp", slog.String("what", fmt.Sprintf(format, v...)))
+}
+
+// Errorf implements the logger of the library.
+func (q quiet) Errorf(ctx context.Context, format string, v ...any) { q.Debugf(ctx, format, v...) }
+
+// ConnContext is that of the http.Server which serves s.
+func (s *Server) ConnContext() server.ConnContext { return s.context }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != Path {
+		http.Error(w, "agents that speak OpAMP connect to "+Path, http.StatusNotFound)
+		return
+	}
+	if r.Header.Get("Content-Type") == "application/x-protobuf" {
+		body, err := control.Uncompressed(w, r, maxMessage)
+		if err != nil {
+			http.Error(w, "the body cannot be read, or is too large", http.StatusBadRequest)
+			return
+		}
+		r.Header.Del("Content-Encoding")
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	s.handle(w, r)
+}
+
+// Close ends all connections.
+func (s *Server) Close() {
+	s.close()
+	s.open.Wait()
+}
+
+func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
+	principal, err := s.identify(r)
+	if err != nil {
+		status := http.StatusInternalServerError
+		if f, ok := errors.AsType[*control.Refusal](err); ok {
+			status = f.Status
+		}
+		return types.ConnectionResponse{HTTPStatusCode: status}
+	}
+	a := &agent{Server: s, caller: control.Caller{Principal: principal, Transport: "opamp", Session: "http"}}
+	if r.Header.Get("Upgrade") != "" {
+		a.caller.Session = rand.Text() // a connection is a session
+		a.socket = true
+	}
+	return types.ConnectionResponse{Accept: true, ConnectionCallbacks: types.ConnectionCallbacks{OnMessage: a.message, OnConnectionClose: a.closed}}
+}
+
+// agent is one connection of an agent. Its methods are called one after the other.
+type agent struct {
+	*Server
+	caller control.Caller
+	socket bool
+	stop   context.CancelFunc // ends what writes to the socket; nil: nothing does
+}
+
+const capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus | protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig |
+	protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
+
+// message takes a message and returns the answer.
+func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+	answer := &protobufs.ServerToAgent{InstanceUid: m.InstanceUid, Capabilities: capabilities}
+	a.caller.ID = hex.EncodeToString(m.InstanceUid)
+	if len(m.InstanceUid) != 16 {
+		return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, "instance_uid: want 16 bytes")
+	}
+	if m.AgentDisconnect != nil {
+		a.plane.Leave(a.caller)
+		return answer
+	}
+	err := a.register(m)
+	if status := m.RemoteConfigStatus; err == nil && status != nil {
+		switch status.Status {
+		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
+			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "")
+		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
+			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "it says: "+status.ErrorMessage)
+		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING, protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET:
+		}
+	}
+	var told control.Told
+	if err == nil {
+		told, err = a.plane.Plan(a.caller, a.plane.Has(a.caller))
+	}
+	if err != nil {
+		return a.explain(answer, err)
+	}
+	if a.socket {
+		if a.stop == nil {
+			a.follow(conn, m.InstanceUid, told)
+		}
+		return answer // plans are sent by what follows them
+	}
+	if !told.Unchanged {
+		answer.RemoteConfig = remote(told)
+	}
+	return answer
+}
+
+// explain says what is wrong, and how the agent gets over it.
+func (a *agent) explain(answer *protobufs.ServerToAgent, err error) *protobufs.ServerToAgent {
+	switch {
+	case errors.Is(err, control.ErrUnknown):
+		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)
+		return answer
+	case errors.Is(err, control.ErrConflict):
+		other := make([]byte, 16)
+		_, _ = rand.Read(other) // it never fails
+		answer.AgentIdentification = &protobufs.AgentIdentification{NewInstanceUid: other}
+		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) // it registers at once
+		return answer
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrStarting):
+		answer = refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err.Error())
+		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(5 * time.Second)}}
+		return answer
+	}
+	return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, err.Error())
+}
+
+func refused(answer *protobufs.ServerToAgent, kind protobufs.ServerErrorResponseType, why string) *protobufs.ServerToAgent {
+	answer.ErrorResponse = &protobufs.ServerErrorResponse{Type: kind, ErrorMessage: why}
+	return answer
+}
+
+// register registers the agent if the message says who it is and what it can switch on.
+func (a *agent) register(m *protobufs.AgentToServer) error {
+	if m.AgentDescription == nil || m.EffectiveConfig == nil {
+		return nil
+	}
+	c := Catalogue{Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(nil)}}
+	if file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]; file != nil {
+		if err := json.Unmarshal(file.Body, &c); err != nil {
+			return fmt.Errorf("%s: %w", protocol.ConfigCatalogue, err)
+		}
+	}
+	if len(c.Tracepoints) != c.Size {
+		return fmt.Errorf("%s: %d tracepoints, of %d", protocol.ConfigCatalogue, len(c.Tracepoints), c.Size)
+	}
+	r := &protocol.Registration{Protocol: protocol.Version, Session: a.caller.Session, Resource: resource(m.AgentDescription), Catalogue: c.Catalogue}
+	for page := range max(1, c.Pages()) {
+		if c.Size > 0 {
+			from, to := c.Page(page)
+			r.Page = &protocol.Page{Number: page, Tracepoints: c.Tracepoints[from:to]}
+		}
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		if _, err := a.plane.Register(a.caller, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resource returns the attributes of a description as texts.
+func resource(d *protobufs.AgentDescription) map[string]string {
+	attributes := make(map[string]string)
+	for _, list := range [][]*protobufs.KeyValue{d.IdentifyingAttributes, d.NonIdentifyingAttributes} {
+		for _, kv := range list {
+			if text := textOf(kv.Value); text != "" && len(attributes) < protocol.MaxResource {
+				attributes[kv.Key] = text
+			}
+		}
+	}
+	return attributes
+}
+
+// textOf returns a value as text; empty for those that are none.
+func textOf(v *protobufs.AnyValue) string {
+	switch x := v.GetValue().(type) {
+	case *protobufs.AnyValue_StringValue:
+		return x.StringValue
+	case *protobufs.AnyValue_IntValue:
+		return strconv.FormatInt(x.IntValue, 10)
+	case *protobufs.AnyValue_BoolValue:
+		return strconv.FormatBool(x.BoolValue)
+	}
+	return ""
+}
+
+// remote returns a plan as a remote configuration.
+func remote(t control.Told) *protobufs.AgentRemoteConfig {
+	return &protobufs.AgentRemoteConfig{ConfigHash: []byte(t.Hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+		protocol.ConfigPlan: {Body: t.JSON, ContentType: "application/json"},
+	}}}
+}
+
+// follow sends the agent at the other end of a socket its plans until the connection ends, beginning with told.
+func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
+	ctx, stop := context.WithCancel(a.closing)
+	a.stop = stop
+	caller := a.caller
+	a.open.Go(func() {
+		defer func() { _ = conn.Disconnect() }() // the agent connects again, or is gone
+		for ctx.Err() == nil {
+			m := &protobufs.ServerToAgent{InstanceUid: id, Capabilities: capabilities}
+			if !told.Unchanged {
+				m.RemoteConfig = remote(told)
+			}
+			_ = conn.Connection().SetWriteDeadline(time.Now().Add(writeWithin)) // a connection that is gone fails below
+			if conn.Send(ctx, m) != nil {
+				return
+			}
+			var err error
+			if told, err = a.plane.Wait(ctx, caller, told.Hash, math.MaxInt64); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// writeWithin is how long an agent has to take a message.
+const writeWithin = 20 * time.Second
+
+// closed notes that the connection ended.
+func (a *agent) closed(types.Connection) {
+	if a.stop != nil {
+		a.stop()
+	}
+	if a.socket && a.caller.ID != "" {
+		a.plane.Release(a.caller)
+	}
+}

@@ -1,0 +1,286 @@
+package opamp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opamp-go/client"
+	"github.com/open-telemetry/opamp-go/client/types"
+	"github.com/open-telemetry/opamp-go/protobufs"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/control/opamp"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// told is an engine that takes what it is told.
+type told struct{}
+
+func (told) Tell(context.Context, *search.Feedback) error { return nil }
+
+// silent is a logger of the client.
+type silent struct{}
+
+func (silent) Debugf(context.Context, string, ...any) {}
+func (silent) Errorf(context.Context, string, ...any) {}
+
+// world is a control plane that is served.
+type world struct {
+	*control.Plane
+	opamp *opamp.Server
+	url   string // host and path
+	table trace.Table
+}
+
+func newWorld(t *testing.T, lease time.Duration) *world {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	w := &world{Plane: control.New(told{}, control.Options{Lease: lease, Log: log})}
+	var err error
+	identify := func(r *http.Request) (string, error) {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			return "", &control.Refusal{Status: http.StatusUnauthorized}
+		}
+		return "token", nil
+	}
+	if w.opamp, err = opamp.New(w.Plane, identify, log); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(w.opamp)
+	s.Config.ConnContext = w.opamp.ConnContext()
+	s.Start()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	w.Begin(nil)
+	running.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() {
+		w.opamp.Close()
+		w.Close()
+		s.CloseClientConnections()
+		s.Close()
+		stop()
+		running.Wait()
+	})
+	w.url = s.Listener.Addr().String() + opamp.Path
+	return w
+}
+
+// on publishes a plan with a tracepoint on.
+func (w *world) on(version int64, id string) {
+	w.Publish(&search.Plan{
+		Version: version, Arms: []search.Arm{{Name: trace.SymbolOf([]byte("a")), Share: 1}}, Leases: []search.Lease{{Tracepoint: w.table.Symbol(id)}},
+	}, &w.table)
+}
+
+// agent is an agent of OpAMP's own client.
+type agent struct {
+	client.OpAMPClient
+	plans chan *protocol.Plan
+	id    types.InstanceUid
+	now   chan types.InstanceUid // other ids that it is given
+}
+
+func attribute(key, value string) *protobufs.KeyValue {
+	return &protobufs.KeyValue{Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}}}
+}
+
+// connect starts an agent with n tracepoints of a service.
+func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
+	t.Helper()
+	a := &agent{plans: make(chan *protocol.Plan, 100), now: make(chan types.InstanceUid, 100)}
+	a.id[0] = id
+	url := scheme + "://" + w.url
+	if scheme == "ws" {
+		a.OpAMPClient = client.NewWebSocket(silent{})
+	} else {
+		h := client.NewHTTP(silent{})
+		h.SetPollingInterval(100 * time.Millisecond)
+		a.OpAMPClient = h
+	}
+	c := opamp.Catalogue{}
+	for i := range n {
+		c.Tracepoints = append(c.Tracepoints, protocol.Tracepoint{ID: fmt.Sprintf("shop/%06d", i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: "shop", Operation: "step"})
+	}
+	c.Catalogue = protocol.Catalogue{Hash: protocol.HashCatalogue(c.Tracepoints), Size: n}
+	body, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{attribute("service.name", "shop")}}); err != nil {
+		t.Fatal(err)
+	}
+	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig | protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig
+	if err := a.SetCapabilities(&capabilities); err != nil {
+		t.Fatal(err)
+	}
+	err = a.Start(t.Context(), types.StartSettings{
+		OpAMPServerURL: url, Header: http.Header{"Authorization": {"Bearer secret"}}, InstanceUid: a.id,
+		Callbacks: types.Callbacks{
+			GetEffectiveConfig: func(context.Context) (*protobufs.EffectiveConfig, error) {
+				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+					protocol.ConfigCatalogue: {Body: body, ContentType: "application/json"},
+				}}}, nil
+			},
+			OnMessage: func(_ context.Context, m *types.MessageData) {
+				if m.AgentIdentification != nil {
+					a.now <- types.InstanceUid(m.AgentIdentification.NewInstanceUid)
+				}
+				if m.RemoteConfig == nil {
+					return
+				}
+				plan, err := protocol.DecodePlan(m.RemoteConfig.Config.ConfigMap[protocol.ConfigPlan].Body)
+				if err != nil || plan.Hash != string(m.RemoteConfig.ConfigHash) {
+					t.Error(err, plan)
+					return
+				}
+				if err := a.SetRemoteConfigStatus(&protobufs.RemoteConfigStatus{
+					LastRemoteConfigHash: m.RemoteConfig.ConfigHash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
+				}); err != nil {
+					t.Error(err)
+				}
+				a.plans <- plan
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// plan waits for a plan of a version.
+func (a *agent) plan(t *testing.T, version int64) *protocol.Plan {
+	t.Helper()
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case p := <-a.plans:
+			if p.Version == version {
+				return p
+			}
+		case <-deadline:
+			t.Fatalf("plan %d did not come", version)
+		}
+	}
+}
+
+// until waits for something.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// Agents that speak OpAMP, over either transport, announce what they can switch on, get plans and say that they applied them, and stay as
+// long as they are connected.
+func TestAgents(t *testing.T) {
+	for _, scheme := range []string{"ws", "http"} {
+		t.Run(scheme, func(t *testing.T) {
+			w := newWorld(t, 3*time.Second)
+			a := connect(t, w, scheme, 1, protocol.PageSize+1)
+			if p := a.plan(t, 0); len(p.Arms) != 0 {
+				t.Errorf("the first plan: %+v", p)
+			}
+			w.on(1, "shop/000001")
+			if p := a.plan(t, 1); len(p.Arms) != 1 || len(p.Arms[0].Tracepoints) != 1 || p.Arms[0].Tracepoints[0].ID != "shop/000001" {
+				t.Errorf("the second plan: %+v", p)
+			}
+			current := func() bool {
+				all := w.Agents()
+				return len(all) == 1 && all[0].State == control.Current && all[0].Version == 1 && all[0].Service == "shop" && all[0].Tracepoints == protocol.PageSize+1 && !all[0].Incomplete
+			}
+			until(t, "it is not known to have applied the plan", current)
+			time.Sleep(4 * time.Second) // longer than a lease
+			if !current() {
+				t.Errorf("after a lease: %+v", w.Agents())
+			}
+			if len(a.plans) > 0 {
+				t.Error("a plan is sent again that the agent has")
+			}
+			if err := a.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An agent with the id of another that is connected gets another id; the first keeps its own.
+func TestSameID(t *testing.T) {
+	w := newWorld(t, 30*time.Second)
+	first := connect(t, w, "ws", 1, 2)
+	first.plan(t, 0)
+	second := connect(t, w, "ws", 1, 2)
+	select {
+	case id := <-second.now:
+		if id == first.id {
+			t.Error("it is told the same")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it is not told")
+	}
+	until(t, "the second is not known by its other id", func() bool { return len(w.Agents()) == 2 })
+	w.on(1, "shop/000001")
+	first.plan(t, 1)
+	second.plan(t, 1)
+	for _, a := range []*agent{first, second} {
+		if err := a.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An agent whose connection broke gets its plan when it is back, at once and without another id.
+func TestReconnect(t *testing.T) {
+	w := newWorld(t, 30*time.Second)
+	a := connect(t, w, "ws", 1, 2)
+	a.plan(t, 0)
+	if err := a.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.on(1, "shop/000001")
+	b := connect(t, w, "ws", 1, 2)
+	b.plan(t, 1)
+	if len(b.now) > 0 {
+		t.Error("it got another id")
+	}
+	if err := b.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who shows no token is not served, and what is no message is refused.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, 30*time.Second)
+	for _, c := range []struct {
+		path, token, body, encoding string
+		want                        int
+	}{
+		{opamp.Path, "", "", "", http.StatusUnauthorized},
+		{opamp.Path, "Bearer secret", "x", "gzip", http.StatusBadRequest},
+		{opamp.Path, "Bearer secret", "\xff", "", http.StatusBadRequest},
+		{"/elsewhere", "Bearer secret", "", "", http.StatusNotFound},
+	} {
+		r := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		r.Header.Set("Authorization", c.token)
+		r.Header.Set("Content-Encoding", c.encoding)
+		a := httptest.NewRecorder()
+		w.opamp.ServeHTTP(a, r)
+		if a.Code != c.want {
+			t.Errorf("%+v: %d", c, a.Code)
+		}
+	}
+}

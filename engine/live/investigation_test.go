@@ -1,0 +1,201 @@
+package live
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// shop is a simulated application whose agents follow the plan of a service.
+type shop struct {
+	*running
+	dir  string
+	app  *simapp.App
+	plan search.Plan
+}
+
+// announced returns what the application's agents announce, but for some tracepoints.
+func announced(app *simapp.App, without func(trace.Symbol) bool) *search.Feedback {
+	table, byService := app.Table(), make(map[string][]search.Announced)
+	name := func(op trace.Op) (string, trace.Kind) {
+		x := table.Operation(op)
+		return table.Text(x.Name), x.Kind
+	}
+	for _, t := range app.Catalogue() {
+		if without(t.ID) {
+			continue
+		}
+		a := search.Announced{ID: table.Text(t.ID), Parent: table.Text(t.Parent), Layer: t.Layer, Kind: t.Kind, Cost: t.Cost, Bytes: t.Bytes, Baseline: t.Baseline}
+		if a.Name, a.Span = name(t.Op); t.Kind == cct.VariablePoint {
+			a.Name = a.ID
+		}
+		if t.Owner != 0 {
+			a.Owner, a.OwnerSpan = name(t.Owner)
+		}
+		service := table.ServiceName(t.Op)
+		byService[service] = append(byService[service], a)
+	}
+	f := &search.Feedback{}
+	for service, list := range byService {
+		f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: list})
+	}
+	return f
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	c := &clock{}
+	c.set(start)
+	s := &shop{dir: t.TempDir(), app: simapp.New(simapp.Config{Seed: 3, Fault: simapp.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})}
+	s.running = run(t, s.dir, c, nil)
+	s.announce(func(trace.Symbol) bool { return false })
+	return s
+}
+
+func (s *shop) announce(without func(trace.Symbol) bool) {
+	s.t.Helper()
+	if changed, err := s.Change(s.t.Context(), engine.Change{Feedback: announced(s.app, without)}); !changed || err != nil {
+		s.t.Fatal(changed, err)
+	}
+}
+
+// epoch plays an epoch by the plan that held when it began, and returns the investigations then.
+func (s *shop) epoch() (investigations []search.Investigation) {
+	s.t.Helper()
+	plan := &simapp.Plan{Version: s.plan.Version}
+	for i, a := range s.plan.Arms {
+		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		for _, l := range s.plan.Leases {
+			if int(l.Arm) == i {
+				arm.On[l.Tracepoint] = true
+			}
+		}
+		plan.Arms = append(plan.Arms, arm)
+	}
+	var bodies [][]byte
+	from := s.clock.at()
+	for x := range s.app.Requests(from, from.Add(10*time.Second), plan) {
+		body, err := wire.Protobuf([]*trace.Trace{x}, s.app.Table())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		bodies = append(bodies, body)
+	}
+	s.send(bodies)
+	s.clock.add(10 * time.Second)
+	s.settle()
+	for ended := trace.Nanos(0); ended < s.clock.at(); {
+		s.look(func(core *engine.Core) {
+			ended = core.Ended()
+			s.plan = *core.Plan()
+			investigations = slices.Clone(core.State().Investigations)
+		})
+	}
+	return investigations
+}
+
+func (s *shop) look(read func(*engine.Core)) {
+	s.t.Helper()
+	if err := s.Ask(s.t.Context(), read); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// search plays until something is on, and returns it.
+func (s *shop) search() (on map[trace.Symbol]bool) {
+	s.t.Helper()
+	for epoch := range 60 {
+		if epoch == 6 {
+			s.app.Inject(s.clock.at())
+		}
+		s.epoch()
+		if len(s.plan.Leases) > 0 {
+			on = make(map[trace.Symbol]bool)
+			for _, l := range s.plan.Leases {
+				on[l.Tracepoint] = true
+			}
+			return on
+		}
+	}
+	s.t.Fatal("nothing was ever on")
+	return nil
+}
+
+// finish plays until no investigation has anything on, and returns the one that was concluded first.
+func (s *shop) finish() search.Investigation {
+	s.t.Helper()
+	for range 60 {
+		all := s.epoch()
+		if len(s.plan.Leases) > 0 {
+			continue
+		}
+		for _, v := range all {
+			if v.Status >= search.Located {
+				return v
+			}
+		}
+	}
+	s.t.Fatal("no investigation ended")
+	return search.Investigation{}
+}
+
+// A service that is killed in the middle of an investigation goes on with it: the same plan holds, and it ends as it would have.
+func TestKilledInvestigation(t *testing.T) {
+	whole := newShop(t)
+	whole.search()
+	want := whole.finish()
+	whole.end()
+	s := newShop(t)
+	s.search()
+	before := s.plan
+	s.dir = s.crash(s.dir)
+	s.running = run(t, s.dir, s.clock, nil)
+	s.look(func(core *engine.Core) {
+		if p := core.Plan(); p.Version != before.Version || !slices.Equal(p.Leases, before.Leases) {
+			t.Errorf("after it was killed plan %d holds, not %d", p.Version, before.Version)
+		}
+	})
+	got := s.finish()
+	if got.Status != want.Status || got.Reason != want.Reason || got.Epochs != want.Epochs {
+		t.Errorf("it ends %v after %d epochs: %s; want %v after %d: %s", got.Status, got.Epochs, got.Reason, want.Status, want.Epochs, want.Reason)
+	}
+	s.end()
+}
+
+// A deployment takes away what an investigation has on: that goes off, with the reason, and is not switched on again. The investigation goes on
+// with what is left, and ends.
+func TestDeploymentInInvestigation(t *testing.T) {
+	s := newShop(t)
+	taken := s.search()
+	s.announce(func(id trace.Symbol) bool { return taken[id] })
+	s.epoch()
+	check := func() {
+		for _, l := range s.plan.Leases {
+			if taken[l.Tracepoint] {
+				t.Errorf("%s is on, though no agent has it any more", s.app.Table().Text(l.Tracepoint))
+			}
+		}
+	}
+	check()
+	decisions, err := s.store.Decisions(s.clock.at().Add(-15*time.Second), s.clock.at()+1, 100, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for _, d := range decisions {
+		told = told || slices.ContainsFunc(d.Off, func(o search.Off) bool { return taken[o.Tracepoint] && o.Reason == search.WhyUnavailable })
+	}
+	if !told {
+		t.Errorf("no decision says why: %+v", decisions)
+	}
+	s.finish()
+	check()
+	s.end()
+}
