@@ -37,12 +37,14 @@ type hub struct {
 	streams int
 	cut     uint64 // readers that were too slow
 
+	ended chan struct{} // closed when nobody is told anything any more
+
 	known map[analysis.Hash]search.Status // problems as of the last epoch; nil: none ended. The core's owner's only
 }
 
 // begin starts a run.
 func (h *hub) begin(now time.Time) {
-	h.began, h.changed = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{})
+	h.began, h.changed, h.ended = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{}), make(chan struct{})
 }
 
 // publish adds events.
@@ -119,6 +121,9 @@ func (h *hub) readers() (streams int, cut uint64) {
 	return h.streams, h.cut
 }
 
+// Close ends all streams of events, which would last as long as their readers want; these come again. It is called once.
+func (a *API) Close() { close(a.hub.ended) }
+
 // Epoch is called by the owner of the core when an epoch has ended, with what was decided. It is quick, and keeps nothing of the core.
 func (a *API) Epoch(c *engine.Core, decisions []search.Decision) {
 	ended := c.Ended()
@@ -181,7 +186,7 @@ func (a *API) happened(c *engine.Core, ended trace.Nanos, decisions []search.Dec
 	return events
 }
 
-// streamEvents serves events until the reader leaves, is too slow, or may not read any more.
+// streamEvents serves events until the reader leaves, is too slow, or may not read any more, or the service stops.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	if !a.hub.enter() {
 		a.fail(w, r, &fault{http.StatusServiceUnavailable, "too many readers of events at a time", http.Header{"Retry-After": {"10"}}})
@@ -215,27 +220,34 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		case events != "":
 			number = next
-			alive = write(events)
+			alive = a.mayStay(r) && write(events)
 		default:
 			alive = a.await(r, changed) || r.Context().Err() == nil && a.mayStay(r) && write(": still here\n\n")
 		}
 	}
 }
 
-// await waits for the next event; it returns false where none comes for long, or the reader leaves.
+// await waits for the next event; it returns false where none comes for long, the reader leaves, or the service stops.
 func (a *API) await(r *http.Request, changed <-chan struct{}) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), heartbeat)
 	defer cancel()
 	select {
 	case <-changed:
 		return true
+	case <-a.hub.ended:
+		return false
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// mayStay reports whether the reader's token is still good.
+// mayStay reports whether the reader's token is still good and the service goes on.
 func (a *API) mayStay(r *http.Request) bool {
+	select {
+	case <-a.hub.ended:
+		return false
+	default:
+	}
 	who, err := a.identify(r)
 	return err == nil && who.role.Allows(access.Viewer)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -166,4 +168,68 @@ func TestSlowBody(t *testing.T) {
 	if err != nil || !strings.Contains(line, " 408 ") {
 		t.Errorf("%q, %v", line, err)
 	}
+}
+
+// Readers are told nothing more once their token is revoked, however often something happens, or when the service stops.
+func TestStreamsEnd(t *testing.T) {
+	for what, end := range map[string]func(w *world, id string) error{
+		"revoked": func(w *world, id string) error { return w.tokens.Revoke(id) },
+		"stopped": func(w *world, _ string) error { w.Close(); return nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.clock = time.Now // deadlines of connections are real
+			server := httptest.NewServer(w)
+			defer server.Close()
+			secret, made, err := w.tokens.Create(access.Viewer, "", time.Now(), time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // without any everybody may read
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), heartbeat/2)
+			defer cancel()
+			lines := bufio.NewScanner(stream(ctx, t, server.URL, secret))
+			until(lines, ": events follow")
+			w.epoch(t)
+			until(lines, "event: epoch")
+			if err := end(w, made.ID); err != nil {
+				t.Fatal(err)
+			}
+			w.epoch(t)
+			if until(lines, "event: epoch") {
+				t.Error("told of an epoch afterwards")
+			}
+			if ctx.Err() != nil {
+				t.Error("the stream did not end")
+			}
+		})
+	}
+}
+
+// stream begins to read events with a token.
+func stream(ctx context.Context, t *testing.T, url, secret string) io.Reader {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	out, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Body.Close() })
+	return out.Body
+}
+
+// until reads up to a line, and reports whether it came.
+func until(lines *bufio.Scanner, want string) bool {
+	for lines.Scan() {
+		if lines.Text() == want {
+			return true
+		}
+	}
+	return false
 }

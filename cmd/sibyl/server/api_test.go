@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,5 +96,26 @@ func TestAPI(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A reader of events, such as a page in somebody's browser, holds up no restart.
+func TestReadersHoldUpNothing(t *testing.T) {
+	v := newVictim(t, t.TempDir())
+	v.start()
+	v.ready()
+	r, err := http.Get("http://" + v.api + "/api/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if _, err := r.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Wait(); err != nil { // what is not drained is an error
+		t.Errorf("%v\n%s", err, v.logged())
 	}
 }

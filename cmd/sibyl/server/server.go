@@ -186,6 +186,7 @@ func (s *Server) Listen(ctx context.Context) error {
 		Handler: s.front(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	s.http.RegisterOnShutdown(s.api.Close)
 	return s.listenOpAMP(ctx)
 }
 
@@ -230,7 +231,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.InfoContext(ctx, "stopping")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	err = errors.Join(err, s.stopAgents(drain), s.receiver.Shutdown(drain), s.http.Shutdown(drain), s.outward.stop(drain))
+	err = errors.Join(err, s.stopAgents(drain), s.receiver.Shutdown(drain), s.drainHTTP(drain), s.outward.stop(drain))
 	stopWork()
 	for range running {
 		err = errors.Join(err, <-ended)
@@ -258,6 +259,14 @@ func (s *Server) announce(ctx context.Context) error {
 func (s *Server) serveHTTP() error {
 	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the API: %w", err)
+	}
+	return nil
+}
+
+// drainHTTP waits until requests to the API are answered, and cuts off those that are not when ctx is done.
+func (s *Server) drainHTTP(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("drain the API: %w", err), s.http.Close())
 	}
 	return nil
 }

@@ -45,16 +45,17 @@ func (t TLS) Config() (*tls.Config, error) {
 
 var errNoCertificate = errors.New("no certificate in PEM")
 
-// listener accepts at most max connections at a time. More are closed at once, so that they do not wait unanswered in the
+// Listener accepts at most so many connections at a time. More are closed at once, so that they do not wait unanswered in the
 // kernel's queue.
-type listener struct {
+type Listener struct {
 	*net.TCPListener
 	max     int64
 	open    atomic.Int64
 	refused atomic.Uint64
 }
 
-func listen(ctx context.Context, address string, limit int64) (*listener, error) {
+// Listen opens an address of which at most limit connections are open at a time.
+func Listen(ctx context.Context, address string, limit int64) (*Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -64,11 +65,14 @@ func listen(ctx context.Context, address string, limit int64) (*listener, error)
 	if !ok {
 		panic("listening for TCP gave something else")
 	}
-	return &listener{TCPListener: tcp, max: limit}, nil
+	return &Listener{TCPListener: tcp, max: limit}, nil
 }
 
+// Load returns how many connections are open, and how many were closed at once since the start. It is safe for concurrent use.
+func (l *Listener) Load() (open int64, refused uint64) { return l.open.Load(), l.refused.Load() }
+
 // addr is nil for a nil listener.
-func (l *listener) addr() net.Addr {
+func (l *Listener) addr() net.Addr {
 	if l == nil {
 		return nil
 	}
@@ -76,7 +80,7 @@ func (l *listener) addr() net.Addr {
 }
 
 // Accept returns the next connection that is not one too many.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptTCP()
 		if err != nil {

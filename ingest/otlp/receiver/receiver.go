@@ -130,7 +130,7 @@ type Server struct {
 	grpc *grpc.Server // nil: off
 	http *http.Server // nil: off
 
-	grpcListener, httpListener *listener // set by Listen
+	grpcListener, httpListener *Listener // set by Listen
 
 	handling sync.RWMutex // read-locked by every handler of HTTP, so that Shutdown can wait for all
 }
@@ -162,12 +162,12 @@ func New(intake Intake, opts Options) (*Server, error) {
 func (s *Server) Listen(ctx context.Context) error {
 	var err error
 	if s.grpc != nil {
-		if s.grpcListener, err = listen(ctx, s.opts.GRPC, s.opts.MaxConnections); err != nil {
+		if s.grpcListener, err = Listen(ctx, s.opts.GRPC, s.opts.MaxConnections); err != nil {
 			return fmt.Errorf("listen for OTLP over gRPC: %w", err)
 		}
 	}
 	if s.http != nil {
-		if s.httpListener, err = listen(ctx, s.opts.HTTP, s.opts.MaxConnections); err != nil {
+		if s.httpListener, err = Listen(ctx, s.opts.HTTP, s.opts.MaxConnections); err != nil {
 			if s.grpcListener != nil {
 				err = errors.Join(err, s.grpcListener.Close())
 			}
@@ -287,10 +287,11 @@ type Load struct {
 // Load returns the present load. It is safe for concurrent use once Listen returned.
 func (s *Server) Load() Load {
 	l := Load{Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load()}
-	for _, from := range []*listener{s.grpcListener, s.httpListener} {
+	for _, from := range []*Listener{s.grpcListener, s.httpListener} {
 		if from != nil {
-			l.Connections += from.open.Load()
-			l.Refused += from.refused.Load()
+			open, refused := from.Load()
+			l.Connections += open
+			l.Refused += refused
 		}
 	}
 	return l
