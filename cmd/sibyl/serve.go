@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -65,7 +65,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 		return err
 	}
 	api, grpc, http := s.Addresses()
-	log.InfoContext(ctx, "listening", slog.String("api", fmt.Sprint(api)), slog.String("otlp_grpc", fmt.Sprint(grpc)), slog.String("otlp_http", fmt.Sprint(http)))
+	log.InfoContext(ctx, "listening", slog.String("api", shown(api)), slog.String("otlp_grpc", shown(grpc)), slog.String("otlp_http", shown(http)))
 	reloader := server.Reloader{Server: s, Load: func() (*config.Effective, error) { return config.Load(sources) }, Level: level, Log: log}
 	var reloading sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
@@ -73,6 +73,14 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	defer reloading.Wait()
 	defer stop()
 	return s.Serve(ctx)
+}
+
+// shown returns an address that is listened on, or off as the configuration says it.
+func shown(a net.Addr) string {
+	if a == nil {
+		return "off"
+	}
+	return a.String()
 }
 
 // logger returns where the service logs to. It sets level, which may change.

@@ -18,6 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -76,15 +77,14 @@ func (s *Server) listenOpAMP(ctx context.Context) (err error) {
 	if s.opamp, err = opamp.New(s.plane, identify(s.tokens), s.log); err != nil {
 		return err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.OpAMP)
-	if err != nil {
+	if s.opampAccepts, err = receiver.Listen(ctx, s.config.OpAMP, connections(agentConnections)); err != nil {
 		return fmt.Errorf("listen for OpAMP: %w", err)
 	}
 	encrypted, err := encryption(s.config.API.TLS).Config()
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, s.opampAccepts.Close())
 	}
-	s.opampAddr = l.Addr()
+	var l net.Listener = s.opampAccepts
 	if encrypted != nil {
 		l = tls.NewListener(l, encrypted)
 	}

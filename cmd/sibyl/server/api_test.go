@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -117,5 +122,53 @@ func TestReadersHoldUpNothing(t *testing.T) {
 	}
 	if err := v.cmd.Wait(); err != nil { // what is not drained is an error
 		t.Errorf("%v\n%s", err, v.logged())
+	}
+}
+
+// Where http is off nobody listens for it, and the rest works.
+func TestWithoutAPI(t *testing.T) {
+	env := volatile(t.TempDir())
+	env["SIBYL_HTTP"] = "off"
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, e, new(slog.LevelVar), io.Discard)
+	api, _, otlp := s.Addresses()
+	if api != nil || s.http != nil {
+		t.Errorf("listens on %v", api)
+	}
+	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		t.Error(r.Status)
+	}
+}
+
+// However many connections somebody opens, there are files left for the databases, and others get in once he is gone.
+func TestTooManyConnections(t *testing.T) {
+	v := newVictim(t, t.TempDir())
+	sampling := freeAddress(t)
+	v.http, v.more, v.files = freeAddress(t), []string{"--sampling-http", sampling}, 400
+	v.start()
+	v.ready()
+	for _, address := range []string{v.grpc, v.http, v.api, sampling} {
+		for range v.files {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := v.files * 3 / 4; len(open) > most {
+		t.Errorf("%d files are open, want at most %d", len(open), most)
 	}
 }

@@ -86,6 +86,7 @@ type victim struct {
 	http      string // empty: off
 	log       *os.File
 	more      []string // arguments
+	files     int      // that it may have open; 0: as many as this process
 	cmd       *exec.Cmd
 }
 
@@ -105,6 +106,10 @@ func (v *victim) start() {
 	v.cmd = exec.Command(v.program, append([]string{
 		"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", cmp.Or(v.http, "off"), "--http", v.api, "--epoch", "1s", "--learning", "5s",
 	}, v.more...)...)
+	if v.files > 0 {
+		v.cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, v.files), v.cmd.Path}, v.cmd.Args[1:]...)
+		v.cmd.Path = "/bin/sh"
+	}
 	v.cmd.Stderr = v.log
 	if err := v.cmd.Start(); err != nil {
 		v.t.Fatal(err)

@@ -27,6 +27,21 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("sibyl_"+name, help, keys, nil), kind, value, values...)
 	}
 	o := c.outward
+	connected := func(listener string, open int64, refused uint64) {
+		emit(prometheus.GaugeValue, "connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(open), "listener", listener)
+		emit(prometheus.CounterValue, "connections_refused_total", "Connections that were closed at once because there were too many.", float64(refused), "listener", listener)
+	}
+	otlp := c.receiver.Load()
+	connected("otlp", otlp.Connections, otlp.Refused)
+	for name, all := range map[string][]*receiver.Listener{"http": {c.accepts}, "opamp": {c.opampAccepts}, "sampling": o.accepts} {
+		var open int64
+		var refused uint64
+		for _, l := range all {
+			n, more := l.Load()
+			open, refused = open+n, refused+more
+		}
+		connected(name, open, refused)
+	}
 	for name, n := range o.notifier.Counts() {
 		const calls = "Calls of webhooks, by what became of them; what failed is called again."
 		emit(prometheus.CounterValue, "webhook_calls_total", calls, float64(n.Delivered), "webhook", name, "result", "delivered")

@@ -20,6 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -37,9 +38,10 @@ type outward struct {
 	strategies *sampling.Strategies
 	rates      atomic.Pointer[sampling.Options]
 	fetching   *fetching
-	exporting  *exporting   // nil: off
-	sampled    *http.Server // nil: off
-	sampledRPC *grpc.Server // nil: off
+	exporting  *exporting           // nil: off
+	sampled    *http.Server         // nil: off
+	sampledRPC *grpc.Server         // nil: off
+	accepts    []*receiver.Listener // of these two
 }
 
 // newOutward makes what c asks for. Requests that are fetched go to taken.
@@ -152,10 +154,12 @@ func (o *outward) listen(ctx context.Context) (serve []func() error, err error) 
 		return nil, fmt.Errorf("remote sampling: %w", err)
 	}
 	if address := o.config.SamplingHTTP; address != "" {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		accepts, err := receiver.Listen(ctx, address, connections(otherConnections))
 		if err != nil {
 			return nil, fmt.Errorf("listen for remote sampling: %w", err)
 		}
+		o.accepts = append(o.accepts, accepts)
+		var l net.Listener = accepts
 		if encrypted != nil {
 			l = tls.NewListener(l, encrypted)
 		}
@@ -171,10 +175,11 @@ func (o *outward) listen(ctx context.Context) (serve []func() error, err error) 
 		})
 	}
 	if address := o.config.SamplingGRPC; address != "" {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		l, err := receiver.Listen(ctx, address, connections(otherConnections))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for remote sampling: %w", err), o.stop(ctx))
 		}
+		o.accepts = append(o.accepts, l)
 		var options []grpc.ServerOption
 		if encrypted != nil {
 			options = append(options, grpc.Creds(credentials.NewTLS(encrypted)))

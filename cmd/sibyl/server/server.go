@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
@@ -48,15 +49,16 @@ type Server struct {
 	outward  *outward
 	plane    *control.Plane
 	tokens   *access.Tokens
-	traced   *selfTracing   // nil: off
-	sampling []func() error // serve remote sampling; set by Listen
-	http     *http.Server
-	listener net.Listener // of http
+	traced   *selfTracing       // nil: off
+	sampling []func() error     // serve remote sampling; set by Listen
+	http     *http.Server       // nil: off
+	accepts  *receiver.Listener // of http; nil: off
+	listener net.Listener       // the same, encrypted if that is configured
 
-	opamp     *opamp.Server // this and what follows: set by Listen, nil: off
-	opampHTTP *http.Server
-	opampAddr net.Addr
-	agents    []func() error // serve it
+	opamp        *opamp.Server // this and what follows: set by Listen, nil: off
+	opampHTTP    *http.Server
+	opampAccepts *receiver.Listener
+	agents       []func() error // serve it
 }
 
 // Parts of the memory that a configuration allows, beside which stand the statistics and the garbage collector's room.
@@ -125,7 +127,8 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.registry.MustRegister(counters{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(s.tokens),
-		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, Observe: newReceived(s.registry).observe, Log: log,
+		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: connections(otherConnections),
+		Observe: newReceived(s.registry).observe, Log: log,
 	})
 	if err != nil {
 		return s, err
@@ -171,23 +174,33 @@ func (s *Server) Listen(ctx context.Context) error {
 	if s.sampling, err = s.outward.listen(ctx); err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.HTTP)
-	if err != nil {
+	if err := s.listenHTTP(ctx); err != nil {
+		return err
+	}
+	return s.listenOpAMP(ctx)
+}
+
+// listenHTTP opens the address of the API, unless that is off.
+func (s *Server) listenHTTP(ctx context.Context) (err error) {
+	if s.config.HTTP == "" {
+		return nil
+	}
+	if s.accepts, err = receiver.Listen(ctx, s.config.HTTP, connections(agentConnections)); err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
 	}
 	encrypted, err := encryption(s.config.API.TLS).Config()
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, s.accepts.Close())
 	}
-	if s.listener = listener; encrypted != nil {
-		s.listener = tls.NewListener(listener, encrypted)
+	if s.listener = s.accepts; encrypted != nil {
+		s.listener = tls.NewListener(s.accepts, encrypted)
 	}
 	s.http = &http.Server{
 		Handler: s.front(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	s.http.RegisterOnShutdown(s.api.Close)
-	return s.listenOpAMP(ctx)
+	return nil
 }
 
 const (
@@ -195,11 +208,28 @@ const (
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 32 << 10
 	drainTimeout  = 20 * time.Second
+
+	agentConnections = 8192 // each agent has one in which it waits
+	otherConnections = 1024 // to each other address; senders keep few
+	filesShare       = 8    // one in so many files that the process may have open: connections to one address
 )
 
-// Addresses returns what is really listened on.
+// connections returns how many connections an address may have, most at most: whoever opens as many as he can must not keep the databases
+// from opening their files.
+func connections(most int64) int64 {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return most
+	}
+	return int64(min(files.Cur/filesShare, uint64(most)))
+}
+
+// Addresses returns what is really listened on; nil where it is off.
 func (s *Server) Addresses() (api, grpc, http net.Addr) {
-	return s.listener.Addr(), s.receiver.GRPCAddr(), s.receiver.HTTPAddr()
+	if s.listener != nil {
+		api = s.listener.Addr()
+	}
+	return api, s.receiver.GRPCAddr(), s.receiver.HTTPAddr()
 }
 
 // Serve works until ctx is done. Then it takes no more requests, finishes those that it has, takes a checkpoint and returns.
@@ -212,8 +242,10 @@ func (s *Server) Serve(ctx context.Context) error {
 		func() error { return s.announce(work) },
 		func() error { return s.control(work) },
 		s.receiver.Serve,
-		func() error { return s.serveHTTP() },
 	}...)
+	if s.http != nil {
+		parts = append(parts, s.serveHTTP)
+	}
 	ended := make(chan error, len(parts))
 	for _, part := range parts {
 		go func() { ended <- part() }()
@@ -265,6 +297,9 @@ func (s *Server) serveHTTP() error {
 
 // drainHTTP waits until requests to the API are answered, and cuts off those that are not when ctx is done.
 func (s *Server) drainHTTP(ctx context.Context) error {
+	if s.http == nil {
+		return nil
+	}
 	if err := s.http.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("drain the API: %w", err), s.http.Close())
 	}

@@ -68,8 +68,14 @@ func Listen(ctx context.Context, address string, limit int64) (*Listener, error)
 	return &Listener{TCPListener: tcp, max: limit}, nil
 }
 
-// Load returns how many connections are open, and how many were closed at once since the start. It is safe for concurrent use.
-func (l *Listener) Load() (open int64, refused uint64) { return l.open.Load(), l.refused.Load() }
+// Load returns how many connections are open, and how many were closed at once since the start; none for a nil listener. It is safe for
+// concurrent use.
+func (l *Listener) Load() (open int64, refused uint64) {
+	if l == nil {
+		return 0, 0
+	}
+	return l.open.Load(), l.refused.Load()
+}
 
 // addr is nil for a nil listener.
 func (l *Listener) addr() net.Addr {

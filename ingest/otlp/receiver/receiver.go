@@ -288,11 +288,9 @@ type Load struct {
 func (s *Server) Load() Load {
 	l := Load{Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load()}
 	for _, from := range []*Listener{s.grpcListener, s.httpListener} {
-		if from != nil {
-			open, refused := from.Load()
-			l.Connections += open
-			l.Refused += refused
-		}
+		open, refused := from.Load()
+		l.Connections += open
+		l.Refused += refused
 	}
 	return l
 }
