@@ -139,7 +139,7 @@ func (r renderer) next(v *search.Investigation, missing []string) string {
 		return units.Plural(len(v.Wants), "tracepoint") + " on for it: waiting for requests that show where the time goes."
 	case search.Located, search.Explained:
 		if len(v.Suspects) > 0 {
-			return "Look at " + r.Op(v.Suspects[0].Op) + ": it carries " + units.Percent(v.Suspects[0].Share) + " of what is wrong. " + sentenceOf(v.Reason)
+			return "Look at " + r.Op(v.Suspects[0].Op) + ": it carries " + units.Share(v.Suspects[0].Share) + " of what is wrong. " + sentenceOf(v.Reason)
 		}
 		return sentenceOf(v.Reason)
 	case search.Exhausted:

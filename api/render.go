@@ -311,10 +311,10 @@ func (r renderer) decided(d *search.Decision) string {
 		text += s
 	}
 	if n := len(d.Picks); n > 0 {
-		add(units.Plural(n, "tracepoint") + " on: " + r.tracepoint(d.Picks[0].Tracepoint) + andMore(n))
+		add(units.Plural(n, "tracepoint") + " on: " + r.Op(d.Picks[0].Op) + andMore(n))
 	}
 	if n := len(d.Off); n > 0 {
-		add(units.Plural(n, "tracepoint") + " off: " + r.tracepoint(d.Off[0].Tracepoint) + andMore(n))
+		add(units.Plural(n, "tracepoint") + " off")
 	}
 	if d.Reason != "" {
 		add(d.Reason)

@@ -186,7 +186,7 @@ func problemOf(c *engine.Core, names *words.Names, p *analysis.Problem, v *searc
 	if v != nil {
 		x.Since, x.State = instant(v.Opened), contract.State(v.Status.String())
 	}
-	x.Diagnosis = names.Diagnosis(p).String()
+	x.Diagnosis = names.Diagnosis(p, v.Answer()).String()
 	if e := words.Leading(p); e != nil {
 		x.Leading, x.Share = names.Edge(e), number(e.Score)
 	}

@@ -287,15 +287,15 @@ func (n namer) problem(f *Facts) *Problem {
 		Edges: []Edge{}, Explanations: []Explanation{}, Traces: []Trace{},
 	}
 	if f.Problem != nil {
-		n.evidence(p, f.Problem)
+		n.evidence(p, f.Problem, v)
 	}
 	p.Traces = append(p.Traces, f.Traces[:min(len(f.Traces), mostTraces)]...)
 	return p
 }
 
 // evidence fills in what analysis found.
-func (n namer) evidence(p *Problem, a *analysis.Problem) {
-	p.Diagnosis = shorten(n.names.Diagnosis(a).String(), longestSentence)
+func (n namer) evidence(p *Problem, a *analysis.Problem, v *search.Investigation) {
+	p.Diagnosis = shorten(n.names.Diagnosis(a, v.Answer()).String(), longestSentence)
 	if s := n.names.Summary(a); s != nil {
 		p.P50NS, p.P99NS = nanos(s.P50), nanos(s.P99)
 	}

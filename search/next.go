@@ -490,9 +490,17 @@ func (i *inquiry) undivided() bool {
 func (i *inquiry) describe() string {
 	top := &i.v.Suspects[0]
 	if top.Open > 0 {
-		return fmt.Sprintf("one place carries %.0f %% of what is wrong, and nothing below it fits the budget", 100*top.Share)
+		return "one place carries " + part(top.Share) + " of what is wrong, and nothing below it fits the budget"
 	}
-	return fmt.Sprintf("one place carries %.0f %% of what is wrong, and nothing below it is left to try", 100*top.Share)
+	return "one place carries " + part(top.Share) + " of what is wrong, and nothing below it is left to try"
+}
+
+// part writes a share, which noise may estimate as more than all.
+func part(share float64) string {
+	if share >= 0.995 {
+		return "all"
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
 // exhaust handles the end of candidates: what is on is watched by more requests until one place stands out or nothing more

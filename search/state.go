@@ -67,6 +67,14 @@ type Investigation struct {
 	Suspects                    []Suspect // best first
 }
 
+// Answer returns the operation of the place that was located; 0 if none was, or v is nil.
+func (v *Investigation) Answer() trace.Op {
+	if v == nil || v.Status != Located && v.Status != Explained || len(v.Suspects) == 0 {
+		return 0
+	}
+	return v.Suspects[0].Op
+}
+
 // Ranking returns the places that may be the cause, best first: at the beginning the baseline edges, later the places within
 // them, each with the share of what is wrong that nothing known below it carries. The slice is the investigation's own.
 func (v *Investigation) Ranking() []Suspect { return v.Suspects }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Sentence is text in which names and numbers to look at stand out.
@@ -32,8 +33,8 @@ func (s Sentence) String() string {
 	return b.String()
 }
 
-// Diagnosis says in one sentence what is wrong, where, and when.
-func (n *Names) Diagnosis(p *analysis.Problem) Sentence {
+// Diagnosis says in one sentence what is wrong, where, and when. Located is the operation that was located as the cause; 0: none was.
+func (n *Names) Diagnosis(p *analysis.Problem, located trace.Op) Sentence {
 	var s Sentence
 	switch name := n.RequestType(p.RequestType, p.Entry); p.Kind {
 	case analysis.KindVariable:
@@ -49,6 +50,10 @@ func (n *Names) Diagnosis(p *analysis.Problem) Sentence {
 		s.Plain(" take other paths than they did, and " + units.Duration(p.Mean) + " on average" + against(p))
 	}
 	n.culprit(&s, p)
+	if e := Leading(p); located != 0 && (e == nil || n.Last(e.Context) != located) {
+		s.Plain("; located: ")
+		s.Strong(n.Op(located))
+	}
 	n.cause(&s, p)
 	s.Plain(".")
 	return s
@@ -112,8 +117,9 @@ func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 		s.Plain("; most of it at ")
 	} else {
 		s.Plain("; ")
-		s.Strong(units.Percent(share))
-		if p.Kind == analysis.KindVariable {
+		part := units.Share(share)
+		s.Strong(part)
+		if p.Kind == analysis.KindVariable && part != "all" {
 			s.Plain(plusMinus(e))
 		}
 		s.Plain(what)

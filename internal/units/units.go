@@ -59,6 +59,14 @@ func Percent(f float64) string {
 	return minus(PercentNumber(f)) + " %"
 }
 
+// Share is Percent for a part of a whole, which noise may estimate as more than that: then it is "all".
+func Share(f float64) string {
+	if f >= 0.995 && finite(f) {
+		return "all"
+	}
+	return Percent(f)
+}
+
 // PercentNumber is Percent without the sign.
 func PercentNumber(f float64) string {
 	p := f * 100

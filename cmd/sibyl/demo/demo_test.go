@@ -50,7 +50,7 @@ func TestWatcher(t *testing.T) {
 	}
 	answer("/plan", `{"version": 2, "arms": [
 		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
-	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"operation": "cart total"}], "off": [{"tracepoint_name": "cart/read"}],
+	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}], "off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
 	state := "investigating" // of the problem that ranks first
 	api.HandleFunc("GET /api/v1/problems", func(w http.ResponseWriter, _ *http.Request) {
@@ -80,7 +80,7 @@ func TestWatcher(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart/read", "  it shows: cart total carries 50 % of what is wrong",
+		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  it shows: cart total carries 50 % of what is wrong",
 		"located: cart POST /tax·",
 	}
 	var got []string

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo/shop"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // watcher hears what the server tells, says it in words, and remembers what the result needs. Its fields are guarded by lock.
@@ -23,7 +25,8 @@ type watcher struct {
 	epochs   int       // since then
 	problems int       // that were raised
 	ever     map[string]bool
-	peak, on int // tracepoints
+	names    map[string]string // operations of the tracepoints that were picked
+	peak, on int               // tracepoints
 	found    *finding
 	located  chan struct{} // closed when found is set
 }
@@ -36,7 +39,7 @@ type finding struct {
 }
 
 func newWatcher(s *server, out io.Writer) *watcher {
-	return &watcher{server: s, out: out, ever: make(map[string]bool), located: make(chan struct{})}
+	return &watcher{server: s, out: out, ever: make(map[string]bool), names: make(map[string]string), located: make(chan struct{})}
 }
 
 // begin is called when the fault is made.
@@ -111,15 +114,18 @@ func (w *watcher) readDecision(ctx context.Context, id string) {
 	}
 	d := r.JSON200
 	w.say("%s", d.Text)
+	for i := range d.Picks {
+		w.names[d.Picks[i].Tracepoint] = d.Picks[i].Operation
+	}
 	if names := pickNames(d.Picks); names != "" {
 		w.say("  on: %s", names)
 	}
-	if names := offNames(d.Off); names != "" {
+	if names := w.offNames(d.Off); names != "" {
 		w.say("  off: %s", names)
 	}
 	if len(d.Suspects) > 0 && d.Suspects[0].Share.Value != nil {
 		s := &d.Suspects[0]
-		w.say("  it shows: %s carries %.0f %% of what is wrong", s.Operation, 100**s.Share.Value)
+		w.say("  it shows: %s carries %s of what is wrong", s.Operation, units.Share(*s.Share.Value))
 	}
 }
 
@@ -131,10 +137,10 @@ func pickNames(picks []contract.Pick) string {
 	return strings.Join(names, ", ")
 }
 
-func offNames(off []contract.Judged) string {
+func (w *watcher) offNames(off []contract.Judged) string {
 	names := make([]string, len(off))
 	for i := range off {
-		names[i] = off[i].TracepointName
+		names[i] = cmp.Or(w.names[off[i].Tracepoint], off[i].TracepointName)
 	}
 	return strings.Join(names, ", ")
 }

@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/words"
-
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/words"
 )
 
 // TestDiagnosis says a problem of the sample in words, changed in one way each.
@@ -46,12 +46,28 @@ func TestDiagnosis(t *testing.T) {
 			"stock Reserve) takes 35 ms on average; most of it at shop render page."},
 		{"shifted", slow, func(p *analysis.Problem) { p.Kind = analysis.KindShifted }, "requests of shop GET / (render page, stock Reserve) " +
 			"take other paths than they did, and 35 ms on average, 2.3× the expected 15 ms; 95 % of what is wrong is shop render page."},
+		{"more than all", variable, func(p *analysis.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil }, "p99 of shop POST /checkout " +
+			"is 14× its median (1.42 s against 101 ms); all of the variance is payment → bank POST /charge (wire or queue)."},
 	} {
 		r := newSample()
 		p := &r.Problems[c.problem].Problem
 		c.change(p)
-		if got := newNames(r, words.Verbatim).Diagnosis(p).String(); got != c.want {
+		if got := newNames(r, words.Verbatim).Diagnosis(p, 0).String(); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestLocated says what was located, unless that is what the sentence says anyway.
+func TestLocated(t *testing.T) {
+	r := newSample()
+	p := &r.Problems[0].Problem
+	leads := words.Leading(p)
+	op := r.Table.Op(r.Table.Symbol("shop"), r.Table.Symbol("cache.touch"), trace.Internal)
+	const plain = "shop GET / (render page, stock Reserve) takes 35 ms on average, 2.3× the expected 15 ms; 95 % of what is wrong is shop render page"
+	for located, want := range map[trace.Op]string{op: plain + "; located: shop cache.touch.", r.Table.Context(leads.Context).Op: plain + "."} {
+		if got := newNames(r, words.Verbatim).Diagnosis(p, located).String(); got != want {
+			t.Errorf("located %v:\n got %s\nwant %s", located, got, want)
 		}
 	}
 }

@@ -264,7 +264,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	j := jsonProblem{
 		Rank: rank, ID: p.ID.String(), Kind: p.Kind.String(), Onset: p.Onset.String(), Level: p.Level.String(),
 		Group: p.Group.String(), RequestType: n.RequestType(p.RequestType, p.Entry), RequestTypeID: p.RequestType.String(),
-		Diagnosis: n.Diagnosis(p).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
+		Diagnosis: n.Diagnosis(p, 0).String(), Requests: p.Requests, MeanNS: int64(p.Mean),
 		CoV: number(p.CoV), CoVLow: number(p.CoVLow), CoVHigh: number(p.CoVHigh), Impact: number(p.Impact),
 		Edges: []jsonLeading{}, Explanations: []jsonExplanation{}, Joint: number(r.Joint), Unrelated: []jsonUnrelated{},
 		Contrasts: []jsonContrast{}, WhatIf: []jsonRecovery{}, Proposed: []jsonPick{}, Missing: []string{},
