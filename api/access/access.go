@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Role is what a token allows.
@@ -211,7 +213,7 @@ func (t *Tokens) write(all []Token) error {
 }
 
 // WriteFile replaces a file as a whole, readable by its owner only: whoever reads it, or finds it after a crash, sees the old content or the
-// new.
+// new. Its owner is that of the directory, where root writes: a service that is not root must be able to read the tokens that root makes.
 func WriteFile(path string, data []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -226,8 +228,20 @@ func WriteFile(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, own(f), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// own gives a file of root to the owner of its directory.
+func own(f *os.File) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	var dir unix.Stat_t
+	if err := unix.Stat(filepath.Dir(f.Name()), &dir); err != nil {
+		return &os.PathError{Op: "stat", Path: filepath.Dir(f.Name()), Err: err}
+	}
+	return f.Chown(int(dir.Uid), int(dir.Gid))
 }

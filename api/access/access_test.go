@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var now = time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)
@@ -96,5 +98,27 @@ func TestAllows(t *testing.T) {
 				t.Errorf("%q allows %s: %v", role, needed, !want)
 			}
 		}
+	}
+}
+
+// The tokens that root makes are those of the service, which is not root: they belong to whoever owns the directory.
+func TestOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	const service = 54321
+	dir := t.TempDir()
+	if err := os.Chown(dir, service, service); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(dir).Create(Viewer, "", time.Unix(1, 0), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	var made unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, FileName), &made); err != nil {
+		t.Fatal(err)
+	}
+	if made.Uid != service || made.Gid != service || made.Mode&0o777 != 0o600 {
+		t.Errorf("owner %d, group %d, mode %o", made.Uid, made.Gid, made.Mode)
 	}
 }

@@ -25,6 +25,10 @@ type logFS struct {
 // retryEvery is how long it takes until it is tried again to write a log on a full disk.
 const retryEvery = 100 * time.Millisecond
 
+// failedWait is how long it takes until a file that cannot be made counts as that: Pebble tries again at once, for as long as that may be, with
+// a line in the log each time.
+const failedWait = time.Second
+
 // insist calls write until it returns another error than that the disk is full, or none.
 func (fs logFS) insist(write func() error) {
 	for waiting := false; ; waiting = true {
@@ -44,7 +48,11 @@ func (fs logFS) insist(write func() error) {
 // Create implements [vfs.FS].
 func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if filepath.Ext(name) != ".log" {
-		return fs.FS.Create(name, category)
+		f, err := fs.FS.Create(name, category)
+		if err != nil {
+			time.Sleep(failedWait) //nolint:forbidigo // as in insist
+		}
+		return f, err
 	}
 	var f vfs.File
 	var err error

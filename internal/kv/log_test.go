@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
@@ -47,7 +49,7 @@ func (f *fullFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// A log waits for room on the disk, and holds everything then; other files say that there is none.
+// A log waits for room on the disk, and holds everything then.
 func TestLogWaitsForRoom(t *testing.T) {
 	full := &fullFS{FS: vfs.Default}
 	var log strings.Builder
@@ -77,8 +79,19 @@ func TestLogWaitsForRoom(t *testing.T) {
 	if n := strings.Count(log.String(), "the disk is full"); n != 2 {
 		t.Errorf("told %d times of two: %s", n, log.String())
 	}
-	full.times = 1
-	if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
-		t.Error("a file was made without room")
-	}
+}
+
+// Other files say that there is no room, but not so fast that who tries again at once is kept busy by it.
+func TestFilesFailSlowly(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		fs := logFS{&fullFS{FS: vfs.Default, times: 1}, false, new(atomic.Int64), slog.New(slog.DiscardHandler)}
+		began := time.Now()
+		if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
+			t.Error("a file was made without room")
+		}
+		if took := time.Since(began); took != failedWait {
+			t.Errorf("it failed after %v", took)
+		}
+	})
 }

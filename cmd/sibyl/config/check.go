@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 )
 
 // checker looks for values that do not go together.
@@ -156,8 +158,10 @@ func (c *checker) endpoints() {
 // sizes checks that what is bounded fits into what it is part of.
 func (c *checker) sizes() {
 	cfg := &c.e.Config
-	c.require(cfg.OTLP.MaxRequest <= cfg.OTLP.MaxInFlight, "otlp.max-request is above otlp.max-in-flight: the largest requests would never get in; lower the one or raise the other",
-		"otlp.max-request", "otlp.max-in-flight")
+	if need := receiver.InFlight(cfg.OTLP.MaxRequest); cfg.OTLP.MaxInFlight < need {
+		c.require(false, fmt.Sprintf("otlp.max-in-flight must be at least %dMiB for such an otlp.max-request, which would never get in; raise the one or lower the other", (need+mib-1)/mib),
+			"otlp.max-request", "otlp.max-in-flight")
+	}
 	c.require(cfg.OTLP.MaxInFlight <= cfg.Memory/2, "otlp.max-in-flight is above half of memory; lower the one or raise the other", "otlp.max-in-flight", "memory")
 	c.require(cfg.Assembly.MaxBytes <= cfg.Memory/2, "assembly.max-bytes is above half of memory; lower the one or raise the other",
 		"assembly.max-bytes", "memory")

@@ -120,6 +120,10 @@ func or[T ~int64](value, otherwise T) T {
 // errInFlight refuses options with which the largest requests would be asked to try again for ever.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
+// InFlight returns how many bytes must be allowed in flight so that a request of so many gets in: a body needs its size twice, as it was sent and
+// uncompressed, or in pieces and joined; pieces are rounded up.
+func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
+
 // Server receives OTLP. Its life is New, Listen, Serve, Shutdown.
 type Server struct {
 	opts   Options
@@ -138,8 +142,7 @@ type Server struct {
 // New returns a server that hands requests to intake. It opens nothing but the files of TLS.
 func New(intake Intake, opts Options) (*Server, error) {
 	opts = opts.withDefaults()
-	// A body needs its size twice, as it was sent and uncompressed, or in pieces and joined; pieces are rounded up.
-	if need := 2*opts.MaxRequestBytes + 3*maxPiece; opts.MaxInFlightBytes < need {
+	if need := InFlight(opts.MaxRequestBytes); opts.MaxInFlightBytes < need {
 		return nil, fmt.Errorf("OTLP requests of %d bytes need %d bytes in flight, but only %d are allowed: %w",
 			opts.MaxRequestBytes, need, opts.MaxInFlightBytes, errInFlight)
 	}
