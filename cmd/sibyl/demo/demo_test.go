@@ -22,10 +22,12 @@ import (
 
 // events are what the server of TestWatcher sends, a stream for each time it is asked.
 var events = []string{
-	`{"type": "problem.opened", "diagnosis": "carts are slow"}`,
+	`{"type": "problem.opened", "problem": "00000000000000000000000000000004", "diagnosis": "carts are slow"}`,
 	`{"type": "decision", "decision": "1-1"}`,
 	`{"type": "epoch"}`,
+	`{"type": "problem.closed", "problem": "00000000000000000000000000000004"}`,
 	`{"type": "epoch"}`,
+	`{"type": "of another version"}`,
 }
 
 // A watcher tells what the server tells, goes on where the stream broke off, and keeps the first answer and what was on.
@@ -33,12 +35,12 @@ func TestWatcher(t *testing.T) {
 	asked := 0
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
-		if want := []string{"", "run-1"}[min(asked, 1)]; asked > 1 || r.Header.Get("Last-Event-ID") != want {
+		if want := []string{"", "run-2"}[min(asked, 1)]; asked > 1 || r.Header.Get("Last-Event-ID") != want {
 			<-r.Context().Done()
 			return
 		}
-		for i := range 2 {
-			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[2*asked+i])
+		for i := range 3 {
+			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[3*asked+i])
 		}
 		asked++
 	})
@@ -81,7 +83,7 @@ func TestWatcher(t *testing.T) {
 	}
 	want := []string{
 		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  it shows: cart total carries 50 % of what is wrong",
-		"located: cart POST /tax·",
+		"gone: carts are slow", "located: cart POST /tax·",
 	}
 	var got []string
 	for line := range strings.Lines(told.String()) {

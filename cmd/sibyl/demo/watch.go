@@ -21,9 +21,10 @@ type watcher struct {
 	out    io.Writer
 
 	lock     sync.Mutex
-	since    time.Time // when the fault was made; zero: it was not
-	epochs   int       // since then
-	problems int       // that were raised
+	since    time.Time         // when the fault was made; zero: it was not
+	epochs   int               // since then
+	problems int               // that were raised
+	open     map[string]string // diagnoses of the open ones, as they were raised
 	ever     map[string]bool
 	names    map[string]string // operations of the tracepoints that were picked
 	peak, on int               // tracepoints
@@ -39,7 +40,9 @@ type finding struct {
 }
 
 func newWatcher(s *server, out io.Writer) *watcher {
-	return &watcher{server: s, out: out, ever: make(map[string]bool), names: make(map[string]string), located: make(chan struct{})}
+	return &watcher{
+		server: s, out: out, open: make(map[string]string), ever: make(map[string]bool), names: make(map[string]string), located: make(chan struct{}),
+	}
 }
 
 // begin is called when the fault is made.
@@ -76,9 +79,11 @@ func (w *watcher) hear(ctx context.Context, e contract.Event) {
 		w.readAnswer(ctx, false)
 	case "problem.opened":
 		w.problems++
+		w.open[word(e.Problem)] = word(e.Diagnosis)
 		w.say("problem: %s", word(e.Diagnosis))
 	case "problem.closed":
-		w.say("gone: %s", word(e.Diagnosis))
+		w.say("gone: %s", w.open[word(e.Problem)])
+		delete(w.open, word(e.Problem))
 	case "decision":
 		w.readDecision(ctx, word(e.Decision))
 	}
