@@ -16,7 +16,7 @@ const connections = 16
 // How many rows tables have at first. Where an index can get lost there are enough to make that felt.
 const (
 	fewRows  = 5_000
-	manyRows = 50_000
+	manyRows = 150_000
 )
 
 // openDatabase opens a new database of the service with tables of the given names that have so many rows.
