@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
@@ -67,6 +68,9 @@ const (
 	inFlightShare = 8 // requests that were let in and are not assembled
 )
 
+// groupBytes is what a group takes, with its contexts, where it is a large one: there are no more of them than fit into the memory.
+const groupBytes = 20 << 10
+
 // New opens the data directory, which is this process's alone from then on.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
@@ -99,6 +103,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	o := live.DefaultOptions()
 	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
+	o.Core.Groups.Groups = int(min(analysis.DefaultGroups, c.Memory/groupBytes))
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
