@@ -66,6 +66,10 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	}
 	api, grpc, http := s.Addresses()
 	log.InfoContext(ctx, "listening", slog.String("api", shown(api)), slog.String("otlp_grpc", shown(grpc)), slog.String("otlp_http", shown(http)))
+	for _, l := range e.Config.Unguarded() {
+		log.WarnContext(ctx, "whoever reaches this address may use it: otlp.require-token wants tokens of senders, tls.client-ca certificates",
+			slog.String("key", l.Key), slog.String("address", l.Address))
+	}
 	reloader := server.Reloader{Server: s, Load: func() (*config.Effective, error) { return config.Load(sources) }, Level: level, Log: log}
 	var reloading sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)

@@ -112,7 +112,7 @@ func isAny(host string) bool {
 func (c *Config) Exposed() []Listener {
 	return slices.DeleteFunc(c.listeners(), func(l Listener) bool {
 		switch l.Key {
-		case "http":
+		case "http", "opamp":
 			return c.API.TLS.ClientCA != "" || isLoopback(l.Address)
 		case "otlp.grpc", "otlp.http":
 			return c.OTLP.TLS.ClientCA != "" || isLoopback(l.Address)
@@ -120,6 +120,19 @@ func (c *Config) Exposed() []Listener {
 			return c.Sampling.TLS.ClientCA != "" || isLoopback(l.Address)
 		}
 		return isLoopback(l.Address)
+	})
+}
+
+// Unguarded returns the listeners that other machines can reach and that whoever reaches them may use, even where there are tokens.
+func (c *Config) Unguarded() []Listener {
+	return slices.DeleteFunc(c.Exposed(), func(l Listener) bool {
+		switch l.Key {
+		case "otlp.grpc", "otlp.http":
+			return c.OTLP.RequireToken
+		case "sampling-http", "sampling-grpc":
+			return false
+		}
+		return true
 	})
 }
 

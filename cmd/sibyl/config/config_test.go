@@ -56,6 +56,7 @@ func sources(t testing.TB, dir, text string, env, args []string) Sources {
 //	load       prints the keys that are no defaults, each with its origin, or the mistakes
 //	print      prints the whole configuration
 //	tokens     prints which listeners must not be opened without tokens
+//	unguarded  prints which listeners ask for nothing even then
 //	reload     takes two files, with === between them, and prints what is applied, and what is refused
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "scripts"), func(t *testing.T, path string) {
@@ -101,6 +102,12 @@ func script(t *testing.T, dir string, d *datadriven.TestData) string {
 			return err.Error() + "\n"
 		}
 		return ""
+	case "unguarded":
+		var b strings.Builder
+		for _, l := range e.Config.Unguarded() {
+			fmt.Fprintln(&b, l.Key, l.Address)
+		}
+		return b.String()
 	}
 	d.Fatalf(t, "no command %s", d.Cmd)
 	return ""
