@@ -138,8 +138,8 @@ func (r renderer) next(v *search.Investigation, missing []string) string {
 	case search.Investigating:
 		return units.Plural(len(v.Wants), "tracepoint") + " on for it: waiting for requests that show where the time goes."
 	case search.Located, search.Explained:
-		if len(v.Suspects) > 0 {
-			return "Look at " + r.Op(v.Suspects[0].Op) + ": it carries " + units.Share(v.Suspects[0].Share) + " of what is wrong. " + sentenceOf(v.Reason)
+		if op := v.Answer(); op != 0 {
+			return "Look at " + r.Op(op) + ". " + sentenceOf(v.Reason)
 		}
 		return sentenceOf(v.Reason)
 	case search.Exhausted:
