@@ -85,8 +85,7 @@ var (
 	ErrUnknown = errors.New("there is no such token")
 )
 
-// Tokens are the tokens of a data directory. It is safe for concurrent use; processes that change the file at the same time may undo
-// each other's change.
+// Tokens are the tokens of a data directory. It is safe for concurrent use, by several processes, too: they change the file one after the other.
 type Tokens struct {
 	path string
 	mu   sync.Mutex // guards all below
@@ -169,8 +168,11 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret 
 	case len([]rune(name)) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return "", Token{}, ErrName
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	unlock, err := t.lock()
+	if err != nil {
+		return "", Token{}, err
+	}
+	defer unlock()
 	if err := t.refresh(); err != nil {
 		return "", Token{}, err
 	}
@@ -187,8 +189,11 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret 
 
 // Revoke removes the token with an ID. An error wraps [ErrUnknown] where there is none.
 func (t *Tokens) Revoke(id string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	unlock, err := t.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := t.refresh(); err != nil {
 		return err
 	}
@@ -199,7 +204,27 @@ func (t *Tokens) Revoke(id string) error {
 	return t.write(left)
 }
 
-// write replaces the file as a whole. The caller holds mu.
+// lock waits until nobody else changes the file, here or in another process, and returns what lets others.
+func (t *Tokens) lock() (unlock func(), err error) {
+	path := filepath.Dir(t.path)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("tokens: %w", err)
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokens: %w", err)
+	}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("tokens: lock %s: %w", path, err), dir.Close())
+	}
+	t.mu.Lock()
+	return func() {
+		t.mu.Unlock()
+		_ = dir.Close() // which ends the lock; nothing was written to it
+	}, nil
+}
+
+// write replaces the file as a whole. The caller holds the lock.
 func (t *Tokens) write(all []Token) error {
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {

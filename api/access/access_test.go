@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,5 +121,22 @@ func TestOwner(t *testing.T) {
 	}
 	if made.Uid != service || made.Gid != service || made.Mode&0o777 != 0o600 {
 		t.Errorf("owner %d, group %d, mode %o", made.Uid, made.Gid, made.Mode)
+	}
+}
+
+// Whoever makes tokens at the same time undoes nobody's.
+func TestTogether(t *testing.T) {
+	dir := t.TempDir()
+	var making sync.WaitGroup
+	for range 20 {
+		making.Go(func() {
+			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil { // with what another process would have
+				t.Error(err)
+			}
+		})
+	}
+	making.Wait()
+	if all, err := Open(dir).List(); len(all) != 20 || err != nil {
+		t.Errorf("%d tokens, %v", len(all), err)
 	}
 }
