@@ -115,7 +115,8 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 		return 0, "", err
 	}
 	rejected, why = d.batch.RejectedSpans(), rejections(&d.batch)
-	if len(d.batch.Spans) == 0 {
+	if len(d.batch.Spans) == 0 { // the journal has no use for it
+		s.counts.Rejected.Add(int64(rejected))
 		s.release(d)
 		return rejected, why, nil
 	}

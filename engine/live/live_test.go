@@ -490,6 +490,9 @@ func TestRejected(t *testing.T) {
 	if n != 1 || why == "" || err != nil {
 		t.Errorf("a span without a trace: %d rejected, %q, %v", n, why, err)
 	}
+	if n := r.counts.Rejected.Load(); n != 1 {
+		t.Errorf("%d spans counted as left out", n)
+	}
 	if n, why, err := r.Take(t.Context(), nil, journal.Protobuf); n != 0 || why != "" || err != nil {
 		t.Errorf("an empty request: %d rejected, %q, %v", n, why, err)
 	}
