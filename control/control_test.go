@@ -357,6 +357,33 @@ func TestDeployment(t *testing.T) {
 	})
 }
 
+// Where agents of a service say of a place that it runs in different spans, nobody knows in which.
+func TestOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, other, third := points("shop", 3), points("shop", 3), points("shop", 3)
+		other[1].Owner = "GET /other"
+		third[2].Owner, third[2].OwnerKind = "", ""
+		w.register("a", "1", "shop", one)
+		w.register("b", "1", "shop", other)
+		w.register("c", "1", "shop", third)
+		time.Sleep(2 * time.Second)
+		var owners []string
+		for _, f := range w.engine.heard() {
+			for _, c := range f.Catalogues {
+				owners = nil
+				for i := range c.Tracepoints {
+					owners = append(owners, fmt.Sprint(c.Tracepoints[i].Owner, "|", c.Tracepoints[i].OwnerSpan))
+				}
+			}
+		}
+		none := fmt.Sprint("|", trace.Internal)
+		if want := []string{fmt.Sprint("GET /|", trace.Server), none, none}; !slices.Equal(owners, want) {
+			t.Errorf("owners %q, want %q", owners, want)
+		}
+	})
+}
+
 // What agents measure is added up, told when it differs, and what most of them cannot switch on is told, too.
 func TestMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

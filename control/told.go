@@ -101,7 +101,7 @@ func (p *Plane) tellCatalogues(f *search.Feedback, after *told, now time.Time) {
 	after.services = maps.Clone(p.told.services)
 	for service, list := range services {
 		slices.SortStableFunc(list, func(a, b protocol.Tracepoint) int { return cmp.Compare(a.ID, b.ID) })
-		list = slices.CompactFunc(list, func(a, b protocol.Tracepoint) bool { return a.ID == b.ID })
+		list = unite(list)
 		if hash := protocol.HashCatalogue(list); after.services[service] != hash {
 			after.services[service] = hash
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: announced(list)})
@@ -115,6 +115,22 @@ func (p *Plane) tellCatalogues(f *search.Feedback, after *told, now time.Time) {
 	}
 	slices.SortFunc(f.Catalogues, func(a, b search.Catalogue) int { return cmp.Compare(a.Service, b.Service) })
 	p.mend(f, after)
+}
+
+// unite returns a list, which is ascending by ID, with each ID once. Agents that saw a place run in different spans do not know its owner.
+func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
+	n := 0
+	for i := range list {
+		if n == 0 || list[n-1].ID != list[i].ID {
+			list[n] = list[i]
+			n++
+			continue
+		}
+		if last := &list[n-1]; last.Owner != list[i].Owner || last.OwnerKind != list[i].OwnerKind {
+			last.Owner, last.OwnerKind = "", ""
+		}
+	}
+	return list[:n]
 }
 
 // mend has what was broken in services whose catalogues changed tried again. The caller holds mu.

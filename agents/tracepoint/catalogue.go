@@ -19,6 +19,7 @@ func (r *Registry) Catalogue() []protocol.Tracepoint {
 	for _, p := range r.points {
 		t := p.about
 		t.ID, t.Service = p.id, r.service
+		t.Owner, t.OwnerKind = p.ownerHint()
 		if t.Parent != "" {
 			t.Parent = r.service + "/" + t.Parent
 		}

@@ -104,20 +104,19 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	kind := trace.ValidateSpanKind(config.SpanKind())
 	above := spanOf(ctx)
 	if config.NewRoot() || !above.SpanContext().IsValid() {
-		t.point(name, kind, true)
-		return t.root(ctx, name, options, &entry{name, kind, config.Attributes()})
+		return t.root(ctx, t.point(name, kind, true), options, &entry{name, kind, config.Attributes()})
 	}
 	a := t.provider.registry.around(above)
+	base := t.provider.baseline[kind]
 	if a.request == nil {
 		a.request = t.provider.registry.requestOf(above.SpanContext(), &entry{name, kind, config.Attributes()})
 	}
 	a.provider = t.provider
-	base := t.provider.baseline[kind]
 	point := t.point(name, kind, base)
 	if base || point == nil {
-		started := startSpan(ctx, t.inner, name, options, &a)
-		return started.within(started.Context), started
+		return t.always(ctx, point, name, options, &a)
 	}
+	point.seenIn(a.request.owner)
 	if s := point.on.Load(); s != nil && a.request.on(s) {
 		started := point.begin(ctx, t.inner, name, options, &a, s)
 		return started.within(started.Context), started
@@ -125,11 +124,23 @@ func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	return t.skip(ctx, above, &a)
 }
 
-// root starts a span with which a request begins: what is on for it depends on the trace id, which is made by the start.
-func (t *tracer) root(ctx context.Context, name string, options []trace.SpanStartOption, e *entry) (context.Context, trace.Span) {
+// always starts a span of the baseline, with its point, or one that has none because it cannot be switched.
+func (t *tracer) always(ctx context.Context, point *Point, name string, options []trace.SpanStartOption, a *surroundings) (context.Context, trace.Span) {
+	a.request = a.request.below(point)
+	s := startSpan(ctx, t.inner, name, options, a)
+	if point != nil {
+		s.more().base = point
+	}
+	return s.within(s.Context), s
+}
+
+// root starts a span with which a request begins: what is on for it depends on the trace id, which is made by the start. Its point may be nil.
+func (t *tracer) root(ctx context.Context, point *Point, options []trace.SpanStartOption, e *entry) (context.Context, trace.Span) {
 	s := &span{provider: t.provider}
-	s.Context, s.Span = t.inner.Start(ctx, name, options...)
+	s.Context, s.Span = t.inner.Start(ctx, e.name, options...)
 	s.request = t.provider.registry.decide(s.Span.SpanContext().TraceID(), e)
+	s.request.owner = point
+	s.more().base = point
 	s.first()
 	if t.provider.registry.labels.Load() {
 		s.label(ctx)

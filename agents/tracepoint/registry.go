@@ -28,7 +28,7 @@ type Registry struct {
 	state   atomic.Pointer[state]   // never nil
 	tracer  atomic.Pointer[factory] // of spans below spans that no Provider made
 	labels  atomic.Bool             // set goroutine labels
-	changed chan struct{}           // holds one value if the catalogue grew since it was last received
+	changed chan struct{}           // holds one value if the catalogue changed since it was last received
 
 	mu      sync.Mutex // guards what follows, and writing of state and of every Point.on
 	service string
@@ -69,8 +69,52 @@ type Point struct {
 	drops    atomic.Uint64 // of these, that recorded nothing, because the request is not sampled
 	measured measured
 
+	owner   atomic.Pointer[Point] // of the baseline, in whose spans a Provider's was seen; nil: in none yet; &several
+	renamed atomic.Bool           // of the baseline: its spans end with another name than they start with
+
 	about protocol.Tracepoint // without ID; constant
 	id    string              // guarded by registry.mu
+}
+
+// several stands for more than one owner, and for one that is not known.
+var several Point
+
+// seenIn notes that p, which a [Provider] found, runs in spans of owner; nil: of one that is not known. It changes the catalogue
+// twice at most: when there is an owner and when there is another.
+func (p *Point) seenIn(owner *Point) {
+	if owner == nil {
+		owner = &several
+	}
+	for {
+		was := p.owner.Load()
+		if was == owner || was == &several {
+			return
+		}
+		next := owner
+		if was != nil {
+			next = &several
+		}
+		if p.owner.CompareAndSwap(was, next) {
+			p.registry.tellChanged()
+			return
+		}
+	}
+}
+
+// rename notes that a span of p, which is of the baseline, got the given name. Sibyl knows it by that, so that nothing says any more
+// that it runs in spans of p.
+func (p *Point) rename(name string) {
+	if name != p.name && p.renamed.CompareAndSwap(false, true) {
+		p.registry.tellChanged()
+	}
+}
+
+// ownerHint returns name and kind of the baseline span in which p runs; nothing if that is not known. The caller holds registry.mu.
+func (p *Point) ownerHint() (name string, kind protocol.SpanKind) {
+	if o := p.owner.Load(); o != nil && o != &several && !o.renamed.Load() {
+		return o.about.Operation, o.about.SpanKind
+	}
+	return p.about.Owner, p.about.OwnerKind
 }
 
 // switches says for which requests a point is on.
@@ -147,11 +191,16 @@ func (r *Registry) add(key pointKey, about protocol.Tracepoint) *Point {
 	if s := r.settings(p); s != nil {
 		p.on.Store(s)
 	}
+	r.tellChanged()
+	return p
+}
+
+// tellChanged says that the catalogue is not what it was.
+func (r *Registry) tellChanged() {
 	select {
 	case r.changed <- struct{}{}:
 	default: // told already
 	}
-	return p
 }
 
 // identify gives p its ID: the service and the name, and a number where another point has that already. The caller holds r.mu.

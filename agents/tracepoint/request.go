@@ -7,11 +7,13 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// request is what was decided about a request, as far as this service goes. It is immutable.
+// request is what was decided about a request, as far as this service goes, for what runs in one span of the baseline. It is
+// immutable once others see it.
 type request struct {
 	registry *Registry
-	arm      *arm  // nil: only the baseline is on
-	version  int64 // of the plan that applies; 0: none
+	owner    *Point // of that span; nil: it has none, or is not known
+	arm      *arm   // nil: only the baseline is on
+	version  int64  // of the plan that applies; 0: none
 	draw     protocol.Draw
 	filters  uint64 // that the request fits
 	mark     string // what the request carries along
@@ -28,6 +30,16 @@ func (q *request) on(s *switches) bool {
 		}
 	}
 	return false
+}
+
+// below returns what was decided for what runs in a span of the given point.
+func (q *request) below(owner *Point) *request {
+	if q.owner == owner {
+		return q
+	}
+	inner := *q
+	inner.owner = owner
+	return &inner
 }
 
 // entry is the span with which a request enters the service.
@@ -100,7 +112,7 @@ func (q *request) carry(sc trace.SpanContext) trace.SpanContext {
 	}
 	with, err := s.Insert(protocol.TraceStateKey, q.mark)
 	if err != nil {
-		panic("tracepoint: " + err.Error()) // marks are made of what the tracestate allows
+		return sc // the program that this runs in goes on; the next service decides by itself
 	}
 	return sc.WithTraceState(with)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime/pprof"
 	"slices"
@@ -205,6 +206,82 @@ func TestBaseline(t *testing.T) {
 		entry plan=0
 		  call
 		`)
+}
+
+// TestOwners says where spans that the provider found belong: in the baseline span in which they run, as long as that is one and keeps
+// its name. The catalogue changes no more once it is known.
+func TestOwners(t *testing.T) {
+	s := newService(t, "shop")
+	tracer := s.provider.Tracer("lib")
+	run := func(ctx context.Context, names ...string) {
+		for _, name := range names {
+			_, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
+			span.End()
+		}
+	}
+	serve := func(name string, names ...string) trace.Span {
+		ctx, entry := s.enter(t.Context(), name)
+		ctx, inside := tracer.Start(ctx, "inside "+name) // off
+		run(ctx, names...)
+		inside.End()
+		entry.End()
+		return entry
+	}
+	owners := func() map[string]string {
+		got := make(map[string]string)
+		for _, tp := range s.Catalogue() {
+			if tp.SpanKind == protocol.Client {
+				got[tp.Operation] = tp.Owner + "|" + string(tp.OwnerKind)
+			}
+		}
+		return got
+	}
+	expect := func(when string, want map[string]string) {
+		t.Helper()
+		if got := owners(); !maps.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+
+	serve("GET /a", "shared", "own")
+	expect("one request type", map[string]string{"shared": "GET /a|server", "own": "GET /a|server"})
+	serve("GET /b", "shared", "other")
+	known := map[string]string{"shared": "|", "own": "GET /a|server", "other": "GET /b|server"}
+	expect("two request types", known)
+	hash := protocol.HashCatalogue(s.Catalogue())
+	for range 3 {
+		serve("GET /a", "shared", "own")
+		serve("GET /b", "shared", "other")
+	}
+	if protocol.HashCatalogue(s.Catalogue()) != hash {
+		t.Error("the catalogue changes with requests that bring nothing new")
+	}
+
+	// A baseline span inside of another is the owner of what runs in it.
+	ctx, entry := s.enter(t.Context(), "GET /a")
+	inner, nested := tracer.Start(ctx, "take", trace.WithSpanKind(trace.SpanKindConsumer))
+	run(inner, "deep")
+	nested.End()
+	run(ctx, "own")
+	entry.End()
+	known["deep"] = "take|consumer"
+	expect("a baseline span inside", known)
+
+	// Below somebody else's span nobody knows.
+	remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
+	run(trace.ContextWithRemoteSpanContext(t.Context(), remote), "deep")
+	known["deep"] = "|"
+	expect("no entry", known)
+
+	// Instrumentation that finds the route later names the span by it.
+	ctx, entry = s.enter(t.Context(), "GET /b")
+	entry.SetName("GET /b")
+	expect("the same name", known)
+	entry.SetName("GET /b/{id}")
+	run(ctx, "other")
+	entry.End()
+	known["other"] = "|"
+	expect("another name", known)
 }
 
 // TestUnsampled says that requests that are not sampled make nothing, and that drops say so.

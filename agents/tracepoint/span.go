@@ -29,6 +29,7 @@ type span struct {
 type extra struct {
 	context *trace.SpanContext // with the request's mark; nil: as the SDK made it
 	point   *Point             // that is measured; nil: this span is not
+	base    *Point             // of the span, if it is of the baseline
 	spent   time.Duration      // by the start, if measured
 	restore func()             // sets the goroutine's labels as they were; nil: they were not set
 }
@@ -84,6 +85,14 @@ func (s *span) TracerProvider() trace.TracerProvider {
 		return s.provider
 	}
 	return s.Span.TracerProvider()
+}
+
+// SetName names the span.
+func (s *span) SetName(name string) {
+	if s.extra != nil && s.extra.base != nil {
+		s.extra.base.rename(name)
+	}
+	s.Span.SetName(name)
 }
 
 // End ends the span. If it is deferred and the goroutine panics, the span says so.
