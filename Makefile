@@ -7,15 +7,16 @@ FUZZTIME ?= 20s
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web
+.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	go run ./cmd/sibyl demo
 
 build: ## bin/sibyl, static
 	CGO_ENABLED=0 go build -trimpath -o bin/sibyl ./cmd/sibyl
 
-test: ## all tests, quick
+test: ## all tests, quick; those of the web UI install Chromium where it lacks
 	go test ./...
+	web/browser/run
 	go -C agents/tracepoint test ./...
 	go -C agents/tracepoint/integration test ./...
 
@@ -59,6 +60,12 @@ bench: ## how fast each part is
 web: ## make the web UI again, in web/dist; needs Node 20 or later
 	cd web && npm ci && npm run generate && npm run check && npm run build
 	go run ./web/pack web/dist
+
+test-web: ## the tests of the web UI alone
+	web/browser/run
+
+screens: ## make the pictures of the web UI in docs/images again
+	web/browser/run screens
 
 generate: ## make again what is made by programs
 	go generate ./...

@@ -9,7 +9,7 @@ import { useKeys } from "./keys.ts";
 import { Empty, Loading } from "./parts/basics.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Menu } from "./parts/menu.tsx";
-import { Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
+import { InEffect, Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Problems } from "./views/problems.tsx";
 
@@ -48,7 +48,9 @@ export function App() {
   };
   return (
     <Now value={now}>
-      <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={`${run} ${theme}`} />}</Router>
+      <InEffect value={theme}>
+        <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={run} />}</Router>
+      </InEffect>
     </Now>
   );
 }
@@ -106,7 +108,7 @@ function Frame() {
               <Service />
             </Route>
             <Route>
-              <Empty title="There is no such page">
+              <Empty page title="There is no such page">
                 The link may be of another version. <Link href="/">All problems</Link>
               </Empty>
             </Route>

@@ -22,7 +22,7 @@ function stored<T extends string>(key: string, values: readonly T[]) {
 export const useTheme = stored<Theme>("theme", ["system", "light", "dark"]);
 export const useZone = stored<Zone>("zone", ["local", "utc"]);
 
-// useThemeOnPage gives the page the theme that is preferred. It returns the one in effect, for what is drawn on canvases.
+// useThemeOnPage gives the page the theme that is preferred, and returns the one in effect.
 export function useThemeOnPage(): "light" | "dark" {
   const [theme] = useTheme();
   const [systemDark, setSystemDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
@@ -38,6 +38,9 @@ export function useThemeOnPage(): "light" | "dark" {
   }, [inEffect]);
   return inEffect;
 }
+
+// InEffect is the theme that the page has, for what is drawn on canvases.
+export const InEffect = createContext<"light" | "dark">("light");
 
 // Now is the present time in ms, a little coarse, so that "2 min ago" stays true.
 export const Now = createContext(Date.now());

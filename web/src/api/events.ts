@@ -1,6 +1,7 @@
 // Server-sent events. Read by fetch, since EventSource cannot show a token.
 import { authorization, base } from "./client.ts";
 import type { Schemas } from "./client.ts";
+import { Parser } from "../compute/parser.ts";
 
 export type Happened = Schemas["Event"];
 
@@ -70,25 +71,5 @@ async function read(signal: AbortSignal, began: () => void) {
     const { done, value } = await text.read();
     if (done) return;
     parser.push(value);
-  }
-}
-
-// Parser splits a stream into events, wherever it was cut.
-export class Parser {
-  private rest = "";
-  constructor(private readonly emit: (id: string, type: string, data: string) => void) {}
-
-  push(text: string) {
-    const parts = (this.rest + text).split("\n\n");
-    this.rest = parts.pop() ?? "";
-    for (const part of parts) {
-      const field = (name: string) =>
-        part
-          .split("\n")
-          .filter((line) => line.startsWith(`${name}: `))
-          .map((line) => line.slice(name.length + 2))
-          .join("\n");
-      if (field("data") || field("event")) this.emit(field("id"), field("event"), field("data") || "{}");
-    }
   }
 }

@@ -1,9 +1,9 @@
 // Lines draws series over time with uPlot. Values are on a logarithmic axis; windows are as wide as they are.
-import { useEffect, useRef } from "react";
+import { useContext, useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { duration, time } from "../compute/format.ts";
-import { useNow, useZone } from "../settings.ts";
+import { InEffect, useNow, useZone } from "../settings.ts";
 import type { Mark } from "./heatmap.tsx";
 
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
@@ -13,6 +13,7 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
   const now = useNow();
+  const theme = useContext(InEffect);
   const brushed = useRef(brush);
   brushed.current = brush;
   const data = JSON.stringify([at, series.map((s) => s.values), marks]);
@@ -59,7 +60,7 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
       chart.destroy();
     };
     // What is drawn is compared by content: a reading that changed nothing redraws nothing.
-  }, [data, zone]);
+  }, [data, zone, theme]);
   return <div ref={box} role="img" aria-label={label} className="lines" />;
 }
 

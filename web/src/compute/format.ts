@@ -14,18 +14,28 @@ export function digits(x: number): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-// scaled writes x in the largest of the units that leaves at least 1; steps says how many of each make one of the next.
-function scaled(x: number, units: readonly string[], steps: readonly number[]): string {
-  let i = 0;
+// Step says that so many of a unit make one of the next, which is used from that many of the former on.
+type Step = { unit: string; many: number; from: number };
+
+// scaled writes x in the unit that fits.
+function scaled(x: number, steps: readonly Step[], last: string): string {
   let rest = x;
-  while (i < steps.length && Math.abs(rest) >= steps[i]! * 0.9995) rest /= steps[i++]!;
-  return `${digits(rest)} ${units[i]}`;
+  for (const { unit, many, from } of steps) {
+    if (Math.abs(rest) < from * 0.9995) return `${digits(rest)} ${unit}`;
+    rest /= many;
+  }
+  return `${digits(rest)} ${last}`;
 }
+
+const step = (unit: string, many: number, from = many): Step => ({ unit, many, from });
+
+const durations = [step("ns", 1000), step("µs", 1000), step("ms", 1000), step("s", 60, 120), step("min", 60, 120), step("h", 24, 48)];
+const sizes = [step("B", 1024), step("KiB", 1024), step("MiB", 1024), step("GiB", 1024)];
 
 // duration writes nanoseconds.
 export function duration(ns: Known): string {
   if (absent(ns)) return unknown;
-  return scaled(ns, ["ns", "µs", "ms", "s", "min", "h", "d"], [1000, 1000, 1000, 120, 120, 48]);
+  return scaled(ns, durations, "d");
 }
 
 // signed writes a number as f does, with its sign.
@@ -39,7 +49,7 @@ export function percent(x: Known): string {
   return `${Math.abs(p) < 10 ? Number(p.toFixed(1)) : Math.round(p)} %`.replace("-", "−");
 }
 
-export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, ["B", "KiB", "MiB", "GiB", "TiB"], [1024, 1024, 1024, 1024]));
+export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, sizes, "TiB"));
 
 export const count = (x: Known) => (absent(x) ? unknown : x.toLocaleString("en-US"));
 

@@ -31,10 +31,11 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
-export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+// Empty says that nothing is there, and what to do; as the whole page, or within one.
+export function Empty({ title, children, page }: { title: string; children?: ReactNode; page?: boolean }) {
   return (
     <div className="state">
-      <strong>{title}</strong>
+      {page ? <h1>{title}</h1> : <strong>{title}</strong>}
       {children && <p>{children}</p>}
     </div>
   );

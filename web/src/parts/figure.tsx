@@ -46,7 +46,7 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly }: P
 
 function Plain({ header, rows }: Table) {
   return (
-    <div className="scroll" tabIndex={0} role="region" aria-label="Table">
+    <div className="scroll" tabIndex={0} role="group" aria-label="Table">
       <table>
         <thead>
           <tr>

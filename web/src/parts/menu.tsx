@@ -9,7 +9,7 @@ export function Menu({ label, icon, items }: { label: string; icon: string; item
       <Dropdown.Trigger className={icon.length > 1 ? "" : "quiet"} aria-label={label} title={label}>
         {icon}
       </Dropdown.Trigger>
-      <Dropdown.Portal>
+      <Dropdown.Portal container={document.querySelector("main")}>
         <Dropdown.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
           {items.map((item, i) =>
             item === null ? (

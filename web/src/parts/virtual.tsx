@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { type CSSProperties, type ReactNode, useEffect, useRef, useState } from "react";
 
 // Virtual is a list of rows of one height of which only those in sight exist. focus scrolls a row into sight. head stays on top.
 export function Virtual(props: { count: number; height: number; focus?: number; label: string; head?: ReactNode; row: (i: number) => ReactNode }) {
@@ -29,7 +29,7 @@ export function Virtual(props: { count: number; height: number; focus?: number; 
   const rows = [];
   for (let i = first; i < last; i++) rows.push(props.row(i));
   return (
-    <div className="virtual" ref={box} tabIndex={0} role="region" aria-label={props.label}>
+    <div className="virtual" ref={box} tabIndex={0} role="group" aria-label={props.label}>
       {props.head}
       <div style={{ height: props.count * height, position: "relative" }}>
         <div style={{ transform: `translateY(${first * height}px)` }}>{rows}</div>
@@ -37,3 +37,6 @@ export function Virtual(props: { count: number; height: number; focus?: number; 
     </div>
   );
 }
+
+// depth indents the name of a row.
+export const depth = (n: number) => ({ "--depth": n }) as CSSProperties;

@@ -51,7 +51,7 @@ function Group({ id }: { id: string }) {
           <Select label="Slowest" value={part} pick={setPart} of={[["0.01", "1 %"], ["0.05", "5 %"], ["0.1", "10 %"], ["0.25", "25 %"], ["0.5", "50 %"]]} />
         ) : (
           <>
-            <Time label="From" value={from} pick={setFrom} windows={windows} bound="from" none="all of it" />
+            <Time label="From" value={from} pick={setFrom} windows={windows} bound="from" none="lately" />
             <Time label="to" value={to} pick={setTo} windows={windows} bound="to" none="now" />
             <Time label="against from" value={baseFrom} pick={setBaseFrom} windows={windows} bound="from" none="when all was well" />
             <Time label="to" value={baseTo} pick={setBaseTo} windows={windows} bound="to" none="–" />
@@ -107,7 +107,7 @@ function Difference({ c }: { c: Comparison }) {
         />
       </Figure>
       <Figure title="Places" table={table} tableOnly>
-        <div className="scroll" tabIndex={0} role="region" aria-label="Places">
+        <div className="scroll" tabIndex={0} role="group" aria-label="Places">
           <table>
             <thead>
               <tr>

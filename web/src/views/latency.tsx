@@ -48,7 +48,7 @@ function OverTime({ group, problem, decisions }: Props) {
   return (
     <Figure
       title="Latency over time"
-      hint={as === "map" ? "Windows are short lately and ever longer further back; darker is more of a window’s requests, dots are requests to look at. Drag over a time to compare it with what was before." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
+      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag over a time to compare it with what was before." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
       tools={<Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} />}
       table={() => ({
         header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV"],

@@ -26,7 +26,7 @@ export default function ProblemView({ id }: { id: string }) {
   const reading = useRead(`problem ${id}`, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }), true);
   if (reading.failure?.status === 404) {
     return (
-      <Empty title={reading.value ? "This problem is over" : "There is no such problem now"}>
+      <Empty page title={reading.value ? "This problem is over" : "There is no such problem now"}>
         It closed, or never was. <Link href="/">What is wrong now</Link>
         {reading.value && <> · it was: {reading.value.problem.diagnosis}</>}
       </Empty>
@@ -195,7 +195,7 @@ function Edges({ edges }: { edges: Edge[] }) {
   const most = Math.max(1, ...edges.map((e) => e.share_variance.value ?? 0));
   return (
     <Figure id="edges" title="Edges" hint="Places on the critical path with their share of the variance and its 95 % interval; shares add up to 100 %, and one can be negative." table={() => edgeTable(edges)} tableOnly>
-      <div className="scroll" tabIndex={0} role="region" aria-label="Edges">
+      <div className="scroll" tabIndex={0} role="group" aria-label="Edges">
         <table>
           <thead>
             <tr>
@@ -324,7 +324,7 @@ function Refined({ of }: { of: Schemas["Refined"][] }) {
       table={() => ({ header: ["operation", "within", "requests", "hits", "share", "low", "high", "mean (ms)"], rows: of.map((r) => [r.operation, r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
       tableOnly
     >
-      <div className="scroll" tabIndex={0} role="region" aria-label="What switched-on tracepoints show">
+      <div className="scroll" tabIndex={0} role="group" aria-label="What switched-on tracepoints show">
         <table>
           <thead>
             <tr>

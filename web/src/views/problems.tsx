@@ -1,5 +1,5 @@
 // Problems: the queue of what is wrong, worst first.
-import { useEffect, useRef, useState } from "react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
@@ -57,6 +57,7 @@ type QueueProps = { list: Schemas["ProblemList"]; filtered: boolean; sort: strin
 function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
   const { items, pending, hold, release } = useHeld(list.items);
   const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
+  const present = useMemo(() => new Set(list.items.map((p) => p.id)), [list]);
   const focused = () => items.find((p) => p.id === (document.activeElement as HTMLElement | null)?.dataset["problem"]);
   const note = (kind: Note) => {
     const problem = focused();
@@ -104,7 +105,7 @@ function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
           </thead>
           <tbody onPointerEnter={hold} onPointerLeave={release} onFocus={hold} onBlur={release}>
             {items.map((p) => (
-              <Row key={p.id} p={p} gone={!list.items.some((x) => x.id === p.id)} />
+              <Row key={p.id} p={p} gone={!present.has(p.id)} />
             ))}
           </tbody>
         </table>
@@ -138,7 +139,7 @@ function useHeld(now: Problem[]) {
   return { items, pending: held ? pending : 0, hold: () => setHeld(true), release };
 }
 
-function Row({ p, gone }: { p: Problem; gone: boolean }) {
+const Row = memo(function Row({ p, gone }: { p: Problem; gone: boolean }) {
   return (
     <tr className={`${p.onset}${gone ? " gone" : ""}`}>
       <td className="narrow number rank">{p.rank}</td>
@@ -176,7 +177,7 @@ function Row({ p, gone }: { p: Problem; gone: boolean }) {
       </td>
     </tr>
   );
-}
+});
 
 // How says how bad a problem is: in the measure that it is a problem by.
 function How({ p }: { p: Problem }) {

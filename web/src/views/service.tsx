@@ -114,7 +114,7 @@ function Dead() {
           items.length === 0 ? (
             <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
           ) : (
-            <div className="scroll" tabIndex={0} role="region" aria-label="Dead letters">
+            <div className="scroll" tabIndex={0} role="group" aria-label="Dead letters">
               <table>
                 <thead>
                   <tr>

@@ -8,7 +8,7 @@ import { type Row, type Stretch, rows, shown } from "../compute/waterfall.ts";
 import { useKeys } from "../keys.ts";
 import { Choice, Empty, Facts, Read, Search, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { Virtual } from "../parts/virtual.tsx";
+import { Virtual, depth } from "../parts/virtual.tsx";
 import { useQuery } from "../url.ts";
 
 type Trace = Schemas["Trace"];
@@ -17,7 +17,7 @@ export default function TraceView({ id }: { id: string }) {
   useTitle(`Trace ${id.slice(0, 8)}`);
   const reading = useRead(`trace ${id}`, (signal) => client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }));
   if (reading.failure?.status === 404) {
-    return <Empty title="This trace is not kept any more">Of each group only a few requests are kept: the slowest, some typical and the fastest. Your tracing backend may have it: {id}</Empty>;
+    return <Empty page title="This trace is not kept any more">Of each group only a few requests are kept: the slowest, some typical and the fastest. Your tracing backend may have it: {id}</Empty>;
   }
   return (
     <Read of={reading} what="the trace">
@@ -141,7 +141,7 @@ const label = (row: Row) => `${row.span.service} ${row.span.name}`;
 
 function Scale({ of }: { of: number }) {
   return (
-    <span style={{ display: "flex", justifyContent: "space-between", fontWeight: 400 }}>
+    <span className="scale">
       <span>0</span>
       <span>{duration(of / 2)}</span>
       <span>{duration(of)}</span>
@@ -159,7 +159,7 @@ function SpanRow({ row, total, folded, fold, selected, pick }: SpanRowProps) {
   );
   return (
     <div className={`vrow${selected ? " selected" : ""}${row.through ? " path-row" : ""}`} onClick={pick}>
-      <div className="vname" style={{ paddingLeft: Math.min(row.depth, 30) * 12 }}>
+      <div className="vname" style={depth(Math.min(row.depth, 30))}>
         {row.parent ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
             {folded ? "▸" : "▾"}

@@ -88,7 +88,7 @@ function List() {
             <Empty title={q || state ? "No tracepoint fits" : "No tracepoints are known"}>{q || state ? "Take a filter away to see more." : "They come from agents, and from spans that carry sibyl.tracepoint.id."}</Empty>
           ) : (
             <>
-              <div className="scroll" tabIndex={0} role="region" aria-label="Tracepoints">
+              <div className="scroll" tabIndex={0} role="group" aria-label="Tracepoints">
                 <table>
                   <thead>
                     <tr>
@@ -181,7 +181,7 @@ function Agents() {
               <p className="under">
                 {count(list.total.current)} current, {count(list.total.behind)} behind, {count(list.total.lost)} lost
               </p>
-              <div className="scroll" tabIndex={0} role="region" aria-label="Agents">
+              <div className="scroll" tabIndex={0} role="group" aria-label="Agents">
                 <table>
                   <thead>
                     <tr>

@@ -9,7 +9,7 @@ import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
 import { Failed, Loading, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { Virtual } from "../parts/virtual.tsx";
+import { Virtual, depth } from "../parts/virtual.tsx";
 import { useQuery } from "../url.ts";
 import { Switching } from "./switching.tsx";
 
@@ -69,6 +69,7 @@ export default function TreeView({ id }: { id: string }) {
           </span>
         )}
       </div>
+      <h1>What {tree.name} calls</h1>
       <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} again={again} />
     </>
   );
@@ -111,7 +112,7 @@ function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<st
   });
   return (
     <Figure
-      title={`What ${tree.name} calls`}
+      title="Calling contexts"
       hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, ▶ what is tried next. Times are of what is on.`}
       tools={
         <>
@@ -162,7 +163,7 @@ type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; folded: 
 function NodeRow({ n, match, next, folded, fold, selected, pick }: NodeRowProps) {
   return (
     <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${selected ? " selected" : ""}`} onClick={pick}>
-      <div className="vname" style={{ paddingLeft: Math.min(n.depth, 40) * 12 }}>
+      <div className="vname" style={depth(Math.min(n.depth, 40))}>
         {n.end > n.index + 1 ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
             {folded ? "▸" : "▾"}

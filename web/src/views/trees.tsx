@@ -22,7 +22,7 @@ export default function Trees() {
           list.items.length === 0 ? (
             <Empty title={q ? "No request type fits" : "No trees yet"}>{q ? "Search for less of its name." : "They grow with the requests that come: send traces, and look again after an epoch."}</Empty>
           ) : (
-            <div className="scroll" tabIndex={0} role="region" aria-label="Trees">
+            <div className="scroll" tabIndex={0} role="group" aria-label="Trees">
               <table>
                 <thead>
                   <tr>

@@ -1,0 +1,21 @@
+// Pictures of every view, for the documentation: web/browser/run screens, or make screens.
+import { launch, open, places, serve, settle } from "./world.mjs";
+
+const folder = new URL("../../docs/images/", import.meta.url).pathname;
+const service = await serve();
+const browser = await launch();
+const paths = await places(service);
+
+async function picture(name, path, options = {}) {
+  const { page, context } = await open(browser, { timezoneId: "UTC", ...options });
+  await page.goto(service.url + path);
+  await settle(page);
+  await page.screenshot({ path: `${folder}ui-${name}.png` });
+  await context.close();
+}
+
+for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"]) await picture(name, paths[name]);
+await picture("problem-dark", paths.problem, { theme: "dark" });
+await picture("problems-phone", paths.problems, { width: 390, height: 800, theme: "dark" });
+await browser.close();
+await service.stop();

@@ -1,0 +1,125 @@
+// What the UI shows when things are not as they should be: nothing there, learning, failing, gone, old, locked; and while things change.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle, violations } from "./world.mjs";
+
+let service, browser;
+before(async () => {
+  service = await serve();
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+const problem = { status: 500, contentType: "application/problem+json", body: JSON.stringify({ type: "about:blank", title: "Internal Server Error", status: 500, detail: "something broke", instance: "7" }) };
+
+test("rows stay where they are while somebody points at one", async () => {
+  const { page, context } = await open(browser);
+  const list = await service.api("/problems");
+  await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
+  await page.goto(service.url);
+  await settle(page);
+  const order = () => page.locator("a[data-problem]").evaluateAll((links) => links.map((a) => a.dataset.problem));
+  const before = await order();
+  await page.locator("a[data-problem]").nth(1).hover();
+  list.items.reverse();
+  await page.getByText(/rows have changed places/).waitFor({ timeout: 25_000 }); // an epoch
+  assert.deepEqual(await order(), before);
+  await page.mouse.move(5, 5);
+  await page.waitForFunction((id) => document.querySelector("a[data-problem]").dataset.problem !== id, before[0]);
+  assert.deepEqual(await order(), [...before].reverse());
+  await context.close();
+});
+
+test("a service without anything says what to do", async () => {
+  const empty = await serve({ empty: true });
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(empty.url);
+  await page.getByText("No request came yet").waitFor();
+  await page.getByText("No problems yet").waitFor();
+  assert.deepEqual(await violations(page), []);
+  for (const [path, text] of [["/trees", "No trees yet"], ["/tracepoints", "No tracepoints are known"], ["/tracepoints?show=agents", "No agent has come"], ["/compare", "There are no requests yet"]]) {
+    await page.goto(empty.url + path);
+    await page.getByText(text).waitFor();
+    assert.deepEqual(await violations(page), []);
+  }
+  assert.deepEqual(wrongs, []);
+  await empty.stop();
+  await page.getByText(/Not live|Connecting/).waitFor({ timeout: 15_000 });
+  await page.goto(service.url);
+  await context.close();
+});
+
+test("what fails says why and can be tried again; what is old says so", async () => {
+  const { page, context } = await open(browser);
+  let broken = true;
+  await page.route("**/api/v1/problems?*", (route) => (broken ? route.fulfill(problem) : route.continue()));
+  await page.goto(service.url);
+  await page.getByText("something broke").waitFor();
+  assert.deepEqual(await violations(page), []);
+  broken = false;
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.waitForSelector(".queue");
+  broken = true;
+  await page.getByText("Stale.").waitFor({ timeout: 25_000 });
+  assert.ok((await page.locator("a[data-problem]").count()) > 0, "what was known is gone");
+  await context.close();
+});
+
+test("what is over, or not kept, says so", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(`${service.url}/problems/${"0".repeat(32)}`);
+  await page.getByText("There is no such problem now").waitFor();
+  await page.goto(`${service.url}/traces/${"0".repeat(31)}1`);
+  await page.getByText("This trace is not kept any more").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
+test("text of traces is text", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const bad = `<img src=x onerror="document.title='owned'"> javascript:alert(1)`;
+  await page.route("**/api/v1/problems?*", async (route) => {
+    const response = await route.fetch();
+    const list = await response.json();
+    for (const p of list.items) Object.assign(p, { diagnosis: bad, request_type_name: bad, why: bad });
+    await route.fulfill({ response, json: list });
+  });
+  await page.goto(service.url);
+  await settle(page);
+  assert.equal(await page.locator("a[data-problem]").first().textContent(), bad);
+  assert.equal(await page.locator("main img").count(), 0);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("below a base path, with tokens: log in, stay, log out", async () => {
+  const locked = await serve({ base: "/sibyl", token: true });
+  const paths = await places(locked);
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(locked.url + paths.problem);
+  await page.getByLabel("Token").fill("wrong");
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByText("This token is not known").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.getByLabel("Token").fill(locked.secret);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await settle(page);
+  await page.waitForSelector(".diagnosis");
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.reload();
+  await page.waitForSelector(".diagnosis");
+  for (const path of Object.values(paths)) {
+    await page.goto(locked.url + path);
+    await settle(page);
+    assert.equal(await page.getByLabel("Token", { exact: true }).count(), 0);
+  }
+  await page.getByRole("button", { name: "Theme, time, help" }).click();
+  await page.getByRole("menuitem", { name: "Log out" }).click();
+  await page.getByLabel("Token").waitFor();
+  assert.deepEqual(wrongs, []);
+  await context.close();
+  await locked.stop();
+});

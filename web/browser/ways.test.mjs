@@ -1,0 +1,160 @@
+// Ways through the UI that somebody takes at night.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle } from "./world.mjs";
+
+let service, browser, paths;
+before(async () => {
+  service = await serve();
+  browser = await launch();
+  paths = await places(service);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+test("from the sentence to a slow request in two clicks, and back by the URL", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(service.url);
+  const first = page.locator("a[data-problem]").first();
+  const sentence = await first.textContent();
+  await first.click();
+  await settle(page);
+  assert.equal(await page.textContent("h1"), sentence);
+  await page.locator(".exemplars a").first().click();
+  await settle(page);
+  assert.match(page.url(), /\/traces\/[0-9a-f]{32}/);
+  assert.ok((await page.locator(".span-critical").count()) > 3, "no critical path is drawn");
+  assert.ok(await page.getByRole("link", { name: "Open in Jaeger" }).isVisible());
+  await page.locator(".vrow").nth(2).click();
+  const url = page.url();
+  assert.match(url, /span=/);
+  const other = await context.newPage();
+  await other.goto(url);
+  await settle(other);
+  assert.equal(await other.textContent(".side h2"), await page.textContent(".side h2"));
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("numbers of the sentence lead to their evidence", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  const hrefs = await page.locator(".diagnosis a").evaluateAll((links) => links.map((a) => a.hash));
+  assert.ok(hrefs.length >= 2, hrefs.join());
+  for (const hash of new Set(hrefs)) assert.equal(await page.locator(hash).count(), 1, `${hash} leads nowhere`);
+  await page.locator(".diagnosis a").first().click();
+  assert.ok((await page.url()).includes("#"));
+  await context.close();
+});
+
+test("by keys: j, k, Enter, /, ?", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url);
+  await settle(page);
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  const second = await page.locator("a[data-problem]").nth(1).textContent();
+  await page.keyboard.press("Enter");
+  await settle(page);
+  assert.equal(await page.textContent("h1"), second);
+  await page.keyboard.press("g");
+  await page.waitForSelector(".queue");
+  await page.keyboard.press("/");
+  await page.keyboard.type("no such thing");
+  await page.waitForSelector("text=No problem fits the filter");
+  assert.match(page.url(), /q=no/);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("?");
+  assert.ok(await page.getByRole("dialog").isVisible());
+  await context.close();
+});
+
+test("sorting and filtering stand in the URL", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url);
+  await settle(page);
+  await page.getByRole("button", { name: "Impact" }).click();
+  await page.waitForURL(/sort=impact/);
+  await page.waitForFunction(() => document.querySelector("th[aria-sort=descending]"));
+  await page.getByLabel("Onset").selectOption("chronic");
+  await page.waitForURL(/onset=chronic/);
+  await page.waitForFunction(() => !document.querySelector("tr.changed"));
+  assert.ok((await page.locator("tr.chronic").count()) > 0);
+  await context.close();
+});
+
+test("acknowledge, take back, mute", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  await page.keyboard.press("a");
+  await page.getByLabel("Why (others see it)").fill("ticket 42");
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await page.getByRole("button", { name: /acknowledged by local/ }).click();
+  await page.getByText("ticket 42").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();
+  await page.getByRole("button", { name: "Acknowledge", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Mute …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Mute" }).click();
+  await page.getByRole("button", { name: "Muted by local" }).waitFor();
+  const id = paths.problem.split("/").at(-1);
+  await page.goto(service.url);
+  await settle(page);
+  assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "what is muted is shown");
+  await page.goto(`${service.url}/?muted=only`.replace("only", "true"));
+  await page.locator(`a[data-problem="${id}"]`).waitFor();
+  await context.close();
+});
+
+test("a tracepoint is forbidden from the tree, with its cost said first", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(`${service.url}${paths.tree}&state=off`);
+  await settle(page);
+  assert.ok((await page.locator(".vrow").count()) > 3);
+  await page.locator(".vrow", { hasText: "off" }).first().click();
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Enable …" }).click();
+  await page.getByText("Estimated overhead").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Forbid …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Forbid" }).click();
+  await page.getByText(/local decided: forbid/).waitFor();
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Let the search decide" }).click();
+  await page.getByText(/local decided/).waitFor({ state: "detached" });
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("a time that is brushed is compared with what was before", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  const box = await page.locator("#latency svg.chart").first().boundingBox();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.9, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForURL(/compare\?.*base_from=/);
+  await settle(page);
+  assert.match(await page.textContent("main"), /of which/);
+  await context.close();
+});
+
+test("dead letters are shown, and sent again", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.service);
+  await settle(page);
+  await page.getByRole("button", { name: "Show" }).first().click();
+  await page.locator("pre").waitFor();
+  await page.keyboard.press("Escape");
+  const before = await page.getByRole("button", { name: "Forget" }).count();
+  await page.getByRole("button", { name: "Forget" }).first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Forget" }).click();
+  await page.waitForFunction((n) => document.querySelectorAll("td .buttons").length < n, before);
+  await context.close();
+});

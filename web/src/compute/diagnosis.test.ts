@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { pieces } from "./diagnosis.ts";
+
+const linked = (text: string) => pieces(text).filter((p) => p.evidence).map((p) => [p.text, p.evidence]);
+
+test("every number of a sentence leads to its evidence", () => {
+  const text = "p99 of payment UpdateToken is 4.3× its median (324 ms against 74.9 ms); 92 % ± 4 of the variance is search DeleteSession; most where inventory POST maps is called.";
+  expect(linked(text)).toEqual([
+    ["4.3×", "latency"], ["324 ms", "latency"], ["74.9 ms", "latency"], ["92 % ± 4", "edges"], ["most where inventory POST maps is called.", "explanations"],
+  ]);
+  expect(pieces(text).map((p) => p.text).join("")).toBe(text);
+});
+
+test("a mean against what was expected", () => {
+  expect(linked("stock UpdateBatch takes 74.3 ms on average, 1.1× the expected 68.2 ms; 100 % of what is wrong is stock POST maps.")).toEqual([
+    ["74.3 ms", "latency"], ["1.1×", "latency"], ["68.2 ms", "latency"], ["100 %", "edges"],
+  ]);
+});
+
+test("names with digits are no numbers", () => {
+  expect(linked("p99 of api GET /v2/users/7 is bad")).toEqual([]);
+});

@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio, signed, time, unknown } from "./format.ts";
+
+test.each([
+  [0, "0 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
+  [-2_000_000, "-2 ms"], [null, unknown], [undefined, unknown], [Number.NaN, unknown],
+])("duration %s is %s", (ns, text) => expect(duration(ns)).toBe(text));
+
+test.each([[1, "100 %"], [0.834, "83 %"], [0.0345, "3.5 %"], [0.0001, "≈0 %"], [-0.0002, "≈0 %"], [0, "0 %"], [-0.25, "−25 %"], [null, unknown]])("percent %s is %s", (x, text) => expect(percent(x)).toBe(text));
+
+test("numbers have three digits and no exponent", () => {
+  expect([0, 0.000012345, 0.1, 1.005, 12.34, 123.4, 12345].map(digits)).toEqual(["0", "0.0000123", "0.1", "1", "12.3", "123", "12,345"]);
+});
+
+test("sizes, factors, signs and intervals", () => {
+  expect(bytes(16 << 20)).toBe("16 MiB");
+  expect(ratio(1.4444)).toBe("1.4×");
+  expect(hundredths(0.5)).toBe("0.50");
+  expect(signed(-2e6, duration)).toBe("−2 ms");
+  expect(range({ value: 0.5, low: 0.43, high: 0.61 }, percent)).toBe("43 % to 61 %");
+  expect(range({ value: 0.5, low: null, high: null }, percent)).toBe("");
+});
+
+const now = Date.parse("2026-11-21T20:00:00Z");
+
+test("times say their day when it is another one, and their zone when it is not the reader's", () => {
+  expect(time("2026-11-21T19:04:05Z", "utc", now)).toBe("19:04:05 UTC");
+  expect(time("2026-11-20T19:04:05Z", "utc", now)).toBe("2026-11-20 19:04:05 UTC");
+  expect(time(null, "utc", now)).toBe(unknown);
+});
+
+test("how long ago", () => {
+  expect(ago("2026-11-21T19:55:00Z", now)).toBe("5 min ago");
+  expect(ago("2026-11-21T20:00:05Z", now)).toBe("now"); // clocks differ
+  expect(ago("2026-11-21T22:30:00Z", now)).toBe("in 3 h");
+  expect([500, 89_000, 91_000, 7_300_000, 200_000_000].map(brief)).toEqual(["1 s", "89 s", "2 min", "2 h", "2 d"]);
+});
