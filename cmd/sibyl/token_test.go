@@ -1,8 +1,14 @@
 package main
 
 import (
+	"io"
+	"net"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 )
 
 // TestToken makes, lists and revokes a token.
@@ -49,5 +55,45 @@ func TestToken(t *testing.T) {
 		if r := sibyl(t, "", strings.Fields(c.args)...); r.code != c.code || !strings.Contains(r.err, c.err) {
 			t.Errorf("%s: %+v, want %d with %s", c.args, r, c.code, c.err)
 		}
+	}
+}
+
+// The container does not start before somebody made a token, as its file says, and then opens the ports that it exposes.
+func TestContainer(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if vars, ok := strings.CutPrefix(line, "ENV "); ok {
+			for v := range strings.FieldsSeq(vars) {
+				key, value, _ := strings.Cut(v, "=")
+				env[key] = value
+			}
+		}
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Config.Exposed()) != 3 || e.RequireTokens() == nil {
+		t.Errorf("listens on %v without a token", e.Config.Exposed())
+	}
+	ports := "EXPOSE"
+	for _, address := range []string{e.Config.OTLP.GRPC, e.Config.OTLP.HTTP, e.Config.HTTP} {
+		_, port, _ := net.SplitHostPort(address)
+		ports += " " + port
+	}
+	if !strings.Contains(string(text), "\n"+ports+"\n") {
+		t.Errorf("lacks %s", ports)
+	}
+	env["SIBYL_DATA_DIR"] = t.TempDir()
+	getenv := func(key string) string { return env[key] }
+	if code := run(t.Context(), []string{"token", "create", "--role", "admin"}, getenv, nil, io.Discard, io.Discard); code != exitFine {
+		t.Errorf("exit code %d", code)
+	}
+	if all, err := access.Open(env["SIBYL_DATA_DIR"]).List(); len(all) != 1 || err != nil {
+		t.Errorf("%v, %v", all, err)
 	}
 }
