@@ -37,7 +37,7 @@ func (p *process) benchCommand() *cobra.Command {
 	for _, b := range benchmarks {
 		c.AddCommand(p.speedCommand(b))
 	}
-	c.AddCommand(p.benchIngestCommand(), p.benchOverloadCommand(), p.benchControlCommand(), p.benchLocalizeCommand(), p.benchDemoCommand())
+	c.AddCommand(p.benchIngestCommand(), p.benchOverloadCommand(), p.benchControlCommand(), p.benchLocalizeCommand(), p.benchDemoCommand(), p.benchOverheadCommand())
 	return c
 }
 

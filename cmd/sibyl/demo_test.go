@@ -56,6 +56,32 @@ func TestBenchDemo(t *testing.T) {
 	}
 }
 
+// One short round with each selection says how many spans each of them makes, and leaves nothing behind.
+func TestBenchOverhead(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	r := sibyl(t, "", "bench", "overhead", "--rounds=1", "--time=1s", "--learning=3s", "--timeout=1s", "-o=json")
+	var got demo.Overhead
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != exitFine || len(got.Loads) != 3 {
+		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
+	}
+	none, all := got.Loads[0], got.Loads[2]
+	if none.On != demo.Nothing || none.Tracepoints > 0 || none.ExtraSpans > 0 || none.Throughput.Ratio != 1 || none.P99.Median <= 0 {
+		t.Errorf("nothing on: %s", r.out)
+	}
+	if all.On != demo.Everything || all.Tracepoints < 150 || all.ExtraSpans < 5 || all.Throughput.Median <= 0 || all.CPU.Ratio <= 0 {
+		t.Errorf("everything on: %s", r.out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	for _, args := range [][]string{{"--rounds=0"}, {"--time=0s"}, {"--seed=0"}, {"--fault=none"}, {"--learning=1s"}} {
+		if r := sibyl(t, "", append([]string{"bench", "overhead"}, args...)...); r.code != exitUsage {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+}
+
 func TestDemoOptions(t *testing.T) {
 	for _, args := range [][]string{{"--fault=flood"}, {"--timeout=0s"}, {"--learning=-1s"}, {"-o=yaml"}, {"now"}} {
 		if r := sibyl(t, "", append([]string{"demo"}, args...)...); r.code != exitUsage {

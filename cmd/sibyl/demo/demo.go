@@ -50,11 +50,10 @@ const (
 
 // Run shows a demo until ctx is done or, if it is to exit then, the result is known.
 func Run(ctx context.Context, o *Options) (err error) {
-	dir, err := os.MkdirTemp("", "sibyl-demo-")
+	d, err := newDemo(o)
 	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
+		return err
 	}
-	d := &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), died: make(chan *child, 1+len(shop.Services()))}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if d.Fault == "" {
 		d.Fault = shop.Faults()[rand.New(rand.NewPCG(o.Seed, 0)).IntN(len(shop.Faults()))]
@@ -92,6 +91,15 @@ func Run(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
+// newDemo returns a demo that keeps what it needs in a new directory. It must be closed.
+func newDemo(o *Options) (*demo, error) {
+	dir, err := os.MkdirTemp("", "sibyl-demo-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), died: make(chan *child, 1+len(shop.Services()))}, nil
+}
+
 // demo is one run.
 type demo struct {
 	*Options
@@ -102,6 +110,7 @@ type demo struct {
 	died       chan *child         // gets every process that ends
 	load       load
 	watcher    *watcher
+	unplanned  bool // the server does not say what is on in the shop
 }
 
 // start starts all processes.
@@ -145,6 +154,9 @@ func (d *demo) startShop(environment []string) error {
 		d.attend(c)
 		setup := &shop.Setup{
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: d.server.otlp, Control: d.server.url(),
+		}
+		if d.unplanned {
+			setup.Control = ""
 		}
 		var answer shop.Answer
 		if err := c.tell(shop.Order{Setup: setup}, &answer); err != nil {
@@ -249,6 +261,7 @@ func (d *demo) report() (*shop.Report, error) {
 		}
 		sum.Spans += r.Spans
 		sum.Extra += r.Extra
+		sum.CPU += r.CPU
 		name := shop.Services()[i]
 		counted[name] = max(counted[name], r.Tracepoints)
 	}
@@ -266,6 +279,7 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	r := &Result{
 		Fault: d.Fault, Seconds: time.Since(w.since).Seconds(), Epochs: w.epochs, Tracepoints: after.Tracepoints, EnabledEver: len(w.ever),
 		EnabledPeak: w.peak, RemainingEnabled: w.on, Problems: w.problems, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
+		largest: w.largest,
 	}
 	if spans := after.Spans - before.Spans; spans > 0 {
 		r.ExtraSpans = float64(after.Extra-before.Extra) / float64(spans)

@@ -189,3 +189,40 @@ func TestTable(t *testing.T) {
 		t.Error(err, d)
 	}
 }
+
+// What is on adaptively is the plan that the server told, for the shop's agents; figures are compared round by round.
+func TestOverhead(t *testing.T) {
+	half := 0.5
+	p, on := planOf(&contract.Plan{Arms: []contract.Arm{
+		{Name: "a", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "1", Name: "cart/total"}, {ID: "2", Name: "cart/tax"}}},
+		{Name: "b", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "2", Name: "cart/tax"}}},
+	}})
+	if err := p.Validate(); err != nil || on != 2 || p.Arms[0].Tracepoints[0].ID != "cart/tax" || p.Arms[1].Share != half {
+		t.Errorf("%d on: %+v, %v", on, p, err)
+	}
+	if err := everything().Validate(); err != nil {
+		t.Error(err)
+	}
+	for n, want := range map[int]int{1: 0, 5: 0, 6: 0, 8: 0, 9: 1, 20: 5, 25: 7} { // tables of the sign test
+		if got := signsOutside(n); got != want {
+			t.Errorf("%d of %d are outside, want %d", got, n, want)
+		}
+	}
+	o := &Overhead{Fault: shop.Lock, Seed: 1, Rounds: 3, Seconds: 4, Customers: 16, Loads: []*Loaded{{On: Nothing}, {On: Everything, Tracepoints: 7}}}
+	o.runs = [][]measure{
+		{{throughput: 100, p99: 10, cpu: 2}, {throughput: 50, p99: 20, cpu: 4}, {throughput: 200, p99: 5, cpu: 1}},
+		{{throughput: 80, p99: 12, cpu: 3, extra: 6}, {throughput: 45, p99: 30, cpu: 4, extra: 7}, {throughput: 100, p99: 5, cpu: 2, extra: 8}},
+	}
+	o.compare()
+	var b strings.Builder
+	err := o.Table(&b)
+	want := `16 customers who do not think, 3 rounds of 4 s; adaptive is what a search for lock (seed 1) had on at most
+
+    on  tracepoints  extra spans a request  requests/s              to none  P99, ms              to none  CPU, ms a request              to none
+  none            0                    0.0       100.0  1.000 (1.000–1.000)     10.0  1.000 (1.000–1.000)               2.00  1.000 (1.000–1.000)
+   all            7                    7.0        80.0  0.800 (0.500–0.900)     12.0  1.200 (1.000–1.500)               3.00  1.500 (1.000–2.000)
+`
+	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
+		t.Error(err, d)
+	}
+}

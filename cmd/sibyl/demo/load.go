@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,32 @@ type load struct {
 
 // run has customers until ctx is done.
 func (l *load) run(ctx context.Context, gateway string, seed uint64) {
+	crowd(ctx, seed, func(_ uint64, client *http.Client, r *rand.Rand) {
+		l.ask(ctx, client, gateway, r)
+		pause := min(time.Duration(r.ExpFloat64()*float64(meanThinking)), mostThinking)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	})
+}
+
+// rush has customers who do not think, for a time. It returns how long the requests took that were answered within that, in no order.
+func (l *load) rush(ctx context.Context, gateway string, seed uint64, lasts time.Duration) []time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	took := make([][]time.Duration, customers)
+	crowd(ctx, seed, func(customer uint64, client *http.Client, r *rand.Rand) {
+		began := time.Now()
+		if l.ask(ctx, client, gateway, r) {
+			took[customer] = append(took[customer], time.Since(began))
+		}
+	})
+	return slices.Concat(took...)
+}
+
+// crowd has every customer do something again and again until ctx is done, with randomness of his own.
+func crowd(ctx context.Context, seed uint64, do func(customer uint64, client *http.Client, r *rand.Rand)) {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: customers}}
 	defer client.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -46,20 +73,15 @@ func (l *load) run(ctx context.Context, gateway string, seed uint64) {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(seed, i))
 			for ctx.Err() == nil {
-				l.ask(ctx, client, gateway, r)
-				pause := min(time.Duration(r.ExpFloat64()*float64(meanThinking)), mostThinking)
-				select {
-				case <-time.After(pause):
-				case <-ctx.Done():
-				}
+				do(i, client, r)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// ask makes one request.
-func (l *load) ask(ctx context.Context, client *http.Client, gateway string, r *rand.Rand) {
+// ask makes one request, and reports whether it was answered as it should be.
+func (l *load) ask(ctx context.Context, client *http.Client, gateway string, r *rand.Rand) bool {
 	q := shop.NewRequest(r)
 	body, err := json.Marshal(&q)
 	if err != nil {
@@ -75,13 +97,15 @@ func (l *load) ask(ctx context.Context, client *http.Client, gateway string, r *
 		if ctx.Err() == nil {
 			l.failed.Add(1)
 		}
-		return
+		return false
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
 	_, err = io.Copy(io.Discard, answer.Body)
-	if ctx.Err() == nil && (err != nil || answer.StatusCode != http.StatusOK) {
+	fine := err == nil && answer.StatusCode == http.StatusOK
+	if ctx.Err() == nil && !fine {
 		l.failed.Add(1)
 	}
+	return fine
 }
 
 // next returns the path of the next request.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/demo/shop"
 )
 
@@ -25,6 +26,8 @@ type Result struct {
 	Requests         uint64     `json:"requests"`
 	Failed           uint64     `json:"failed_requests"`
 	Seed             uint64     `json:"seed"`
+
+	largest *contract.Plan // with the most tracepoints; nil: there was none
 }
 
 // String says it for people, in lines.

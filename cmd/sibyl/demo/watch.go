@@ -28,6 +28,7 @@ type watcher struct {
 	ever     map[string]bool
 	names    map[string]string // operations of the tracepoints that were picked
 	peak, on int               // tracepoints
+	largest  *contract.Plan    // in which peak were on; nil: nothing was
 	found    *finding
 	located  chan struct{} // closed when found is set
 }
@@ -108,7 +109,9 @@ func (w *watcher) readPlan(ctx context.Context) {
 			on[t.ID], w.ever[t.ID] = true, true
 		}
 	}
-	w.on, w.peak = len(on), max(w.peak, len(on))
+	if w.on = len(on); w.on > w.peak {
+		w.peak, w.largest = w.on, r.JSON200
+	}
 }
 
 // readDecision says what was decided, what that shows so far, and why.

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -24,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
 // Order is what a process is told. One of its fields is set.
@@ -32,6 +34,7 @@ type Order struct {
 	Peers  map[string][]string `json:"peers,omitempty"`  // the second: addresses of the replicas of each service; begin to serve
 	Inject *Injection          `json:"inject,omitempty"` // make a fault
 	Report bool                `json:"report,omitempty"` // say what happened so far
+	Apply  *Applied            `json:"apply,omitempty"`  // have this on, in a process that has no server
 }
 
 // Setup says which part of the shop a process is.
@@ -41,13 +44,18 @@ type Setup struct {
 	Dir      string `json:"dir"`      // for databases and logs
 	Truth    string `json:"truth"`    // file that is written by whoever makes a fault, with the [Edge] where it will show
 	OTLP     string `json:"otlp"`     // address that takes traces over gRPC
-	Control  string `json:"control"`  // URL of the server that plans what is on
+	Control  string `json:"control"`  // URL of the server that plans what is on; empty: there is none
 }
 
 // Injection is a fault and the seed that says where it is.
 type Injection struct {
 	Fault Fault  `json:"fault"`
 	Seed  uint64 `json:"seed"`
+}
+
+// Applied is what is on.
+type Applied struct {
+	Plan *protocol.Plan `json:"plan"` // nil: the baseline
 }
 
 // Answer is what a process answers to an order.
@@ -63,6 +71,8 @@ type Report struct {
 	Tracepoints int    `json:"tracepoints"` // functions and calls that were executed
 	Spans       uint64 `json:"spans"`       // that ended
 	Extra       uint64 `json:"extra"`       // of these, not baseline
+
+	CPU time.Duration `json:"cpu_ns"` // that the process took
 }
 
 // service is one process of the shop.
@@ -126,7 +136,10 @@ func (s *service) run(ctx context.Context, setup *Setup, orders <-chan Order, an
 		return err
 	}
 	s.register()
-	if s.name != Outside {
+	switch {
+	case setup.Control == "":
+		tracepoint.Default.SetService(s.name)
+	case s.name != Outside:
 		agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint(setup.Control), tracepoint.WithResource(s.telemetry.resource...))
 		if err != nil {
 			return err
@@ -194,6 +207,11 @@ func (s *service) answer(ctx context.Context, o Order) Answer {
 			return Answer{Error: err.Error()}
 		}
 		return Answer{Injected: injected}
+	case o.Apply != nil:
+		if err := tracepoint.Default.Apply(o.Apply.Plan); err != nil {
+			return Answer{Error: err.Error()}
+		}
+		return Answer{}
 	case o.Report:
 		return Answer{Report: s.report()}
 	}
@@ -202,6 +220,10 @@ func (s *service) answer(ctx context.Context, o Order) Answer {
 
 func (s *service) report() *Report {
 	r := &Report{Spans: s.telemetry.spans.Load(), Extra: s.telemetry.extra.Load()}
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil { // it never fails for the process itself
+		r.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
 	for _, f := range s.functions {
 		if f.executed.Load() {
 			r.Tracepoints++
