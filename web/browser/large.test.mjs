@@ -105,3 +105,40 @@ test("a trace of 50 000 spans scrolls", async (t) => {
   t.diagnostic(`picking a span took ${pick} ms`);
   await context.close();
 });
+
+test("an hour of live updates", async (t) => {
+  const { items } = await service.api("/problems");
+  const many = Array.from({ length: 5000 }, (_, i) => ({ ...items[i % items.length], id: i.toString(16).padStart(32, "0"), rank: i + 1 }));
+  const { page, context } = await open(browser);
+  let read = 0;
+  await page.route("**/api/v1/problems?*", (route) => {
+    read++;
+    many.push(many.shift()); // every time in another order
+    return route.fulfill({ json: { items: many.slice(0, 100), next_cursor: "more", epoch: new Date().toISOString(), learning: false } });
+  });
+  // An epoch every 50 ms instead of 10 s.
+  await page.addInitScript(() => {
+    const real = globalThis.fetch;
+    globalThis.fetch = (input, init) => {
+      if (!String(input.url ?? input).endsWith("/events")) return real(input, init);
+      let n = 0;
+      const stream = new ReadableStream({
+        async pull(to) {
+          await new Promise((done) => setTimeout(done, 50));
+          to.enqueue(new TextEncoder().encode(`id: r-${n++}\nevent: epoch\ndata: {"type":"epoch","at":"2026-01-01T00:00:00Z"}\n\n`));
+        },
+      });
+      return Promise.resolve(new Response(stream));
+    };
+  });
+  await page.goto(service.url);
+  const epochs = 360;
+  await page.waitForTimeout(epochs * 50 + 2000);
+  const session = await context.newCDPSession(page);
+  await session.send("HeapProfiler.collectGarbage");
+  const heap = (await session.send("Runtime.getHeapUsage")).usedSize / (1 << 20);
+  t.diagnostic(`${Math.round(heap)} MiB of heap after ${read} updates of 100 problems`);
+  assert.ok(read > 50, `the list was read ${read} times`);
+  assert.ok(heap < 300, `${heap} MiB of heap`);
+  await context.close();
+});

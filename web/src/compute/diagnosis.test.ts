@@ -17,6 +17,10 @@ test("a mean against what was expected", () => {
   ]);
 });
 
+test("all is a number, too", () => {
+  expect(linked("gateway POST /home takes 21.3 ms on average; all of what is wrong is reviews shop.Reviews/Top.")).toEqual([["21.3 ms", "latency"], ["all", "edges"]]);
+});
+
 test("names with digits are no numbers", () => {
   expect(linked("p99 of api GET /v2/users/7 is bad")).toEqual([]);
 });

@@ -5,7 +5,7 @@ export type Evidence = "latency" | "edges" | "explanations";
 
 export type Piece = { text: string; evidence?: Evidence };
 
-const number = /\d[\d.,]*(?:\s?(?:%(?:\s?±\s?[\d.]+)?|×|ns|µs|ms|s|min|h)(?![\p{L}\d]))/gu;
+const number = /\ball(?= of (?:what|the) )|\d[\d.,]*(?:\s?(?:%(?:\s?±\s?[\d.]+)?|×|ns|µs|ms|s|min|h)(?![\p{L}\d]))/gu;
 
 // pieces splits a diagnosis. Clauses are divided by semicolons: the first says how slow, then where, then why.
 export function pieces(diagnosis: string): Piece[] {
