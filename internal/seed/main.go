@@ -26,24 +26,18 @@ import (
 func main() {
 	dir := flag.String("dir", "", "the data directory, which must not exist")
 	epochs := flag.Int("epochs", 48, "epochs of ten seconds that end now")
-	large := flag.Bool("large", false, "thousands of request types and tracepoints, for speed")
 	flag.Parse()
-	if err := run(*dir, *epochs, *large); err != nil {
+	if err := run(*dir, *epochs); err != nil {
 		fmt.Fprintln(os.Stderr, "seed:", err)
 		os.Exit(1)
 	}
 }
 
-// applications returns what runs: each has another fault.
-func applications(large bool) []simapp.Config {
-	if large {
-		return []simapp.Config{{Seed: 4, Fault: simapp.CPU, Tracepoints: 20_000, Services: 300, Rate: 100}}
-	}
-	return []simapp.Config{
-		{Seed: 3, Fault: simapp.ThirdParty, Tracepoints: 100, Rate: 12},
-		{Seed: 23, Fault: simapp.Host, Strength: 2, Tracepoints: 250, Services: 9, Rate: 16, Optional: 0.05, Caches: -1},
-		{Seed: 7, Fault: simapp.Disk, Tracepoints: 150, Rate: 12},
-	}
+// applications is what runs: each has another fault.
+var applications = []simapp.Config{
+	{Seed: 3, Fault: simapp.ThirdParty, Tracepoints: 100, Rate: 12},
+	{Seed: 23, Fault: simapp.Host, Strength: 2, Tracepoints: 250, Services: 9, Rate: 16, Optional: 0.05, Caches: -1},
+	{Seed: 7, Fault: simapp.Disk, Tracepoints: 150, Rate: 12},
 }
 
 // Times of the play, in epochs.
@@ -54,7 +48,7 @@ const (
 	appOffset = 4  // and how much later that of each further application does
 )
 
-func run(dir string, epochs int, large bool) (err error) {
+func run(dir string, epochs int) (err error) {
 	if _, err := os.Stat(dir); dir == "" || !errors.Is(err, os.ErrNotExist) {
 		return errors.New("--dir must name a directory that does not exist")
 	}
@@ -70,7 +64,7 @@ func run(dir string, epochs int, large bool) (err error) {
 	now := end.Add(-time.Duration(epochs) * epoch)
 	s.clock.Store(int64(now))
 	var apps []*simapp.App
-	for _, c := range applications(large) {
+	for _, c := range applications {
 		apps = append(apps, simapp.New(c))
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -15,7 +15,7 @@ import { Switching } from "./switching.tsx";
 
 type Node = Schemas["TreeNode"];
 type Match = Schemas["Match"];
-type Whole = { name: string; nodes: Node[]; matches: Match[]; complete: boolean };
+type Whole = { name: string; nodes: Node[]; matches: Match[] };
 
 const page = 1000;
 const firstDepth = 4;
@@ -49,7 +49,7 @@ async function read(id: string, problem: string, signal: AbortSignal, show: (t: 
     nodes = version && got.version !== version ? [] : [...nodes, ...got.items];
     cursor = version && got.version !== version ? "" : got.next_cursor;
     version = got.version;
-    if (nodes.length > 0 && cursor === null) show({ name: got.request_type_name, nodes, matches: got.matches, complete: true });
+    if (nodes.length > 0 && cursor === null) show({ name: got.request_type_name, nodes, matches: got.matches });
   }
 }
 
