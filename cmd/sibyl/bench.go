@@ -56,10 +56,7 @@ func (p *process) speedCommand(b benchmark) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output.value == "json" {
-				return r.JSON(p.out)
-			}
-			return r.Table(p.out)
+			return p.measured(r, output)
 		},
 	}
 	output.flag(c, "output", "o", "format")
@@ -67,6 +64,14 @@ func (p *process) speedCommand(b benchmark) *cobra.Command {
 	c.Flags().DurationVar(&o.Time, "time", time.Second, "least time of a measurement")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the generated traces")
 	return c
+}
+
+// measured writes figures in the chosen format.
+func (p *process) measured(r *speed.Result, output *choice) error {
+	if output.value == "json" {
+		return r.JSON(p.out)
+	}
+	return r.Table(p.out)
 }
 
 func (p *process) benchIngestCommand() *cobra.Command {
@@ -89,10 +94,7 @@ them. Both share the machine. What follows -- is given to the server.`,
 			if err != nil {
 				return err
 			}
-			if output.value == "json" {
-				return r.JSON(p.out)
-			}
-			return r.Table(p.out)
+			return p.measured(r, output)
 		},
 	}
 	output.flag(c, "output", "o", "format")
@@ -126,10 +128,7 @@ the server.`,
 			if err != nil {
 				return err
 			}
-			if output.value == "json" {
-				return r.JSON(p.out)
-			}
-			return r.Table(p.out)
+			return p.measured(r, output)
 		},
 	}
 	output.flag(c, "output", "o", "format")

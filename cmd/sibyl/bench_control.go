@@ -32,10 +32,7 @@ share the machine. Each agent takes a file descriptor in either process.`,
 			if err != nil {
 				return err
 			}
-			if output.value == "json" {
-				return r.JSON(p.out)
-			}
-			return r.Table(p.out)
+			return p.measured(r, output)
 		},
 	}
 	output.flag(c, "output", "o", "format")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -41,11 +42,48 @@ func writeJSON(w io.Writer, x any) error {
 	return enc.Encode(x)
 }
 
+// listFlags say how much of a list is shown, and in which format.
+type listFlags struct {
+	*serverFlags
+	output *choice
+	limit  int
+}
+
+// addListFlags adds the flags of a command that lists things, at most so many of them unless told otherwise.
+func addListFlags(c *cobra.Command, things string, limit int) *listFlags {
+	f := &listFlags{serverFlags: addServerFlags(c), output: newChoice("table", "json")}
+	f.output.flag(c, "output", "o", "format")
+	c.Flags().IntVar(&f.limit, "limit", limit, "most "+things+" shown; 0: all")
+	return f
+}
+
+// answer returns what a command does that asks the service and shows what it says.
+func answer[T any](
+	p *process, f *listFlags, ask func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) error {
+		if f.limit < 0 {
+			return usageError{errors.New("--limit must not be negative")}
+		}
+		api, err := f.client(p)
+		if err != nil {
+			return err
+		}
+		x, err := ask(c.Context(), api)
+		switch {
+		case err != nil:
+			return err
+		case f.output.value == "json":
+			return writeJSON(p.out, x)
+		}
+		return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
+	}
+}
+
 func (p *process) problemsCommand() *cobra.Command {
-	output, sort := newChoice("table", "json"), newChoice("rank", "impact", "since", "cov", "p99", "rate")
+	sort := newChoice("rank", "impact", "since", "cov", "p99", "rate")
 	var muted bool
 	var query string
-	var limit int
 	c := &cobra.Command{
 		Use:   "problems",
 		Short: "List the open problems of a running service, ranked",
@@ -56,32 +94,16 @@ come. Red ones have changed, yellow ones have always been so.`,
   sibyl explain 1                            the first one with its evidence`,
 		Args: cobra.NoArgs,
 	}
-	output.flag(c, "output", "o", "format")
 	sort.flag(c, "sort", "", "what comes first")
 	c.Flags().BoolVar(&muted, "muted", false, "show those, too, that somebody muted")
 	c.Flags().StringVar(&query, "query", "", "only those whose diagnosis, request type or identity holds this text")
-	c.Flags().IntVar(&limit, "limit", 20, "most problems shown; 0: all")
-	f := addServerFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if limit < 0 {
-			return usageError{errors.New("--limit must not be negative")}
-		}
-		api, err := f.client(p)
-		if err != nil {
-			return err
-		}
+	f := addListFlags(c, "problems", 20)
+	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
 		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.value)), Q: &query}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)
 		}
-		list, err := api.Problems(c.Context(), q, limit)
-		switch {
-		case err != nil:
-			return err
-		case output.value == "json":
-			return writeJSON(p.out, list)
-		}
-		return client.ShowProblems(p.out, list, terminal.Of(p.out, p.getenv), time.Now())
-	}
+		return api.Problems(ctx, q, f.limit)
+	}, client.ShowProblems)
 	return c
 }

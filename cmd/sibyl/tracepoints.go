@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -30,41 +31,24 @@ func (p *process) tracepointsCommand() *cobra.Command {
 }
 
 func (p *process) tracepointsListCommand() *cobra.Command {
-	output, state := newChoice("table", "json"), newChoice("any", "on", "wanted", "forbidden", "off", "baseline")
+	state := newChoice("any", "on", "wanted", "forbidden", "off", "baseline")
 	var query string
-	var limit int
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List tracepoints, what is on first",
 		Example: "  sibyl tracepoints list --state on\n  sibyl tracepoints list --query payment",
 		Args:    cobra.NoArgs,
 	}
-	output.flag(c, "output", "o", "format")
 	state.flag(c, "state", "", "only those in this state")
 	c.Flags().StringVar(&query, "query", "", "only those whose name or operation holds this text")
-	c.Flags().IntVar(&limit, "limit", 100, "most tracepoints shown; 0: all")
-	f := addServerFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if limit < 0 {
-			return usageError{errors.New("--limit must not be negative")}
-		}
-		api, err := f.client(p)
-		if err != nil {
-			return err
-		}
+	f := addListFlags(c, "tracepoints", 100)
+	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
 		if state.value != "any" {
 			q.State = new(contract.TracepointState(state.value))
 		}
-		list, err := api.Tracepoints(c.Context(), q, limit)
-		switch {
-		case err != nil:
-			return err
-		case output.value == "json":
-			return writeJSON(p.out, list)
-		}
-		return client.ShowTracepoints(p.out, list, terminal.Of(p.out, p.getenv), time.Now())
-	}
+		return api.Tracepoints(ctx, q, f.limit)
+	}, client.ShowTracepoints)
 	return c
 }
 

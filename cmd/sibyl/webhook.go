@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
@@ -85,8 +86,6 @@ func (p *process) tryWebhook(ctx context.Context, webhooks []config.Webhook, nam
 }
 
 func (p *process) webhookDeadCommand() *cobra.Command {
-	output := newChoice("table", "json")
-	var limit int
 	c := &cobra.Command{
 		Use:   "dead [NUMBER]",
 		Short: "List dead letters of a running service, or show one",
@@ -95,35 +94,16 @@ and what was sent.`,
 		Example: "  sibyl webhook dead\n  sibyl webhook dead 17",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	output.flag(c, "output", "o", "format")
-	c.Flags().IntVar(&limit, "limit", 100, "most of them shown; 0: all")
-	f := addServerFlags(c)
+	f := addListFlags(c, "of them", 100)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
-		if limit < 0 {
-			return usageError{errors.New("--limit must not be negative")}
-		}
-		api, err := f.client(p)
-		if err != nil {
-			return err
-		}
 		if len(numbers) == 1 {
-			d, err := api.DeadLetter(c.Context(), numbers[0])
-			switch {
-			case err != nil:
-				return err
-			case output.value == "json":
-				return writeJSON(p.out, d)
-			}
-			return client.ShowDeadLetter(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+			return answer(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterDetail, error) {
+				return api.DeadLetter(ctx, numbers[0])
+			}, client.ShowDeadLetter)(c, nil)
 		}
-		list, err := api.DeadLetters(c.Context(), limit)
-		switch {
-		case err != nil:
-			return err
-		case output.value == "json":
-			return writeJSON(p.out, list)
-		}
-		return client.ShowDeadLetters(p.out, list, terminal.Of(p.out, p.getenv), time.Now())
+		return answer(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterList, error) {
+			return api.DeadLetters(ctx, f.limit)
+		}, client.ShowDeadLetters)(c, nil)
 	}
 	return c
 }
