@@ -38,7 +38,7 @@ func (d *draft) Write(b []byte) (int, error) {
 }
 
 // immutable are the operations whose answers never change.
-var immutable = map[string]bool{"getDecision": true, "getTrace": true}
+var immutable = map[string]bool{"getDecision": true}
 
 // answer completes what handlers write: a tag by which callers learn that nothing has changed, and compression.
 func (a *API) answer(next http.Handler) http.Handler {

@@ -158,4 +158,5 @@ func (m *metrics) engine(e emitter) {
 	e.counter("groups_evicted_total", "Groups that made room for others.", int64(t.evicted))
 	e.counter("learning_dropped_requests_total", "Requests that were not learned from, as there were too many.", int64(t.unlearned))
 	e.counter("names_refused_total", "Names beyond the bound on the dictionary.", int64(t.unnamed))
+	e.gauge("unranked_spans", "Spans of the last hour or two whose durations are in no percentile, as there were too many operations.", float64(t.unranked))
 }

@@ -40,6 +40,7 @@ type tally struct {
 	on, wishes, investigations    int
 	refused, evicted, unlearned   uint64
 	unnamed, treeNodes, treeLost  int
+	unranked                      uint64
 	version                       int64
 }
 
@@ -215,6 +216,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t.groups = c.Grouper().Len()
 	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
 	t.unnamed = c.Table().Refused()
+	t.unranked = c.Spans().Beyond()
 	state := c.State()
 	t.wishes, t.version = len(state.Wishes), state.Plan.Version
 	on := make(map[trace.Symbol]bool)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -70,15 +71,53 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {
 		return nil, err
 	}
-	d, err := readTrace(id, data, options)
+	d, ops, err := readTrace(id, data, options)
 	if err != nil {
 		return nil, fmt.Errorf("kept trace %s: %w", id, err)
+	}
+	if err := a.rank(ctx, d, ops); err != nil {
+		return nil, err
 	}
 	for _, u := range notify.LinksTo(*a.links.Load(), linked(id, d)) {
 		d.Links = append(d.Links, contract.Link{Name: u.Name, URL: u.URL})
 	}
 	return contract.GetTrace200JSONResponse(*d), nil
 }
+
+// leastRanked is how many spans of an operation must have been seen for a percentile to mean anything.
+const leastRanked = 20
+
+// rank says of each span what part of the spans of its operation was shorter.
+func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[spanKey]trace.Op) error {
+	ranks := make(map[trace.Op]*stats.Ranks)
+	for i := range d.Spans {
+		ranks[ops[keyOf(&d.Spans[i])]] = nil
+	}
+	err := a.ask(ctx, func(c *engine.Core) {
+		if since := c.Spans().Since(); since > 0 {
+			d.RankedSince = new(at(since))
+		}
+		for op := range ranks {
+			ranks[op] = new(c.Spans().Of(op))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for i := range d.Spans {
+		s := &d.Spans[i]
+		r := ranks[ops[keyOf(s)]]
+		if s.Among = int64(r.Count()); s.Among >= leastRanked {
+			s.Percentile = new(100 * r.Below(min(max(0, s.DurationNs), stats.MaxNanos-1)))
+		}
+	}
+	return nil
+}
+
+// spanKey tells the spans of a trace apart, the two halves of a shared ID, too.
+type spanKey struct{ id, kind string }
+
+func keyOf(s *contract.Span) spanKey { return spanKey{s.ID, s.Kind} }
 
 // linked returns what links to a trace lead to: it, and its first root.
 func linked(id trace.ID, d *contract.Trace) *notify.Request {
@@ -96,18 +135,23 @@ func linked(id trace.ID, d *contract.Trace) *notify.Request {
 // shownSpans bounds the spans of a trace that are shown.
 const shownSpans = 100_000
 
-// readTrace returns a trace of an OTLP request with its critical path.
-func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Trace, error) {
+// readTrace returns a trace of an OTLP request with its critical path, and the operations of its spans.
+func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Trace, map[spanKey]trace.Op, error) {
 	keys, err := ingest.NewKeys()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	table := &trace.Table{}
 	var batch ingest.Batch
 	if err := otlp.NewDecoder(table, keys).Protobuf(data, &batch); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t := flat(id, &batch)
+	ops := make(map[spanKey]trace.Op, len(t.Spans))
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		ops[spanKey{s.ID.String(), s.Kind.String()}] = s.Op
+	}
 	path := analysis.NewExtractor(options).Extract(t)
 	d := &contract.Trace{
 		ID: id.String(), Flags: path.Flags.Names(), Spans: []contract.Span{}, Roots: []contract.Root{}, Links: []contract.Link{},
@@ -142,7 +186,7 @@ func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Tr
 	for i := range v.spans {
 		d.DurationNs = max(d.DurationNs, v.spans[i].StartNs+v.spans[i].DurationNs)
 	}
-	return d, nil
+	return d, ops, nil
 }
 
 // flat returns one trace of a batch.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func kept(t testing.TB) (trace.ID, []byte) {
 // TestReadTrace reads spans with everything that was sent, and their critical path.
 func TestReadTrace(t *testing.T) {
 	id, data := kept(t)
-	d, err := readTrace(id, data, analysis.DefaultOptions())
+	d, ops, err := readTrace(id, data, analysis.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,10 @@ func TestReadTrace(t *testing.T) {
 	if len(d.Roots) != 1 || d.DurationNs != 1000 || len(d.Roots[0].Refined) != 3 || len(d.Roots[0].Sections) != 1 {
 		t.Errorf("%+v", d)
 	}
-	if _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), analysis.DefaultOptions()); err == nil {
+	if pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server); len(ops) != 2 || ops[keyOf(&d.Spans[1])] != pay {
+		t.Errorf("operations %v", ops)
+	}
+	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), analysis.DefaultOptions()); err == nil {
 		t.Error("what is no request was read")
 	}
 }
@@ -96,11 +100,40 @@ func FuzzReadTrace(f *testing.F) {
 	id, data := kept(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := readTrace(id, data, analysis.DefaultOptions())
+		d, _, err := readTrace(id, data, analysis.DefaultOptions())
 		if (err == nil) != (d != nil) {
 			t.Errorf("%v, %v", d, err)
 		}
 	})
+}
+
+// A span is ranked among those of its operation, once there are enough of them.
+func TestSpansAreRanked(t *testing.T) {
+	w := newWorld(t)
+	id, data := kept(t)
+	w.past.exemplar, w.past.request = &trace.Trace{ID: id}, data
+	get := func() contract.Trace {
+		return decode[contract.Trace](t, w.call(t, http.MethodGet, "/api/v1/traces/"+id.String(), nil))
+	}
+	pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server)
+	seen := func(from, to int) {
+		for i := from; i < to; i++ {
+			w.core.Ingest(&trace.Trace{ID: trace.ID{0: 9, 15: byte(i)}, Spans: []trace.Span{{ID: 1, Op: pay, Start: begin, End: begin.Add(time.Duration(100+10*i) * time.Nanosecond)}}})
+		}
+	}
+	seen(0, leastRanked-1)
+	if d := get(); d.Spans[1].Percentile != nil || d.Spans[1].Among != leastRanked-1 || d.RankedSince != nil {
+		t.Errorf("%+v, since %v: ranked before an epoch has ended, among too few", d.Spans[1], d.RankedSince)
+	}
+	seen(leastRanked-1, 40) // of 100 ns to 490 ns; half of those that are as long are taken for shorter
+	w.core.Epoch(begin)
+	d := get()
+	if p := d.Spans[1].Percentile; p == nil || *p < 48 || *p > 53 || d.Spans[1].Among != 40 || d.RankedSince == nil {
+		t.Errorf("%+v, since %v: want about half of 40 to be shorter", d.Spans[1], d.RankedSince)
+	}
+	if d.Spans[0].Percentile != nil || d.Spans[0].Among != 0 {
+		t.Errorf("%+v is ranked, and no span of its operation was seen", d.Spans[0])
+	}
 }
 
 // Links to other backends know the request that they lead to.

@@ -58,6 +58,7 @@ type Core struct {
 	catalogue   []cct.Tracepoint
 	announced   trace.Nanos
 	heard       heard
+	spans       analysis.RecentSpans
 	state       search.State
 	problems    []analysis.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
@@ -118,6 +119,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	if !p.Complete() {
 		return 0
 	}
+	c.spans.Present().Observe(p)
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
 			c.observer.Observe(p, i, &c.scratch)
@@ -127,6 +129,9 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	}
 	return requests
 }
+
+// ObserveSpans takes how long the spans of closed traces took, whose requests are observed apart. It keeps nothing of t.
+func (c *Core) ObserveSpans(t *analysis.SpanTimes) { c.spans.Present().Merge(t) }
 
 // Observe takes one request and returns its request type and group; either is nil where there is no room for it, or it enters no statistics.
 // It keeps nothing of o.
@@ -204,6 +209,7 @@ func sightings(o *analysis.Observation) []cct.Sighting {
 // Epoch ends an epoch at time now: what was seen is weighed, and the next plan decided. It returns the decisions, each with its
 // evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
+	c.spans.Turn(now)
 	if !c.learned {
 		c.preview.Close(now)
 		if c.seen > 0 {

@@ -36,6 +36,7 @@ type savedCore struct {
 	Splits                 []byte
 	SplitSamples           []savedPart // ascending by whole group
 	SplitEpochs            int
+	Spans                  []byte // nil: none, from a version without them
 }
 
 // savedHeard is what feedback left behind, each list ascending.
@@ -157,7 +158,7 @@ func (c *Core) saved() *savedCore {
 	s := &savedCore{
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Announced: c.announced, Seen: c.seen, Dropped: c.dropped,
-		Heard: c.heard.saved(), Problems: c.problems,
+		Heard: c.heard.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
 	}
 	for _, m := range c.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
@@ -380,6 +381,12 @@ func (c *Core) restore(s *savedCore) error {
 	c.began, c.aged, c.announced, c.seen, c.dropped = s.Began, s.Aged, s.Announced, s.Seen, s.Dropped
 	c.problems = s.Problems
 	c.restoreHeard(&s.Heard)
+	if s.Spans != nil {
+		var err error
+		if c.spans, _, err = analysis.DecodeRecentSpans(s.Spans); err != nil {
+			return err
+		}
+	}
 	for _, m := range s.Epochs {
 		if m.Seen > s.Seen {
 			return fmt.Errorf("%w: epochs", ErrCorrupt)

@@ -16,6 +16,9 @@ func (c *Core) Ended() trace.Nanos { return c.Grouper().Closed() }
 // Options returns how c works.
 func (c *Core) Options() Options { return c.options }
 
+// Spans returns how long spans took lately, for reading.
+func (c *Core) Spans() *analysis.RecentSpans { return &c.spans }
+
 // Progress returns how much of the learning period is over, 0–1; NaN before the first request.
 func (c *Core) Progress() float64 {
 	switch {

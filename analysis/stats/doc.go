@@ -3,6 +3,7 @@
 //
 //	exact sums       Moments, CoMoments, PairMoments   integers, so that merging is associative to the byte
 //	distributions    Sketch                            quantiles with 1 % relative accuracy
+//	                 Ranks                             what part is shorter, within 6 %, in little room
 //	samples          Sample, Stratified, Row           bottom-k by hash: mergeable and safe under replay
 //	time             Series                            at most ten buckets per series, finer towards the present
 //	intervals        Table.Estimates                   for shares, means, CoV and tail lift

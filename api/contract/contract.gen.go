@@ -1248,6 +1248,8 @@ type SizeModel struct {
 
 // Span defines model for Span.
 type Span struct {
+	// Among Spans of its operation that were seen since `ranked_since`, in complete traces.
+	Among      int64       `json:"among"`
 	Attributes []Attribute `json:"attributes"`
 	DurationNs int64       `json:"duration_ns"`
 	Error      bool        `json:"error"`
@@ -1259,8 +1261,11 @@ type Span struct {
 	Name        string `json:"name"`
 
 	// Parent Empty: none.
-	Parent  string `json:"parent"`
-	Service string `json:"service"`
+	Parent string `json:"parent"`
+
+	// Percentile How many of 100 spans of its operation were shorter, as long within 6 % counted half. Null: fewer than 20 were seen.
+	Percentile *float64 `json:"percentile"`
+	Service    string   `json:"service"`
 
 	// StartNs After the start of the trace.
 	StartNs int64 `json:"start_ns"`
@@ -1329,6 +1334,9 @@ type Trace struct {
 
 	// Links To tracing backends.
 	Links []Link `json:"links"`
+
+	// RankedSince From when on spans were seen that these are compared with: an hour or two ago, also if the trace is older. Null: none were.
+	RankedSince *time.Time `json:"ranked_since"`
 
 	// Roots The primary one first.
 	Roots []Root    `json:"roots"`
@@ -1974,7 +1982,7 @@ type ClientInterface interface {
 
 	// GetTrace A kept trace with its critical path
 	//
-	// Spans in the order of their start, at most 100 000.
+	// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
 	//
 	// Corresponds with GET /traces/{trace} (the `GetTrace` operationId).
 	GetTrace(ctx context.Context, trace string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2428,7 +2436,7 @@ func (c *Client) WishTracepoint(ctx context.Context, tracepoint string, body Wis
 
 // GetTrace A kept trace with its critical path
 //
-// Spans in the order of their start, at most 100 000.
+// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
 //
 // Corresponds with GET /traces/{trace} (the `GetTrace` operationId).
 func (c *Client) GetTrace(ctx context.Context, trace string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4547,7 +4555,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetTraceWithResponse A kept trace with its critical path
 	//
-	// Spans in the order of their start, at most 100 000.
+	// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6356,7 +6364,7 @@ func (c *ClientWithResponses) WishTracepointWithResponse(ctx context.Context, tr
 
 // GetTraceWithResponse A kept trace with its critical path
 //
-// Spans in the order of their start, at most 100 000.
+// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
 //
 // Returns a wrapper object for the known response body format(s).
 //

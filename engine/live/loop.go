@@ -82,6 +82,7 @@ func (g *grouper) reached() {
 		if len(o.closed) > 0 {
 			g.closed = append(g.closed, store.Closed{At: m.at, Hashes: o.closed})
 		}
+		g.core.ObserveSpans(o.spans)
 	}
 	switch {
 	case m.change != nil:

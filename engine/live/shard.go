@@ -16,6 +16,7 @@ type shard struct {
 	extractor *analysis.Extractor
 	observer  analysis.Observer
 	closed    assemble.Closed
+	spans     *analysis.SpanTimes // of the traces closed since the last mark
 	out       *observed
 }
 
@@ -23,11 +24,12 @@ type shard struct {
 type observed struct {
 	shard    int
 	requests []request
-	n        int          // of requests that are filled in; the others keep their memory
-	mark     *mark        // an epoch ended after them; nil: none
-	oldest   uint64       // with a mark: the first record that open traces have spans of
-	closed   []uint64     // with a mark: hashes of the IDs of traces closed since the last one
-	names    *trace.Table // new names, and nothing else; nil: none
+	n        int                 // of requests that are filled in; the others keep their memory
+	mark     *mark               // an epoch ended after them; nil: none
+	oldest   uint64              // with a mark: the first record that open traces have spans of
+	closed   []uint64            // with a mark: hashes of the IDs of traces closed since the last one
+	spans    *analysis.SpanTimes // with a mark: of these traces
+	names    *trace.Table        // new names, and nothing else; nil: none
 }
 
 // request is an observation and where its spans are in the journal.
@@ -44,7 +46,7 @@ func newShard(s *Service, number int) *shard {
 	options.Memory /= int64(s.options.Shards)
 	return &shard{
 		Service: s, number: number, in: make(chan message, deliveriesPerSh), open: assemble.NewOnline(options),
-		extractor: analysis.NewExtractor(s.options.Core.Path), out: &observed{shard: number},
+		extractor: analysis.NewExtractor(s.options.Core.Path), spans: new(analysis.SpanTimes), out: &observed{shard: number},
 	}
 }
 
@@ -64,6 +66,7 @@ func (sh *shard) run() {
 		}
 		if m.mark != nil {
 			sh.out.mark, sh.out.oldest, sh.out.closed = m.mark, sh.open.Stats().Oldest, sh.open.NewlyClosed()
+			sh.out.spans, sh.spans = sh.spans, new(analysis.SpanTimes)
 		}
 		sh.flush()
 		sh.counts.open[sh.number].Store(new(sh.open.Stats()))
@@ -87,6 +90,7 @@ func (sh *shard) observe() {
 		sh.counts.unusable(trace.Incomplete)
 		return
 	}
+	sh.spans.Observe(p)
 	for i := range p.Roots {
 		if reason := p.Unusable(i); reason != "" {
 			sh.counts.unusable(reason)

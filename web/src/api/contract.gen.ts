@@ -190,7 +190,7 @@ export interface paths {
         };
         /**
          * A kept trace with its critical path
-         * @description Spans in the order of their start, at most 100 000.
+         * @description Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
          */
         get: operations["getTrace"];
         put?: never;
@@ -973,6 +973,16 @@ export interface components {
              * @description On the critical path, where only this span runs.
              */
             exclusive_ns: number;
+            /**
+             * Format: double
+             * @description How many of 100 spans of its operation were shorter, as long within 6 % counted half. Null: fewer than 20 were seen.
+             */
+            percentile: number | null;
+            /**
+             * Format: int64
+             * @description Spans of its operation that were seen since `ranked_since`, in complete traces.
+             */
+            among: number;
         };
         /** @description A stretch of the critical path. */
         Section: {
@@ -1004,6 +1014,11 @@ export interface components {
             spans: components["schemas"]["Span"][];
             /** @description Beyond the bound. */
             dropped_spans: number;
+            /**
+             * Format: date-time
+             * @description From when on spans were seen that these are compared with: an hour or two ago, also if the trace is older. Null: none were.
+             */
+            ranked_since: string | null;
             /** @description The primary one first. */
             roots: components["schemas"]["Root"][];
             /** @description To tracing backends. */

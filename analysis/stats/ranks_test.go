@@ -1,0 +1,80 @@
+package stats_test
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+// What is said of a duration lies between the parts of those that are shorter and longer by more than a bin.
+func TestRanksDependOnTheSetOnly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(nanos(), 1, 300).Draw(t, "xs")
+		var whole stats.Ranks
+		parts := make([]stats.Ranks, 3)
+		for i := range xs {
+			whole.Add(xs[i])
+			parts[rapid.IntRange(0, 2).Draw(t, "part")].Add(xs[len(xs)-1-i])
+		}
+		var merged stats.Ranks
+		for i := range parts {
+			merged.Merge(&parts[i])
+		}
+		packed := whole.AppendBinary(nil)
+		if !bytes.Equal(packed, merged.AppendBinary(nil)) {
+			t.Fatal("encodings differ")
+		}
+		decoded, rest, err := stats.DecodeRanks(packed)
+		if err != nil || len(rest) > 0 || decoded.Count() != uint64(len(xs)) {
+			t.Fatalf("decoded %d, rest %v, %v", decoded.Count(), rest, err)
+		}
+		x := nanos().Draw(t, "x")
+		var shorter, longer float64
+		for _, y := range xs {
+			if float64(y) < float64(x)*(1-1.0/16) {
+				shorter++
+			}
+			if float64(y) > float64(x)*(1+1.0/16) {
+				longer++
+			}
+		}
+		n := float64(len(xs))
+		if got := decoded.Below(x); got < shorter/n-1e-9 || got > 1-longer/n+1e-9 {
+			t.Fatalf("%v of the durations are below %d: %v are clearly shorter, %v longer", got, x, shorter/n, longer/n)
+		}
+	})
+}
+
+// Durations as long as one's own are neither shorter nor longer.
+func TestRanksOfEqualDurations(t *testing.T) {
+	var r stats.Ranks
+	if got := r.Below(5); !math.IsNaN(got) {
+		t.Errorf("%v of no durations are below", got)
+	}
+	for range 10 {
+		r.Add(1000)
+	}
+	if got := []float64{r.Below(900), r.Below(1000), r.Below(1100)}; got[0] != 0 || got[1] != 0.5 || got[2] != 1 {
+		t.Errorf("below, at and above: %v, want 0, 0.5, 1", got)
+	}
+}
+
+func FuzzDecodeRanks(f *testing.F) {
+	var r stats.Ranks
+	f.Add(r.AppendBinary(nil))
+	for i := range int64(100) {
+		r.Add(i * i * 1000)
+	}
+	f.Add(r.AppendBinary(nil))
+	r.Add(stats.MaxNanos - 1)
+	f.Add(r.AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, rest, err := stats.DecodeRanks(b)
+		checkDecoded(t, b, rest, err, r.Count() == 0, r.AppendBinary)
+		r.Below(12345)
+	})
+}
