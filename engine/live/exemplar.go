@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"time"
 
@@ -25,6 +26,8 @@ type keeper struct {
 	size   int // of a sample, see Retention.Exemplars
 	groups map[analysis.Hash]*stratum
 	work   chan task
+	undone chan []change // what there was no time for; from run, to epoch
+	record []byte        // of run: room for one
 }
 
 // stratum is the sample of one group.
@@ -46,8 +49,9 @@ type change struct {
 // task is what is to be done beside the grouper's work.
 type task struct {
 	changes []change
-	room    *room  // made after that; nil: none
-	trim    uint64 // the first record of the journal that is needed still, after that; 0: as before
+	until   time.Time // that changes may take
+	room    *room     // made after that; nil: none
+	trim    uint64    // the first record of the journal that is needed still, after that; 0: as before
 }
 
 const (
@@ -55,14 +59,20 @@ const (
 	keptGroups = 4096
 	// exemplarSpan is how long a sample grows before it begins anew: what was slow yesterday is not what is slow.
 	exemplarSpan = time.Hour
-	// tasksWaiting bounds what is yet to be done. What finds no room is tried again when the next epoch ends.
-	tasksWaiting = 4
+	// tasksWaiting bounds what is yet to be done: what became of an epoch, and the journal's trimming. What finds no room is tried again when
+	// the next epoch ends.
+	tasksWaiting = 2
+	// keepingShare bounds the part of the time, one in so much, that exemplars take: many are new while samples are small.
+	keepingShare = 4
+	// keptRecord is how many bytes room for a record may have to be used again.
+	keptRecord = 4 << 20
 )
 
 // newKeeper returns a keeper that goes on with what is stored.
 func newKeeper(s *Service) (*keeper, error) {
 	k := &keeper{
 		Service: s, size: s.options.Retention.Exemplars, groups: make(map[analysis.Hash]*stratum), work: make(chan task, tasksWaiting),
+		undone: make(chan []change, tasksWaiting+1), // and the one that is carried out: run never waits
 	}
 	err := s.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
 		x := k.stratum(group, 0)
@@ -99,13 +109,16 @@ func (x *stratum) begin(now trace.Nanos, size int) {
 func (x *stratum) add(e store.Exemplar) bool {
 	records := e.Records
 	e.Records = nil
-	key := trace.Mix(e.Trace.Hash(), uint64(e.Root))
+	key := keyOf(&e)
 	if !x.sample.Add(key, e.Duration, e) {
 		return false
 	}
 	x.records[key] = slices.Clone(records)
 	return true
 }
+
+// keyOf returns what tells a request from the others of a sample.
+func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
 // observe offers a request to the sample of a group; nil: of none.
 func (k *keeper) observe(group *analysis.Group, r *request) {
@@ -123,6 +136,7 @@ func (k *keeper) observe(group *analysis.Group, r *request) {
 // epoch hands on what changed. Groups that known does not know are forgotten.
 func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	k.resize(now)
+	k.redo()
 	var changes []change
 	for id, x := range k.groups {
 		switch {
@@ -140,14 +154,38 @@ func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 		return
 	}
 	select {
-	case k.work <- task{changes: changes}:
+	case k.work <- task{changes: changes, until: k.options.Clock().Add(k.options.Core.Epoch / keepingShare)}:
 	default:
-		for _, c := range changes { // another time
-			if x := k.groups[c.group]; x != nil {
-				x.fresh, x.kept = true, c.was
+		k.again(changes)
+		k.counts.ExemplarsLate.Add(1)
+	}
+}
+
+// redo takes back what there was no time for.
+func (k *keeper) redo() {
+	for {
+		select {
+		case changes := <-k.undone:
+			k.again(changes)
+		default:
+			return
+		}
+	}
+}
+
+// again has changes tried another time, as far as they are still wanted then.
+func (k *keeper) again(changes []change) {
+	for _, c := range changes {
+		x := k.groups[c.group]
+		if x == nil || c.exemplars == nil {
+			continue
+		}
+		x.fresh, x.kept = true, c.was
+		for e := range c.exemplars.All() {
+			if len(e.Records) > 0 {
+				x.records[keyOf(e)] = e.Records
 			}
 		}
-		k.counts.ExemplarsLate.Add(1)
 	}
 }
 
@@ -210,9 +248,7 @@ func (k *keeper) run(ctx context.Context) {
 		return nil
 	})
 	for t := range k.work {
-		for i := range t.changes {
-			err = errors.Join(err, k.carryOut(&t.changes[i], refs))
-		}
+		err = errors.Join(err, k.carryOutAll(t, refs))
 		if err != nil {
 			k.options.Log.ErrorContext(ctx, "some exemplars are not kept", slog.Any("error", err))
 			err = nil
@@ -224,6 +260,22 @@ func (k *keeper) run(ctx context.Context) {
 			k.options.Log.ErrorContext(ctx, "the journal keeps what is not needed any more", slog.Any("error", err))
 		}
 	}
+}
+
+// carryOutAll carries out the changes of a task, as far as it has time. The others are undone.
+func (k *keeper) carryOutAll(t task, refs map[trace.ID]int) (err error) {
+	var undone []change
+	for i := range t.changes {
+		if c := &t.changes[i]; c.exemplars != nil && k.options.Clock().After(t.until) {
+			undone = append(undone, *c)
+		} else {
+			err = errors.Join(err, k.carryOut(c, refs))
+		}
+	}
+	if undone != nil {
+		k.undone <- undone
+	}
+	return err
 }
 
 // carryOut keeps what is new, then forgets what is gone.
@@ -267,9 +319,13 @@ func (k *keeper) carryOut(c *change, refs map[trace.ID]int) error {
 func (k *keeper) keep(e *store.Exemplar) (kept bool, err error) {
 	var request []byte
 	for _, seq := range e.Records {
-		r, err := k.options.Journal.Get(seq)
+		runtime.Gosched() // requests that are to be taken come first
+		r, err := k.options.Journal.Get(seq, k.record)
 		if err != nil {
 			return false, nil //nolint:nilerr // it was trimmed meanwhile
+		}
+		if cap(r.Data) <= keptRecord {
+			k.record = r.Data
 		}
 		if r.Kind == journal.JSON {
 			if r.Data, err = protobufOf(r.Data); err != nil {

@@ -167,7 +167,7 @@ func TestJournalAges(t *testing.T) {
 	}
 	first := r.options.Journal.Next() - 1
 	there := func() bool {
-		x, err := r.options.Journal.Get(first)
+		x, err := r.options.Journal.Get(first, nil)
 		return err == nil && bytes.Equal(x.Data, lonely)
 	}
 	for range 4 {

@@ -160,17 +160,17 @@ func (j *Journal) Append() error {
 	return nil
 }
 
-// Get returns a record.
-func (j *Journal) Get(seq uint64) (Record, error) {
+// Get returns a record, whose data lie in buf if that has room for them.
+func (j *Journal) Get(seq uint64, buf []byte) (Record, error) {
 	value, closer, err := j.db.Get(key(seq))
 	if err != nil {
 		return Record{}, fmt.Errorf("record %d of the journal: %w", seq, err)
 	}
-	r, err := decode(seq, value)
+	r, err := decode(seq, value, buf)
 	return r, errors.Join(err, closer.Close())
 }
 
-func decode(seq uint64, value []byte) (Record, error) {
+func decode(seq uint64, value, buf []byte) (Record, error) {
 	if len(value) < head {
 		return Record{}, fmt.Errorf("record %d of the journal has %d bytes", seq, len(value))
 	}
@@ -180,7 +180,7 @@ func decode(seq uint64, value []byte) (Record, error) {
 		if err != nil || n > math.MaxInt32 {
 			return Record{}, fmt.Errorf("record %d of the journal is damaged: %w", seq, err)
 		}
-		if r.Data, err = s2.Decode(nil, packed); err != nil {
+		if r.Data, err = s2.Decode(buf, packed); err != nil {
 			return Record{}, fmt.Errorf("record %d of the journal is damaged: %w", seq, err)
 		}
 	}
@@ -226,7 +226,7 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 		}
 		seq := number(it.Key())
 		next = seq + 1
-		r, err := decode(seq, value)
+		r, err := decode(seq, value, nil)
 		if err != nil {
 			continue // a gap
 		}
@@ -241,7 +241,7 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 // blocks, some dozen records at most, or of files: steps grow.
 func (j *Journal) afterDamage(from uint64) uint64 {
 	for step := uint64(1); from+step < j.next.Load(); step *= 2 {
-		if _, err := j.Get(from + step); err == nil {
+		if _, err := j.Get(from+step, nil); err == nil {
 			return from + step
 		}
 	}

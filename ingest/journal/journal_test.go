@@ -76,7 +76,7 @@ func TestReadAgain(t *testing.T) {
 	fill(t, j, 300)
 	checkRange(t, read(t, j, 1), 1, 300)
 	checkRange(t, read(t, j, 100), 100, 300)
-	if r, err := j.Get(42); err != nil || !bytes.Equal(r.Data, record(42)) {
+	if r, err := j.Get(42, nil); err != nil || !bytes.Equal(r.Data, record(42)) {
 		t.Fatalf("Get(42) = %v, %v", r, err)
 	}
 	if err := j.Trim(t.Context(), 200); err != nil {

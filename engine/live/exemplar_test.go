@@ -1,0 +1,69 @@
+package live
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// What there was no time for when an epoch ended is kept when a later one does, and hinders nobody before.
+func TestExemplarsHaveTheirTime(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention = Retention{} })
+	defer r.end()
+	for _, s := range traffic(t, 1, 10) {
+		r.send(s.bodies)
+	}
+	k, err := newKeeper(r.Service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.size = 3
+	k.retained.Store(&Retention{Exemplars: k.size})
+	group := &analysis.Group{ID: analysis.Hash{Lo: 1}}
+	decoder := newDecoder(ingest.AllKeys())
+	n := 0
+	for record, err := range r.journal.Read(1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b ingest.Batch
+		if record.Kind != journal.Protobuf || n == k.size {
+			continue
+		}
+		if err := decoder.Protobuf(record.Data, &b); err != nil {
+			t.Fatal(err)
+		}
+		o := analysis.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: c.at(), Duration: time.Second}
+		k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
+		n++
+	}
+	known := func(analysis.Hash) bool { return true }
+	kept := func() (n int) {
+		e, err := r.store.Exemplars(group.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(e.Slow)
+	}
+	refs := make(map[trace.ID]int)
+
+	k.epoch(c.at(), known)
+	c.add(k.options.Core.Epoch) // before any of it was done
+	if err := k.carryOutAll(<-k.work, refs); err != nil || kept() != 0 {
+		t.Errorf("%d exemplars were kept though the time was over, %v", kept(), err)
+	}
+	k.epoch(c.at(), known)
+	if err := k.carryOutAll(<-k.work, refs); err != nil || kept() != k.size {
+		t.Errorf("%d exemplars are kept, want %d, %v", kept(), k.size, err)
+	}
+	k.epoch(c.at(), known)
+	if len(k.work) != 0 {
+		t.Error("what is kept is kept again")
+	}
+}
