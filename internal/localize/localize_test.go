@@ -2,7 +2,9 @@ package localize
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -83,6 +85,31 @@ func TestSummarize(t *testing.T) {
 	}
 	if len(s.ByFault) != 3 || s.ByFault["disk"].Locatable != 0 {
 		t.Errorf("by fault: %v", s.ByFault)
+	}
+}
+
+// TestRatesOfNothing: where there were no cases a program reads null, not a rate of 0.
+func TestRatesOfNothing(t *testing.T) {
+	report := Summarize([]Run{{Fault: simapp.Disk, Strategy: "s"}})
+	data, err := json.Marshal(report.Strategies["s"].ByFault["disk"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{
+		"top1", "top1_low", "top1_high", "top3", "top3_low", "top3_high", "raised", "top1_significant", "enabled_median", "peak_median",
+		"span_hits_median", "span_hits_mean", "explore_hits_median", "detected_median", "epochs_median", "false_alarms_per_1000_group_hours",
+	} {
+		if x, ok := fields[key]; !ok || x != nil {
+			t.Errorf("%s is %v (there: %t), want null", key, x, ok)
+		}
+	}
+	var back Score
+	if err := json.Unmarshal(data, &back); err != nil || !math.IsNaN(float64(back.Top1)) {
+		t.Errorf("read back: %v, %v", back.Top1, err)
 	}
 }
 

@@ -13,35 +13,35 @@ type Report struct {
 	Strategies map[string]*Score `json:"strategies"`
 }
 
-// Score sums up runs. Rates are over the locatable ones with a fault and are NaN-free: they are 0 where there was none.
+// Score sums up runs. Rates are over the locatable ones with a fault.
 type Score struct {
 	Cases     int `json:"cases"`     // runs with a fault
 	Locatable int `json:"locatable"` // of these
 	// Significant are the cases with an effect of three standard errors over the whole run, however small, and the fraction of them
 	// with a correct suspect first.
-	Significant     int     `json:"significant"`
-	Top1Significant float64 `json:"top1_significant"`
+	Significant     int  `json:"significant"`
+	Top1Significant Rate `json:"top1_significant"`
 	// Top1 and Top3 are the fractions of locatable cases with a correct suspect first, and among the first three, with
 	// Wilson's 95 % interval.
-	Top1     float64 `json:"top1"`
-	Top1Low  float64 `json:"top1_low"`
-	Top1High float64 `json:"top1_high"`
-	Top3     float64 `json:"top3"`
-	Top3Low  float64 `json:"top3_low"`
-	Top3High float64 `json:"top3_high"`
+	Top1     Rate `json:"top1"`
+	Top1Low  Rate `json:"top1_low"`
+	Top1High Rate `json:"top1_high"`
+	Top3     Rate `json:"top3"`
+	Top3Low  Rate `json:"top3_low"`
+	Top3High Rate `json:"top3_high"`
 	// Raised is the fraction of locatable cases in which a problem was raised at all.
-	Raised float64 `json:"raised"`
+	Raised Rate `json:"raised"`
 	// Medians over the locatable cases: of the executed tracepoints that were ever on, and that were on at the peak; of extra
 	// spans per 1 000 requests; where a problem was raised, of epochs until then and from then to the answer.
-	EnabledMedian  float64 `json:"enabled_median"`
-	PeakMedian     float64 `json:"peak_median"`
-	SpanHitsMedian float64 `json:"span_hits_median"`
-	SpanHitsMean   float64 `json:"span_hits_mean"`
-	ExploreHits    float64 `json:"explore_hits_median"` // of these, of requests that had everything on
-	DetectedMedian float64 `json:"detected_median"`
-	EpochsMedian   float64 `json:"epochs_median"`
+	EnabledMedian  Rate `json:"enabled_median"`
+	PeakMedian     Rate `json:"peak_median"`
+	SpanHitsMedian Rate `json:"span_hits_median"`
+	SpanHitsMean   Rate `json:"span_hits_mean"`
+	ExploreHits    Rate `json:"explore_hits_median"` // of these, of requests that had everything on
+	DetectedMedian Rate `json:"detected_median"`
+	EpochsMedian   Rate `json:"epochs_median"`
 	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
-	FalseAlarms    float64           `json:"false_alarms_per_1000_group_hours"`
+	FalseAlarms    Rate              `json:"false_alarms_per_1000_group_hours"`
 	FalseAlarmsRaw int               `json:"false_alarms"`
 	GroupHours     float64           `json:"group_hours"`
 	Decide         time.Duration     `json:"decide_max_ns"` // slowest weighing and decision of an epoch
@@ -96,13 +96,12 @@ func summarize(runs []Run) *Score {
 	}
 	s.Top1, s.Top1Low, s.Top1High = wilson(top1, s.Locatable)
 	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
-	s.Top1Significant = ratio(significant, s.Significant)
-	s.Raised = ratio(raised, s.Locatable)
+	s.Top1Significant, s.Raised = rate(significant, s.Significant), rate(raised, s.Locatable)
 	s.EnabledMedian, s.PeakMedian = median(enabled), median(peak)
 	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = median(hits), mean(hits), median(explored)
 	s.DetectedMedian, s.EpochsMedian = median(detected), median(epochs)
-	if s.GroupHours > 0 {
-		s.FalseAlarms = 1000 * float64(s.FalseAlarmsRaw) / s.GroupHours
+	if s.FalseAlarms = None(); s.GroupHours > 0 {
+		s.FalseAlarms = Rate(1000 * float64(s.FalseAlarmsRaw) / s.GroupHours)
 	}
 	return s
 }
@@ -121,32 +120,43 @@ func ratio(a, b int) float64 {
 	return float64(a) / float64(b)
 }
 
-func mean(xs []float64) float64 {
+// rate returns k of n.
+func rate(k, n int) Rate {
+	if n == 0 {
+		return None()
+	}
+	return Rate(ratio(k, n))
+}
+
+func mean(xs []float64) Rate {
+	if len(xs) == 0 {
+		return None()
+	}
 	var sum float64
 	for _, x := range xs {
 		sum += x / float64(len(xs))
 	}
-	return sum
+	return Rate(sum)
 }
 
-func median(xs []float64) float64 {
+func median(xs []float64) Rate {
 	if len(xs) == 0 {
-		return 0
+		return None()
 	}
 	slices.Sort(xs)
-	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+	return Rate((xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2)
 }
 
-// wilson returns k/n with Wilson's 95 % score interval; zeros for n = 0.
-func wilson(k, n int) (value, low, high float64) {
+// wilson returns k/n with Wilson's 95 % score interval.
+func wilson(k, n int) (value, low, high Rate) {
 	if n == 0 {
-		return 0, 0, 0
+		return None(), None(), None()
 	}
 	const z = 1.96
 	p, m := float64(k)/float64(n), float64(n)
 	center := (p + z*z/(2*m)) / (1 + z*z/m)
 	half := z / (1 + z*z/m) * math.Sqrt(p*(1-p)/m+z*z/(4*m*m))
-	return p, max(0, center-half), min(1, center+half)
+	return Rate(p), Rate(max(0, center-half)), Rate(min(1, center+half))
 }
 
 // distinct returns the values of key in the order of their first run.

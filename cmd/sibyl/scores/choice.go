@@ -58,7 +58,7 @@ func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 func choiceColumns(s *recorded.ChoiceSum) string {
 	cost := strings.Join([]string{units.Unknown, units.Unknown, units.Unknown}, "\t")
 	if s.Raised > 0 {
-		cost = percent(s.EnabledMedian) + "\t" + units.Ratio(s.SlicesMedian) + "\t" + units.Ratio(s.SpanHitsMedian)
+		cost = percent(s.EnabledMedian) + "\t" + ratioOf(s.SlicesMedian) + "\t" + ratioOf(s.SpanHitsMedian)
 	}
 	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", s.Count, units.Percent(s.Top1), units.Percent(s.Top3), units.Percent(s.Visible),
 		units.Percent(s.Raised), units.Percent(s.RaisedFirst), cost)

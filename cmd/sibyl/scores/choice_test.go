@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/internal/localize"
 	"github.com/sibyl-trace/sibyl/internal/localize/recorded"
 )
 
@@ -34,7 +35,9 @@ func sample() *recorded.ChoiceReport {
 	adaptive := recorded.ChoiceSum{
 		Count: 2, Top1: 0.5, Top3: 0.5, Visible: 0.5, Raised: 0.5, EnabledMedian: 0.25, SlicesMedian: 15, SpanHitsMedian: 1500,
 	}
-	slow, lost := adaptive, recorded.ChoiceSum{Count: 1}
+	slow, lost := adaptive, recorded.ChoiceSum{
+		Count: 1, EnabledMedian: localize.None(), SlicesMedian: localize.None(), SpanHitsMedian: localize.None(),
+	}
 	slow.Count, slow.Top1, slow.Top3, slow.Visible, slow.Raised = 1, 1, 1, 1, 1
 	return &recorded.ChoiceReport{
 		Baseline: recorded.Services, Tracepoints: 40, History: 1758, FalseAlarms: 1, ControlSlices: 182,

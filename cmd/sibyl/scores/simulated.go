@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,16 +43,22 @@ func SimulatedTable(w io.Writer, r *localize.Report) error {
 func simulatedColumns(s *localize.Score) string {
 	if s.Locatable == 0 {
 		none := units.Unknown
-		return fmt.Sprintf("%d\t0\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", s.Cases, none, none, none, none, none, none, none, units.Ratio(s.FalseAlarms))
+		return fmt.Sprintf("%d\t0\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", s.Cases, none, none, none, none, none, none, none, ratioOf(s.FalseAlarms))
 	}
 	return fmt.Sprintf("%d\t%d\t%s (%s)\t%s (%s)\t%s\t%s\t%s\t%s\t%s\t%s", s.Cases, s.Locatable,
-		units.Percent(s.Top1), units.Range(s.Top1Low, s.Top1High), units.Percent(s.Top3), units.Range(s.Top3Low, s.Top3High),
-		units.Percent(s.Raised), percent(s.EnabledMedian), percent(s.PeakMedian), units.Ratio(s.SpanHitsMedian),
-		units.Ratio(s.EpochsMedian), units.Ratio(s.FalseAlarms))
+		percentOf(s.Top1), rangeOf(s.Top1Low, s.Top1High), percentOf(s.Top3), rangeOf(s.Top3Low, s.Top3High),
+		percentOf(s.Raised), percent(s.EnabledMedian), percent(s.PeakMedian), ratioOf(s.SpanHitsMedian),
+		ratioOf(s.EpochsMedian), ratioOf(s.FalseAlarms))
 }
 
 // percent returns a fraction with one decimal: that of tracepoints is small.
-func percent(f float64) string { return strconv.FormatFloat(100*f, 'f', 1, 64) + " %" }
+func percent(f localize.Rate) string { return strconv.FormatFloat(100*float64(f), 'f', 1, 64) + " %" }
+
+func percentOf(f localize.Rate) string { return units.Percent(float64(f)) }
+
+func rangeOf(low, high localize.Rate) string { return units.Range(float64(low), float64(high)) }
+
+func ratioOf(x localize.Rate) string { return units.Ratio(float64(x)) }
 
 // SimulatedCSV writes a line for each strategy, with the fault "all", and for each strategy and fault.
 func SimulatedCSV(w io.Writer, r *localize.Report) error {
@@ -71,11 +78,15 @@ func SimulatedCSV(w io.Writer, r *localize.Report) error {
 
 func simulatedLine(strategy, fault string, s *localize.Score) []string {
 	line := []string{strategy, fault, strconv.Itoa(s.Cases), strconv.Itoa(s.Locatable)}
-	for _, x := range []float64{
+	for _, x := range []localize.Rate{
 		s.Top1, s.Top1Low, s.Top1High, s.Top3, s.Top3Low, s.Top3High, s.Raised, s.EnabledMedian, s.PeakMedian, s.SpanHitsMedian,
 		s.EpochsMedian, s.FalseAlarms,
 	} {
-		line = append(line, number(x))
+		field := ""
+		if !math.IsNaN(float64(x)) {
+			field = number(float64(x))
+		}
+		line = append(line, field)
 	}
 	return line
 }
@@ -85,7 +96,9 @@ func SimulatedSVG(w io.Writer, r *localize.Report) error {
 	p := plot{title: "Cause among the first suspects, of locatable simulated faults", series: []string{"first", "in three"}}
 	for _, name := range slices.Sorted(maps.Keys(r.Strategies)) {
 		s := r.Strategies[name]
-		p.add(name, s)
+		if s.Locatable > 0 {
+			p.add(name, s)
+		}
 		for _, fault := range slices.Sorted(maps.Keys(s.ByFault)) {
 			if s.ByFault[fault].Locatable > 0 {
 				p.add(name+" "+fault, s.ByFault[fault])
@@ -97,6 +110,6 @@ func SimulatedSVG(w io.Writer, r *localize.Report) error {
 
 func (p *plot) add(label string, s *localize.Score) {
 	p.rows = append(p.rows, row{fmt.Sprintf("%s (%d)", label, s.Locatable), []fraction{
-		{s.Top1, s.Top1Low, s.Top1High}, {s.Top3, s.Top3Low, s.Top3High},
+		{float64(s.Top1), float64(s.Top1Low), float64(s.Top1High)}, {float64(s.Top3), float64(s.Top3Low), float64(s.Top3High)},
 	}})
 }

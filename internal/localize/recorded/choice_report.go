@@ -1,6 +1,10 @@
 package recorded
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/localize"
+)
 
 // ChoiceReport is how well the engine chose what to make visible, by strategy.
 type ChoiceReport struct {
@@ -34,10 +38,10 @@ type ChoiceSum struct {
 	RaisedFirst float64 `json:"raised_unrepeated"`
 	Top1First   float64 `json:"top1_unrepeated"`
 	// Medians over the cases in which a problem was raised: of the executed tracepoints those ever on, of slices of
-	// the window until the answer, of extra spans per 1 000 requests. 0 where there are none.
-	EnabledMedian  float64 `json:"enabled_median"`
-	SlicesMedian   float64 `json:"slices_median"`
-	SpanHitsMedian float64 `json:"span_hits_median"`
+	// the window until the answer, of extra spans per 1 000 requests.
+	EnabledMedian  localize.Rate `json:"enabled_median"`
+	SlicesMedian   localize.Rate `json:"slices_median"`
+	SpanHitsMedian localize.Rate `json:"span_hits_median"`
 }
 
 // ChoiceResult is the answer to one case.
@@ -119,11 +123,10 @@ func fraction(b bool) float64 {
 	return 0
 }
 
-// median returns 0 for none.
-func median(xs []float64) float64 {
+func median(xs []float64) localize.Rate {
 	if len(xs) == 0 {
-		return 0
+		return localize.None()
 	}
 	slices.Sort(xs)
-	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+	return localize.Rate((xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2)
 }
