@@ -1,13 +1,14 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
-GOLDEN   := ./analysis ./api ./cct ./cmd/sibyl/client ./cmd/sibyl/config ./cmd/sibyl/report ./cmd/sibyl/scores ./cmd/sibyl/waterfall ./internal/simapp ./notify # packages with golden files or scripts
+GOLDEN   := ./analysis ./api ./cct ./cmd/benchdoc ./cmd/sibyl/client ./cmd/sibyl/config ./cmd/sibyl/report ./cmd/sibyl/scores ./cmd/sibyl/waterfall ./internal/simapp ./notify # packages with golden files or scripts
 FUZZTIME ?= 20s
+PARTS    ?= # of docs/benchmarks.md; none: all
 
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench bench-demo generate build web test-web screens
+.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	go run ./cmd/sibyl demo
 
@@ -54,11 +55,8 @@ golden: ## rewrite what tests compare with; read the diff
 	go test $(GOLDEN) -rewrite
 	go test ./cmd/sibyl/server -run Document -rewrite
 
-bench: ## how fast each part is, what tracepoints cost, how well causes are found
-	for part in path decode group open search size-model ingest overload control overhead localize; do go run ./cmd/sibyl bench $$part || exit 1; done
-
-bench-demo: ## how well every fault of the demo is found, with five seeds: the better part of an hour
-	go run ./cmd/sibyl bench demo
+bench: build ## measure and write docs/benchmarks.md: hours; some of it: make bench PARTS="group ingest"
+	go run ./cmd/benchdoc -sibyl bin/sibyl $(PARTS)
 
 web: ## make the web UI again, in web/dist; needs Node 20 or later
 	cd web && npm ci && npm run generate && npm run check && npm run build

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"math"
+	"unicode/utf8"
+)
+
+// panel is a chart of one figure, with a row for each name.
+type panel struct {
+	title  string // with the unit
+	top    float64
+	bars   bool // from zero; otherwise a point
+	values []interval
+}
+
+// interval is a figure, with its bounds where it has any. NaN is not drawn.
+type interval struct{ value, low, high float64 }
+
+func exactly(x float64) interval { return interval{x, x, x} }
+
+// Sizes in pixels.
+const (
+	rowHeight   = 22
+	panelWidth  = 250
+	panelGap    = 30
+	letterWidth = 7 // of the font, about
+	edge        = 16
+	headHeight  = 64
+	footHeight  = 28
+)
+
+// style has the colours of light and of dark pages. The plot has a ground of its own: it can be read wherever it is shown.
+const style = `<style>
+svg { font: 12px sans-serif }
+.ground { fill: #ffffff } text { fill: #1f2328 } .head { font-weight: bold } .soft { fill: #59636e }
+.grid { stroke: #d1d9e0 } .mark { fill: #0a6ebd } .whisker { stroke: #0a6ebd; stroke-width: 2 }
+@media (prefers-color-scheme: dark) {
+.ground { fill: #0d1117 } text { fill: #f0f6fc } .soft { fill: #9198a1 }
+.grid { stroke: #3d444d } .mark { fill: #58a6ff } .whisker { stroke: #58a6ff }
+}
+</style>
+`
+
+// plot draws panels side by side, with the names of the rows on the left, as SVG that needs nothing from elsewhere.
+func plot(title string, names []string, panels ...panel) []byte {
+	left := 0
+	for _, name := range names {
+		left = max(left, utf8.RuneCountInString(name)*letterWidth)
+	}
+	left += 2 * edge
+	width, height := left+len(panels)*(panelWidth+panelGap), headHeight+len(names)*rowHeight+footHeight
+	var out bytes.Buffer
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", width, height, width, height)
+	fmt.Fprintf(&out, "<title>%s</title>\n%s", escape(title), style)
+	fmt.Fprintln(&out, `<rect class="ground" width="100%" height="100%"/>`)
+	label(&out, "head", "start", edge, 22, title)
+	for i, name := range names {
+		label(&out, "row", "end", left-10, rowAt(i)+4, name)
+	}
+	for i := range panels {
+		panels[i].draw(&out, left+i*(panelWidth+panelGap), height)
+	}
+	out.WriteString("</svg>\n")
+	return out.Bytes()
+}
+
+// rowAt is the middle of row i.
+func rowAt(i int) int { return headHeight + i*rowHeight + rowHeight/2 }
+
+// draw draws the panel from x on.
+func (p *panel) draw(out *bytes.Buffer, x, height int) {
+	top := p.top
+	for _, v := range p.values {
+		if x := max(v.value, v.high); x > top { // not for NaN
+			top = x
+		}
+	}
+	if top == 0 {
+		top = 1
+	}
+	step := stepOf(top)
+	top = step * math.Ceil(top/step)
+	at := func(v float64) float64 { return float64(x) + v/top*panelWidth }
+	label(out, "soft", "start", x, headHeight-14, p.title)
+	for tick := 0.0; tick <= top+step/2; tick += step {
+		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(tick), headHeight-6, at(tick), height-footHeight+4)
+		label(out, "soft", "middle", int(math.Round(at(tick))), height-8, fmt.Sprintf("%g", tick))
+	}
+	for i, v := range p.values {
+		if math.IsNaN(v.value) {
+			continue
+		}
+		if v.low < v.high {
+			fmt.Fprintf(out, `<line class="whisker" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(v.low), rowAt(i), at(v.high), rowAt(i))
+		}
+		if p.bars {
+			fmt.Fprintf(out, `<rect class="mark" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", x, rowAt(i)-6, at(v.value)-float64(x), 12)
+		} else {
+			fmt.Fprintf(out, `<circle class="mark" cx="%.1f" cy="%d" r="5"/>`+"\n", at(v.value), rowAt(i))
+		}
+	}
+}
+
+// stepOf returns a step of 1, 2 or 5 times a power of ten with which two to five steps reach up to top.
+func stepOf(top float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(top/5)))
+	for _, factor := range []float64{1, 2, 5} {
+		if top/(factor*power) <= 5 {
+			return factor * power
+		}
+	}
+	return 10 * power
+}
+
+func label(out *bytes.Buffer, class, anchor string, x, y int, s string) {
+	fmt.Fprintf(out, `<text class="%s" text-anchor="%s" x="%d" y="%d">%s</text>`+"\n", class, anchor, x, y, escape(s))
+}
+
+func escape(s string) string {
+	var b bytes.Buffer
+	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes everything
+	return b.String()
+}
