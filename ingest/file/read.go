@@ -422,6 +422,8 @@ func (r *reading) splitFile(ctx context.Context, s source, record takeRecord, br
 	r.input.Summary.Files++
 	r.input.Summary.Bytes += split.w.offset()
 	switch {
+	case (err == nil || errors.Is(err, io.EOF)) && file.members != nil && file.members.trailing:
+		return broken(trace.Malformed, errTrailing, 0, split.w.offset())
 	case err == nil || errors.Is(err, io.EOF):
 		return nil
 	case file.raw.err != nil:

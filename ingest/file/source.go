@@ -119,6 +119,7 @@ type openFile struct {
 	raw        *rawReader
 	closers    []func() error
 	compressed bool
+	members    *members // nil: no gzip
 }
 
 // open opens s and looks whether it is compressed. read counts the bytes that come from the disk. What waits is given up when
@@ -155,12 +156,14 @@ func (f *openFile) decompress() {
 	switch {
 	case bytes.HasPrefix(magic, gzipMagic):
 		f.compressed = true
-		z, err := gzip.NewReader(f.Reader)
+		z, err := gzip.NewReader(buffered)
 		if err != nil {
 			f.Reader = failedReader{err}
 			return
 		}
-		f.Reader = z
+		z.Multistream(false)
+		f.members = &members{from: buffered, current: z}
+		f.Reader = f.members
 	case bytes.HasPrefix(magic, zstdMagic):
 		f.compressed = true
 		z, err := zstd.NewReader(f.Reader, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
@@ -170,6 +173,40 @@ func (f *openFile) decompress() {
 		}
 		f.Reader = z
 		f.closers = append(f.closers, func() error { z.Close(); return nil })
+	}
+}
+
+// members reads what the members of a gzip file hold, one after the other. Bytes after a member that begin no other end the data like the end of
+// the file: what the members hold is whole.
+type members struct {
+	from     *bufio.Reader
+	current  *gzip.Reader
+	trailing bool // there are such bytes
+}
+
+// Read implements [io.Reader].
+func (m *members) Read(p []byte) (int, error) {
+	for {
+		n, err := m.current.Read(p)
+		switch {
+		case n > 0 && errors.Is(err, io.EOF):
+			return n, nil // it says so again
+		case !errors.Is(err, io.EOF):
+			return n, err
+		}
+		next, err := m.from.Peek(len(gzipMagic))
+		switch {
+		case bytes.Equal(next, gzipMagic):
+		case err != nil && (len(next) == 0 || !errors.Is(err, io.EOF)):
+			return 0, err
+		default:
+			m.trailing = true
+			return 0, io.EOF
+		}
+		if err := m.current.Reset(m.from); err != nil {
+			return 0, err
+		}
+		m.current.Multistream(false)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 var (
 	errStructure = errors.New("not the structure of a JSON document")
 	errTorn      = errors.New("the data ends within a record")
+	errTrailing  = errors.New("what follows the compressed data is no gzip: left out")
 	errFraming   = errors.New("not a field of an OTLP request: the rest of the data cannot be read")
 )
 
