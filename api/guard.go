@@ -80,7 +80,7 @@ func (a *API) guardHost(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case !loopback(r.RemoteAddr):
 			a.fail(w, r, refuse(http.StatusForbidden, "without any token only callers on the same machine are served: make one with sibyl token create"))
-		case !a.ownHost(r.Host):
+		case !OwnHost(r.Host) && !slices.Contains(a.options.Hosts, hostname(r.Host)):
 			a.fail(w, r, refuse(http.StatusForbidden, "without any token this is served under the names of this machine only, such as localhost"))
 		default:
 			next.ServeHTTP(w, r)
@@ -94,17 +94,22 @@ func loopback(address string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// ownHost reports whether a request for a host is meant for this service.
-func (a *API) ownHost(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+// OwnHost reports whether the host that a request names is this machine as it calls itself: a loopback address, or localhost. A page whose name was
+// resolved to this machine (DNS rebinding) names another.
+func OwnHost(host string) bool {
+	name := hostname(host)
 	if at, err := netip.ParseAddr(name); err == nil {
 		return at.Unmap().IsLoopback()
 	}
-	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(a.options.Hosts, name)
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
+// hostname returns a host without its port, in lower case.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
 // principal is who calls.

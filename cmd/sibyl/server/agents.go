@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/control/opamp"
@@ -122,7 +123,8 @@ func (s *Server) stopAgents(ctx context.Context) error {
 }
 
 // identify returns what says who vouches for the sender of a request: the token that it shows. As long as there is none, agents of the same
-// machine need none. Pages in browsers are no agents, and are refused: they could be any site's.
+// machine need none. Pages in browsers are no agents, and are refused: they could be any site's. A browser does not say of every request that it is
+// one, but always for which host it is.
 func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
@@ -138,6 +140,8 @@ func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 			return "", err
 		case !some && !sameMachine(r.RemoteAddr):
 			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "without any token only agents on the same machine are served: make one with sibyl token create --role agent"}
+		case !some && !api.OwnHost(r.Host):
+			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "without any token agents are served under the names of this machine only, such as localhost"}
 		case !some:
 			return "", nil
 		case token == nil:

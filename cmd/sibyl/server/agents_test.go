@@ -1,0 +1,68 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/control"
+)
+
+// As long as there is no token, agents are served that are on the same machine and ask for it by a name of its own: a page in a browser whose name was
+// resolved to this machine asks for that name, and sends no Origin with what it only reads.
+func TestWhoIsAnAgent(t *testing.T) {
+	tokens := access.Open(t.TempDir())
+	secret := ""
+	status := func(remote, host string, header ...string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, protocol.Path+"/plan", nil)
+		r.RemoteAddr, r.Host = remote, host
+		if len(header) > 0 {
+			r.Header.Set(header[0], header[1])
+		}
+		if secret != "" {
+			r.Header.Set("Authorization", "Bearer "+secret)
+		}
+		_, err := identify(tokens)(r)
+		if refusal, ok := errors.AsType[*control.Refusal](err); ok {
+			return refusal.Status
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return http.StatusOK
+	}
+	const near, far = "127.0.0.1:40000", "192.0.2.7:40000"
+	for _, c := range []struct {
+		remote, host string
+		header       []string
+		want         int
+	}{
+		{near, "localhost:8321", nil, http.StatusOK},
+		{near, "127.0.0.1:8321", nil, http.StatusOK},
+		{"[::1]:40000", "[::1]:8321", nil, http.StatusOK},
+		{near, "rebound.example:8321", nil, http.StatusForbidden},
+		{near, "192.0.2.1:8321", nil, http.StatusForbidden},
+		{near, "localhost:8321", []string{"Origin", "http://localhost:8321"}, http.StatusForbidden},
+		{near, "localhost:8321", []string{"Sec-Fetch-Site", "same-origin"}, http.StatusForbidden},
+		{far, "localhost:8321", nil, http.StatusForbidden},
+	} {
+		if got := status(c.remote, c.host, c.header...); got != c.want {
+			t.Errorf("from %s for %s, %v: %d, want %d", c.remote, c.host, c.header, got, c.want)
+		}
+	}
+	secret, _, err := tokens.Create(access.Agent, "", time.Now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := status(far, "sibyl.example:8321"); got != http.StatusOK {
+		t.Errorf("with a token: %d", got)
+	}
+	secret = ""
+	if got := status(near, "localhost:8321"); got != http.StatusUnauthorized {
+		t.Errorf("without it, once there is one: %d", got)
+	}
+}
