@@ -42,6 +42,7 @@ var ErrNewer = errors.New("it was written by a newer version of sibyl: use that 
 // Options choose where a store is.
 type Options struct {
 	Dir    string
+	Files  int // see [kv.Options]
 	Disk   *kv.Disk
 	Log    *slog.Logger
 	GiveUp func(error) // see [kv.Options]
@@ -60,7 +61,7 @@ const (
 
 // Open opens or makes the store in a directory.
 func Open(o Options) (*Store, error) {
-	db, err := kv.Open(kv.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
+	db, err := kv.Open(kv.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
 	if err != nil {
 		return nil, err
 	}

@@ -73,12 +73,14 @@ Colours are left out when the output is no terminal or NO_COLOR is set.`,
 		Example: `  sibyl analyze traces.jsonl.gz              what is wrong, as a table
   sibyl analyze -o html traces/ > report.html   the same as a page
   sibyl trace traces.jsonl.gz | less         each trace with its critical path`,
+		Version:          buildVersion().String(),
 		Args:             cobra.NoArgs,
 		SilenceErrors:    true,
 		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { p.started = true },
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	c.SetVersionTemplate("{{.Version}}\n")
 	c.AddCommand(
 		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),

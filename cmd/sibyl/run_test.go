@@ -66,6 +66,7 @@ func TestExitCodes(t *testing.T) {
 		{"--help", 0, ""},
 		{"trace --help", 0, ""},
 		{"version", 0, ""},
+		{"--version", 0, ""},
 		{"version -o json", 0, ""},
 		{"completion bash", 0, ""},
 		{"nonsense", 2, "unknown command"},

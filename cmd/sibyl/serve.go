@@ -64,8 +64,17 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	if err := s.Listen(ctx); err != nil {
 		return err
 	}
-	api, grpc, http := s.Addresses()
-	log.InfoContext(ctx, "listening", slog.String("api", shown(api)), slog.String("otlp_grpc", shown(grpc)), slog.String("otlp_http", shown(http)))
+	at := s.Addresses()
+	where := []slog.Attr{slog.String("api", shown(at.API)), slog.String("otlp_grpc", shown(at.GRPC)), slog.String("otlp_http", shown(at.HTTP))}
+	for _, more := range []struct {
+		name string
+		net.Addr
+	}{{"opamp", at.OpAMP}, {"sampling_http", at.SamplingHTTP}, {"sampling_grpc", at.SamplingGRPC}} {
+		if more.Addr != nil {
+			where = append(where, slog.String(more.name, more.String()))
+		}
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, "listening", where...)
 	for _, l := range e.Config.Unguarded() {
 		log.WarnContext(ctx, "whoever reaches this address may use it: otlp.require-token wants tokens of senders, tls.client-ca certificates",
 			slog.String("key", l.Key), slog.String("address", l.Address))

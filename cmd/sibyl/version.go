@@ -17,6 +17,11 @@ type version struct {
 	Platform string `json:"platform"`
 }
 
+// String returns all of it in one line.
+func (v version) String() string {
+	return fmt.Sprintf("sibyl %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)
+}
+
 func (p *process) versionCommand() *cobra.Command {
 	output := newChoice("table", "json")
 	c := &cobra.Command{
@@ -29,7 +34,7 @@ func (p *process) versionCommand() *cobra.Command {
 			if output.value == "json" {
 				return json.NewEncoder(p.out).Encode(v)
 			}
-			_, err := fmt.Fprintf(p.out, "sibyl %s %s %s %s\n", v.Version, v.Revision, v.Go, v.Platform)
+			_, err := fmt.Fprintln(p.out, v)
 			return err
 		},
 	}

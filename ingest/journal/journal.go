@@ -35,10 +35,11 @@ const (
 
 // Options choose where a journal is, and how safe.
 type Options struct {
-	Dir  string
-	Sync bool // Append returns when the disk has it, not when the system has it
-	Disk *kv.Disk
-	Log  *slog.Logger
+	Dir   string
+	Sync  bool // Append returns when the disk has it, not when the system has it
+	Files int  // see [kv.Options]
+	Disk  *kv.Disk
+	Log   *slog.Logger
 
 	GiveUp func(error) // see [kv.Options]
 }
@@ -65,7 +66,7 @@ const memTable = 32 << 20
 // Open opens or makes the journal in a directory.
 func Open(o Options) (*Journal, error) {
 	db, err := kv.Open(kv.Options{
-		Dir: o.Dir, MemTable: memTable, Cache: 8 << 20, Ordered: true, Quick: !o.Sync, Disk: o.Disk,
+		Dir: o.Dir, MemTable: memTable, Cache: 8 << 20, Files: o.Files, Ordered: true, Quick: !o.Sync, Disk: o.Disk,
 		Log: o.Log, GiveUp: o.GiveUp,
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ var rules = map[string]rule{
 	"cct":                 {pure: true, ours: []string{"trace"}, other: []string{"github.com/agnivade/levenshtein"}},
 	"analysis":            {pure: true, ours: []string{"trace"}, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}},
 	"search":              {pure: true, ours: []string{"trace", "cct", "analysis"}, other: []string{"gonum.org/v1/gonum", "github.com/agnivade/levenshtein"}},
-	"ingest":              {timed: true, ours: []string{"trace", "internal/kv"}},
+	"ingest":              {timed: true, ours: []string{"trace", "internal/kv", "internal/listen"}},
 	"store":               {ours: []string{"trace", "analysis", "cct", "search", "internal/kv"}},
 	"engine":              {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "store"}},
 	"control":             {timed: true, ours: []string{"trace", "cct", "search", "agents/tracepoint/protocol"}},
@@ -38,6 +38,7 @@ var rules = map[string]rule{
 	"internal/invariants": {},                                                                                                         // a constant under a build tag; anybody may import it
 	"internal/corpus":     {ours: []string{"trace", "internal/simapp", "internal/wire"}},                                              // makes testdata
 	"internal/kv":         {timed: true},                                                                                              // opens databases for journal and store; waits for room on a full disk
+	"internal/listen":     {timed: true},                                                                                              // bounds connections; tells the log of too many once in a while
 	"internal/localize":   {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "engine", "internal/simapp"}}, // the benchmark of the search; measures decisions
 	"internal/wire":       {ours: []string{"trace"}},                                                                                  // writes traces in the formats that are read
 	"internal/simapp":     {ours: []string{"trace", "cct"}},                                                                           // must know nothing of the search that it is used to judge

@@ -25,6 +25,7 @@ type Options struct {
 	Dir      string // made if it is missing
 	MemTable int    // bytes that are collected in memory before they become a file, fewer on a small disk; up to four of them wait to be written
 	Cache    int64  // bytes of blocks kept for reading
+	Files    int    // that are open at a time, about; 0: 1000
 	Ordered  bool   // keys ascend and are deleted in ranges: nothing is gained by compaction
 	Quick    bool   // a commit survives the process, but not the machine
 	Disk     *Disk  // the disk that Dir is on
@@ -78,6 +79,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		MemTableSize:                o.memTable(),
 		MemTableStopWritesThreshold: 4,
 		CacheSize:                   o.Cache,
+		MaxOpenFiles:                o.Files,
 		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.GiveUp},
 		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log},
 	}

@@ -2,11 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -19,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
-	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/listen"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -70,27 +66,16 @@ func (s *Server) front() http.Handler {
 	})
 }
 
-// listenOpAMP opens the address for agents that speak OpAMP, if one is configured.
-func (s *Server) listenOpAMP(ctx context.Context) (err error) {
+// listenOpAMP opens the address for agents that speak OpAMP, if one is configured. They may also come as they do to the API.
+func (s *Server) listenOpAMP(ctx context.Context, share *listen.Share) (err error) {
 	if s.config.OpAMP == "" {
 		return nil
 	}
 	if s.opamp, err = opamp.New(s.plane, identify(s.tokens), s.log); err != nil {
 		return err
 	}
-	if s.opampAccepts, err = receiver.Listen(ctx, s.config.OpAMP, connections(agentConnections)); err != nil {
-		return fmt.Errorf("listen for OpAMP: %w", err)
-	}
-	encrypted, err := encryption(s.config.API.TLS).Config()
-	if err != nil {
-		return errors.Join(err, s.opampAccepts.Close())
-	}
-	var l net.Listener = s.opampAccepts
-	if encrypted != nil {
-		l = tls.NewListener(l, encrypted)
-	}
 	agents := s.plane.Handler(identify(s.tokens))
-	s.opampHTTP = &http.Server{
+	s.agents, err = openHTTP(ctx, frame{"OpAMP", s.config.OpAMP, share, s.config.API.TLS, s.log}, &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, protocol.Path) {
 				agents.ServeHTTP(w, r)
@@ -98,28 +83,9 @@ func (s *Server) listenOpAMP(ctx context.Context) (err error) {
 			}
 			s.opamp.ServeHTTP(w, r)
 		}),
-		ConnContext: s.opamp.ConnContext(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	s.agents = []func() error{func() error {
-		if err := s.opampHTTP.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve OpAMP: %w", err)
-		}
-		return nil
-	}}
-	return nil
-}
-
-// stopAgents ends what agents are connected to.
-func (s *Server) stopAgents(ctx context.Context) error {
-	if s.opamp != nil {
-		s.opamp.Close()
-	}
-	s.plane.Close()
-	if s.opampHTTP != nil {
-		return s.opampHTTP.Shutdown(ctx)
-	}
-	return nil
+		ConnContext: s.opamp.ConnContext(),
+	})
+	return err
 }
 
 // identify returns what says who vouches for the sender of a request: the token that it shows. As long as there is none, agents of the same

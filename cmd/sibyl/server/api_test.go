@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
@@ -42,8 +45,8 @@ func TestAPI(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
-	api, _, otlp := s.Addresses()
-	base := "http://" + api.String() + "/sibyl"
+	at := s.Addresses()
+	base := "http://" + at.API.String() + "/sibyl"
 	get := func(path string, into any) int {
 		r, err := http.Get(base + path)
 		if err != nil {
@@ -74,7 +77,7 @@ func TestAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/x-protobuf", bytes.NewReader(body))
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/x-protobuf", bytes.NewReader(body))
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatal(r, err)
 	}
@@ -134,11 +137,11 @@ func TestWithoutAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := started(t, e, new(slog.LevelVar), io.Discard)
-	api, _, otlp := s.Addresses()
-	if api != nil || s.http != nil {
-		t.Errorf("listens on %v", api)
+	at := s.Addresses()
+	if at.API != nil || s.http != nil {
+		t.Errorf("listens on %v", at.API)
 	}
-	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader("{}"))
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +151,25 @@ func TestWithoutAPI(t *testing.T) {
 	}
 }
 
-// However many connections somebody opens, there are files left for the databases, and others get in once he is gone.
+// However many connections somebody opens, there are files left for the databases. Those that he opens where agents wait keep nobody from sending
+// traces, and those in which he says nothing keep nobody from asking.
 func TestTooManyConnections(t *testing.T) {
 	v := newVictim(t, t.TempDir())
 	sampling := freeAddress(t)
 	v.http, v.more, v.files = freeAddress(t), []string{"--sampling-http", sampling}, 400
 	v.start()
 	v.ready()
-	for _, address := range []string{v.grpc, v.http, v.api, sampling} {
+	defer v.end(os.Kill)
+	for _, address := range []string{v.api, sampling, v.http, v.grpc} {
+		if address == v.grpc { // of its connections none makes room
+			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(exportTrace(t.Context(), e, 1), e.Shutdown(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}
 		for range v.files {
 			c, err := net.Dial("tcp", address)
 			if err != nil {
@@ -163,6 +177,12 @@ func TestTooManyConnections(t *testing.T) {
 			}
 			defer c.Close()
 		}
+	}
+	if r, err := http.Get("http://" + v.api + "/readyz"); err != nil || r.Body.Close() != nil || r.StatusCode != http.StatusOK {
+		t.Error(err)
+	}
+	if code, _, answer := v.post("{}"); code != http.StatusOK {
+		t.Error(code, answer)
 	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.cmd.Process.Pid))
 	if err != nil {

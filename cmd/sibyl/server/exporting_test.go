@@ -142,13 +142,13 @@ func TestSelfTracing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := started(t, e, &slog.LevelVar{}, io.Discard)
-	api, _, otlp := s.Addresses()
-	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader(`{}`))
+	at := s.Addresses()
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(`{}`))
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatal(r, err)
 	}
 	r.Body.Close()
-	if r, err = http.Get("http://" + api.String() + "/api/v1/status"); err != nil || r.StatusCode != http.StatusOK {
+	if r, err = http.Get("http://" + at.API.String() + "/api/v1/status"); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatal(r, err)
 	}
 	r.Body.Close()
@@ -174,11 +174,11 @@ func TestAlertsLookAtWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := started(t, e, &slog.LevelVar{}, io.Discard)
-	api, _, otlp := s.Addresses()
+	at := s.Addresses()
 	served := make(map[string]bool)
 	get := func(path string) string {
 		t.Helper()
-		r, err := http.Get("http://" + api.String() + path)
+		r, err := http.Get("http://" + at.API.String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestAlertsLookAtWhatThereIs(t *testing.T) {
 		}
 		return string(body)
 	}
-	if r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader(`{}`)); err != nil || r.Body.Close() != nil {
+	if r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(`{}`)); err != nil || r.Body.Close() != nil {
 		t.Fatal(err)
 	}
 	get("/api/v1/problems")

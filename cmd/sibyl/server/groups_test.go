@@ -27,7 +27,7 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	}
 	s := started(t, e, new(slog.LevelVar), io.Discard)
 	most := int(e.Config.Memory) / groupBytes
-	_, _, otlp := s.Addresses()
+	otlp := s.Addresses().HTTP
 	now := time.Now().UnixNano()
 	var spans []string
 	for i := range most { // each is of a request type and of a group

@@ -47,7 +47,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	t.Run("load", func(t *testing.T) {
 		level := &slog.LevelVar{}
 		s := started(t, e, level, io.Discard)
-		api, grpc, http := s.Addresses()
+		at := s.Addresses()
 		ctx, stop := context.WithTimeout(t.Context(), length)
 		var all sync.WaitGroup
 		defer all.Wait()
@@ -56,11 +56,11 @@ func TestEverythingAtOnce(t *testing.T) {
 		asked := make(chan os.Signal, 1)
 		r := Reloader{Server: s, Load: load, Level: level, Every: 20 * time.Millisecond, Log: s.log}
 		all.Go(func() { r.Run(ctx, e, asked) })
-		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(grpc.String()), otlptracegrpc.WithInsecure())
+		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(at.GRPC.String()), otlptracegrpc.WithInsecure())
 		if err != nil {
 			t.Fatal(err)
 		}
-		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(http.String()), otlptracehttp.WithInsecure(), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(at.HTTP.String()), otlptracehttp.WithInsecure(), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			"/api/v1/problems?explain=true", "/api/v1/groups?limit=2", "/api/v1/tracepoints", "/api/v1/status", "/api/v1/trees", "/api/v1/decisions", "/api/v1/plan",
 			"/api/v1/budget", "/api/v1/profile", "/api/v1/investigations", "/api/v1/webhooks/dead", "/api/v1/events", "/metrics", "/readyz",
 		} {
-			all.Go(func() { readAgainAndAgain(ctx, t, "http://"+api.String()+path) })
+			all.Go(func() { readAgainAndAgain(ctx, t, "http://"+at.API.String()+path) })
 		}
 		for i := 0; ctx.Err() == nil; i++ {
 			write([]string{"learning: 1s\nmin-samples: 60\n", "learning: 1s\nbudget: {tracepoints: 7}\nlog.level: debug\n"}[i%2])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/listen"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
@@ -27,20 +28,18 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("sibyl_"+name, help, keys, nil), kind, value, values...)
 	}
 	o := c.outward
-	connected := func(listener string, open int64, refused uint64) {
-		emit(prometheus.GaugeValue, "connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(open), "listener", listener)
-		emit(prometheus.CounterValue, "connections_refused_total", "Connections that were closed at once because there were too many.", float64(refused), "listener", listener)
-	}
 	otlp := c.receiver.Load()
-	connected("otlp", otlp.Connections, otlp.Refused)
-	for name, all := range map[string][]*receiver.Listener{"http": {c.accepts}, "opamp": {c.opampAccepts}, "sampling": o.accepts} {
-		var open int64
-		var refused uint64
+	for name, all := range map[string][]listen.Load{
+		"otlp": {otlp.GRPC, otlp.HTTP}, "http": {c.http.load()}, "opamp": {c.agents.load()}, "sampling": {o.sampled.load(), o.sampledRPC.load()},
+	} {
+		var sum listen.Load
 		for _, l := range all {
-			n, more := l.Load()
-			open, refused = open+n, refused+more
+			sum.Open, sum.Most, sum.Refused, sum.Gone = sum.Open+l.Open, sum.Most+l.Most, sum.Refused+l.Refused, sum.Gone+l.Gone
 		}
-		connected(name, open, refused)
+		emit(prometheus.GaugeValue, "connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(sum.Open), "listener", name)
+		emit(prometheus.GaugeValue, "connections_limit", "Connections that may be open there; those of the API and of OpAMP together.", float64(sum.Most), "listener", name)
+		emit(prometheus.CounterValue, "connections_refused_total", "Connections that were closed at once because there were too many.", float64(sum.Refused), "listener", name)
+		emit(prometheus.CounterValue, "connections_displaced_total", "Connections without a request that were closed because there were too many.", float64(sum.Gone), "listener", name)
 	}
 	for name, n := range o.notifier.Counts() {
 		const calls = "Calls of webhooks, by what became of them; what failed is called again."

@@ -36,9 +36,9 @@ func TestMetricsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := started(t, e, &slog.LevelVar{}, io.Discard)
-	api, _, otlp := s.Addresses()
+	at := s.Addresses()
 	now := time.Now().UnixNano() // of a request that took no time, which is unusable
-	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader(fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[
 		{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"x","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%[1]d}]}]}]}`, now)))
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatal(r, err)
@@ -46,7 +46,7 @@ func TestMetricsDocument(t *testing.T) {
 	r.Body.Close()
 	text := ""
 	get := func(path string) string {
-		r, err := http.Get("http://" + api.String() + path)
+		r, err := http.Get("http://" + at.API.String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}

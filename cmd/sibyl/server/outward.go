@@ -2,25 +2,18 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
-	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/listen"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -38,10 +31,9 @@ type outward struct {
 	strategies *sampling.Strategies
 	rates      atomic.Pointer[sampling.Options]
 	fetching   *fetching
-	exporting  *exporting           // nil: off
-	sampled    *http.Server         // nil: off
-	sampledRPC *grpc.Server         // nil: off
-	accepts    []*receiver.Listener // of these two
+	exporting  *exporting // nil: off
+	sampled    *door      // this and the next: set by listen, nil: off
+	sampledRPC *door
 }
 
 // newOutward makes what c asks for. Requests that are fetched go to taken.
@@ -147,47 +139,15 @@ func namesOf(core *engine.Core, decisions []search.Decision) *words.Names {
 	return names
 }
 
-// listen opens the addresses for remote sampling that are configured.
-func (o *outward) listen(ctx context.Context) (serve []func() error, err error) {
-	encrypted, err := encryption(o.config.Sampling.TLS).Config()
-	if err != nil {
-		return nil, fmt.Errorf("remote sampling: %w", err)
+// listen opens the addresses for remote sampling that are configured, to each of which there may be so many connections.
+func (o *outward) listen(ctx context.Context, most int) (err error) {
+	f := frame{"remote sampling", o.config.SamplingHTTP, listen.NewShare(most, o.log), o.config.Sampling.TLS, o.log}
+	if o.sampled, err = openHTTP(ctx, f, &http.Server{Handler: o.strategies, ReadTimeout: headerTimeout}); err != nil {
+		return err
 	}
-	if address := o.config.SamplingHTTP; address != "" {
-		accepts, err := receiver.Listen(ctx, address, connections(otherConnections))
-		if err != nil {
-			return nil, fmt.Errorf("listen for remote sampling: %w", err)
-		}
-		o.accepts = append(o.accepts, accepts)
-		var l net.Listener = accepts
-		if encrypted != nil {
-			l = tls.NewListener(l, encrypted)
-		}
-		o.sampled = &http.Server{
-			Handler: o.strategies, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-			ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
-		}
-		serve = append(serve, func() error {
-			if err := o.sampled.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve remote sampling: %w", err)
-			}
-			return nil
-		})
-	}
-	if address := o.config.SamplingGRPC; address != "" {
-		l, err := receiver.Listen(ctx, address, connections(otherConnections))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("listen for remote sampling: %w", err), o.stop(ctx))
-		}
-		o.accepts = append(o.accepts, l)
-		var options []grpc.ServerOption
-		if encrypted != nil {
-			options = append(options, grpc.Creds(credentials.NewTLS(encrypted)))
-		}
-		o.sampledRPC = o.strategies.NewGRPC(options...)
-		serve = append(serve, func() error { return o.sampledRPC.Serve(l) })
-	}
-	return serve, nil
+	f.address, f.share = o.config.SamplingGRPC, listen.NewShare(most, o.log)
+	o.sampledRPC, err = openGRPC(ctx, f, o.strategies.NewGRPC)
+	return err
 }
 
 // run tells and fetches until ctx is done.
@@ -200,15 +160,4 @@ func (o *outward) run(ctx context.Context) error {
 	err := o.fetching.run(ctx)
 	running.Wait()
 	return err
-}
-
-// stop closes what listens.
-func (o *outward) stop(ctx context.Context) error {
-	if o.sampledRPC != nil {
-		o.sampledRPC.Stop()
-	}
-	if o.sampled != nil {
-		return o.sampled.Shutdown(ctx)
-	}
-	return nil
 }

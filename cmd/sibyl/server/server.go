@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,11 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api"
@@ -31,6 +30,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/listen"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/web"
 )
@@ -50,16 +50,11 @@ type Server struct {
 	outward  *outward
 	plane    *control.Plane
 	tokens   *access.Tokens
-	traced   *selfTracing       // nil: off
-	sampling []func() error     // serve remote sampling; set by Listen
-	http     *http.Server       // nil: off
-	accepts  *receiver.Listener // of http; nil: off
-	listener net.Listener       // the same, encrypted if that is configured
-
-	opamp        *opamp.Server // this and what follows: set by Listen, nil: off
-	opampHTTP    *http.Server
-	opampAccepts *receiver.Listener
-	agents       []func() error // serve it
+	traced   *selfTracing // nil: off
+	files    files
+	http     *door         // this and what follows: set by Listen, nil: off
+	agents   *door         // that speak OpAMP
+	opamp    *opamp.Server // behind that
 }
 
 // Parts of the memory that a configuration allows, beside which stand the statistics and the garbage collector's room.
@@ -74,7 +69,7 @@ const groupBytes = 20 << 10
 // New opens the data directory, which is this process's alone from then on.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
-	s = &Server{config: c, log: log, registry: prometheus.NewRegistry()}
+	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFiles()}
 	s.applied.Store(c)
 	defer func() {
 		if err != nil {
@@ -88,12 +83,12 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.journal, err = journal.Open(journal.Options{
-		Dir: filepath.Join(c.DataDir, "journal"), Sync: c.Journal.Durability == "disk", Disk: s.disk, Log: log, GiveUp: giveUp,
+		Dir: filepath.Join(c.DataDir, "journal"), Sync: c.Journal.Durability == "disk", Files: s.files.database, Disk: s.disk, Log: log, GiveUp: giveUp,
 	})
 	if err != nil {
 		return s, s.explain(err)
 	}
-	s.store, err = store.Open(store.Options{Dir: filepath.Join(c.DataDir, "store"), Disk: s.disk, Log: log, GiveUp: giveUp})
+	s.store, err = store.Open(store.Options{Dir: filepath.Join(c.DataDir, "store"), Files: s.files.database, Disk: s.disk, Log: log, GiveUp: giveUp})
 	if err != nil {
 		return s, s.explain(err)
 	}
@@ -132,7 +127,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.registry.MustRegister(counters{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(s.tokens),
-		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: connections(otherConnections),
+		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
 		Observe: newReceived(s.registry).observe, Log: log,
 	})
 	if err != nil {
@@ -147,8 +142,8 @@ func retention(c *config.Config) live.Retention {
 }
 
 // encryption returns how a listener encrypts.
-func encryption(t config.TLS) receiver.TLS {
-	return receiver.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA}
+func encryption(t config.TLS) listen.TLS {
+	return listen.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA}
 }
 
 // sender returns what says of a token whether who shows it may send traces; nil if nobody needs one.
@@ -175,81 +170,50 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err := s.receiver.Listen(ctx); err != nil {
 		return err
 	}
+	if err := s.outward.listen(ctx, s.files.others); err != nil {
+		return err
+	}
+	waiting := listen.NewShare(s.files.agents, s.log) // agents wait at both addresses
+	web := &http.Server{Handler: s.front()}
+	web.RegisterOnShutdown(s.api.Close)
 	var err error
-	if s.sampling, err = s.outward.listen(ctx); err != nil {
+	if s.http, err = openHTTP(ctx, frame{"the API", s.config.HTTP, waiting, s.config.API.TLS, s.log}, web); err != nil {
 		return err
 	}
-	if err := s.listenHTTP(ctx); err != nil {
-		return err
-	}
-	return s.listenOpAMP(ctx)
+	return s.listenOpAMP(ctx, waiting)
 }
 
-// listenHTTP opens the address of the API, unless that is off.
-func (s *Server) listenHTTP(ctx context.Context) (err error) {
-	if s.config.HTTP == "" {
-		return nil
-	}
-	if s.accepts, err = receiver.Listen(ctx, s.config.HTTP, connections(agentConnections)); err != nil {
-		return fmt.Errorf("listen for the API: %w", err)
-	}
-	encrypted, err := encryption(s.config.API.TLS).Config()
-	if err != nil {
-		return errors.Join(err, s.accepts.Close())
-	}
-	if s.listener = s.accepts; encrypted != nil {
-		s.listener = tls.NewListener(s.accepts, encrypted)
-	}
-	s.http = &http.Server{
-		Handler: s.front(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	s.http.RegisterOnShutdown(s.api.Close)
-	return nil
+// doors returns the addresses beside those of the receivers.
+func (s *Server) doors() []*door {
+	return slices.DeleteFunc([]*door{s.http, s.agents, s.outward.sampled, s.outward.sampledRPC}, func(d *door) bool { return d == nil })
 }
 
-const (
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 32 << 10
-	drainTimeout  = 20 * time.Second
+const drainTimeout = 20 * time.Second
 
-	agentConnections = 8192 // each agent has one in which it waits
-	otherConnections = 1024 // to each other address; senders keep few
-	filesShare       = 8    // one in so many files that the process may have open: connections to one address
-)
+// Addresses are those that are really listened on; nil where it is off.
+type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Addr }
 
-// connections returns how many connections an address may have, most at most: whoever opens as many as he can must not keep the databases
-// from opening their files.
-func connections(most int64) int64 {
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return most
+// Addresses returns what is listened on.
+func (s *Server) Addresses() Addresses {
+	return Addresses{
+		API: s.http.addr(), GRPC: s.receiver.GRPCAddr(), HTTP: s.receiver.HTTPAddr(), OpAMP: s.agents.addr(),
+		SamplingHTTP: s.outward.sampled.addr(), SamplingGRPC: s.outward.sampledRPC.addr(),
 	}
-	return int64(min(files.Cur/filesShare, uint64(most)))
-}
-
-// Addresses returns what is really listened on; nil where it is off.
-func (s *Server) Addresses() (api, grpc, http net.Addr) {
-	if s.listener != nil {
-		api = s.listener.Addr()
-	}
-	return api, s.receiver.GRPCAddr(), s.receiver.HTTPAddr()
 }
 
 // Serve works until ctx is done. Then it takes no more requests, finishes those that it has, takes a checkpoint and returns.
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	parts := append(append(s.sampling, s.agents...), []func() error{
+	parts := []func() error{
 		func() error { return s.live.Run(work) },
 		func() error { return s.outward.run(work) },
 		func() error { return s.announce(work) },
 		func() error { return s.control(work) },
 		s.receiver.Serve,
-	}...)
-	if s.http != nil {
-		parts = append(parts, s.serveHTTP)
+	}
+	for _, d := range s.doors() {
+		parts = append(parts, d.serve)
 	}
 	ended := make(chan error, len(parts))
 	for _, part := range parts {
@@ -268,7 +232,14 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.InfoContext(ctx, "stopping")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	err = errors.Join(err, s.stopAgents(drain), s.receiver.Shutdown(drain), s.drainHTTP(drain), s.outward.stop(drain))
+	if s.opamp != nil {
+		s.opamp.Close()
+	}
+	s.plane.Close()
+	err = errors.Join(err, s.receiver.Shutdown(drain))
+	for _, d := range s.doors() {
+		err = errors.Join(err, d.drain(drain))
+	}
 	stopWork()
 	for range running {
 		err = errors.Join(err, <-ended)
@@ -289,24 +260,6 @@ func (s *Server) announce(ctx context.Context) error {
 		s.log.InfoContext(ctx, "ready")
 		<-ctx.Done()
 	case <-ctx.Done():
-	}
-	return nil
-}
-
-func (s *Server) serveHTTP() error {
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the API: %w", err)
-	}
-	return nil
-}
-
-// drainHTTP waits until requests to the API are answered, and cuts off those that are not when ctx is done.
-func (s *Server) drainHTTP(ctx context.Context) error {
-	if s.http == nil {
-		return nil
-	}
-	if err := s.http.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("drain the API: %w", err), s.http.Close())
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/sibyl-trace/sibyl/internal/listen"
 )
 
 // Format is how a body is encoded.
@@ -59,16 +61,16 @@ func (o *Overload) Error() string { return o.Why }
 
 // Options says where to listen and how much to take. A zero field stands for its default.
 type Options struct {
-	GRPC string // address of gRPC, host:port; "": off; port 0: any, see [Server.GRPCAddr]
-	HTTP string // address of HTTP, likewise
-	TLS  TLS    // of both; zero: clear text
+	GRPC string     // address of gRPC, host:port; "": off; port 0: any, see [Server.GRPCAddr]
+	HTTP string     // address of HTTP, likewise
+	TLS  listen.TLS // of both; zero: clear text
 
 	Authorized func(token string) bool // checks a bearer token; nil: none is asked for. Safe for concurrent use
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // what all requests being read, uncompressed or taken may hold together; default 192 MiB
 	MaxRequests      int64         // requests at the same time; default 1024
-	MaxConnections   int64         // open connections of each of the two; default 1024
+	MaxConnections   int           // open connections of each of the two; default 1024
 	ReadTimeout      time.Duration // from a request's header to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
 
@@ -110,7 +112,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func or[T ~int64](value, otherwise T) T {
+func or[T ~int | ~int64](value, otherwise T) T {
 	if value <= 0 {
 		return otherwise
 	}
@@ -134,7 +136,7 @@ type Server struct {
 	grpc *grpc.Server // nil: off
 	http *http.Server // nil: off
 
-	grpcListener, httpListener *Listener // set by Listen
+	grpcListener, httpListener *listen.Listener // set by Listen
 
 	handling sync.RWMutex // read-locked by every handler of HTTP, so that Shutdown can wait for all
 }
@@ -165,26 +167,39 @@ func New(intake Intake, opts Options) (*Server, error) {
 func (s *Server) Listen(ctx context.Context) error {
 	var err error
 	if s.grpc != nil {
-		if s.grpcListener, err = Listen(ctx, s.opts.GRPC, s.opts.MaxConnections); err != nil {
+		if s.grpcListener, err = s.open(ctx, s.opts.GRPC); err != nil {
 			return fmt.Errorf("listen for OTLP over gRPC: %w", err)
 		}
 	}
 	if s.http != nil {
-		if s.httpListener, err = Listen(ctx, s.opts.HTTP, s.opts.MaxConnections); err != nil {
+		if s.httpListener, err = s.open(ctx, s.opts.HTTP); err != nil {
 			if s.grpcListener != nil {
 				err = errors.Join(err, s.grpcListener.Close())
 			}
 			return fmt.Errorf("listen for OTLP over HTTP: %w", err)
 		}
+		s.http.ConnState = s.httpListener.State
 	}
 	return nil
 }
 
+// open opens an address.
+func (s *Server) open(ctx context.Context, address string) (*listen.Listener, error) {
+	return listen.Open(ctx, address, listen.NewShare(s.opts.MaxConnections, s.opts.Log))
+}
+
 // GRPCAddr returns the address on which gRPC is really listened for; nil if it is off. To be called after Listen.
-func (s *Server) GRPCAddr() net.Addr { return s.grpcListener.addr() }
+func (s *Server) GRPCAddr() net.Addr { return addr(s.grpcListener) }
 
 // HTTPAddr returns the address on which HTTP is really listened for; nil if it is off. To be called after Listen.
-func (s *Server) HTTPAddr() net.Addr { return s.httpListener.addr() }
+func (s *Server) HTTPAddr() net.Addr { return addr(s.httpListener) }
+
+func addr(l *listen.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
 
 // Serve answers requests until Shutdown, and returns nil then; or until one of the listeners fails, which stops the other one
 // and is the error returned.
@@ -281,21 +296,17 @@ func (s *Server) stop() {
 
 // Load is how much the server is doing.
 type Load struct {
-	Requests    int64  // being read, uncompressed or taken
-	Bytes       int64  // which they hold
-	Connections int64  // open
-	Refused     uint64 // connections closed at once because there were too many, since the start
+	Requests   int64       // being read, uncompressed or taken
+	Bytes      int64       // which they hold
+	GRPC, HTTP listen.Load // connections
 }
 
 // Load returns the present load. It is safe for concurrent use once Listen returned.
 func (s *Server) Load() Load {
-	l := Load{Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load()}
-	for _, from := range []*Listener{s.grpcListener, s.httpListener} {
-		open, refused := from.Load()
-		l.Connections += open
-		l.Refused += refused
+	return Load{
+		Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load(),
+		GRPC: s.grpcListener.Load(), HTTP: s.httpListener.Load(),
 	}
-	return l
 }
 
 // encrypted returns a copy of c that offers the given protocol only; nil for clear text.
