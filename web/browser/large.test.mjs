@@ -91,11 +91,11 @@ test("a trace of 50 000 spans scrolls", async (t) => {
   const id = "a".repeat(32);
   const spans = Array.from({ length: 50_000 }, (_, i) => ({
     id: String(i), parent: i === 0 ? "" : String(Math.floor((i - 1) / 8)), service: `service-${i % 30}`, name: `span ${i}`, kind: "internal", start_ns: i * 1000, duration_ns: 50_000_000 - i * 1000,
-    error: false, attributes: [], tracepoint: "", exclusive_ns: i % 3 ? 0 : 1000,
+    error: false, attributes: [], tracepoint: "", exclusive_ns: i % 3 ? 0 : 1000, percentile: i % 100, among: 12_340,
   }));
   const sections = spans.filter((s) => s.exclusive_ns > 0).map((s) => ({ span: s.id, start_ns: s.start_ns, end_ns: s.start_ns + 1000 }));
   const { page, context } = await open(browser);
-  await page.route("**/api/v1/traces/*", (route) => route.fulfill({ json: { id, start: new Date().toISOString(), duration_ns: 50_000_000, flags: [], spans, dropped_spans: 0, links: [], roots: [{ span: "0", duration_ns: 50_000_000, sections, refined: [] }] } }));
+  await page.route("**/api/v1/traces/*", (route) => route.fulfill({ json: { id, start: new Date().toISOString(), duration_ns: 50_000_000, flags: [], spans, dropped_spans: 0, links: [], ranked_since: new Date().toISOString(), roots: [{ span: "0", duration_ns: 50_000_000, sections, refined: [] }] } }));
   await page.goto(`${service.url}/traces/${id}`);
   await page.waitForSelector(".vrow");
   assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
@@ -103,6 +103,24 @@ test("a trace of 50 000 spans scrolls", async (t) => {
   t.diagnostic(`slowest frame while scrolling ${frame} ms`);
   const pick = await response(page, () => page.locator(".vrow").nth(10).click());
   t.diagnostic(`picking a span took ${pick} ms`);
+  const box = await page.locator(".minimap").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.2, box.y + 20);
+  await page.mouse.down();
+  const slowest = page.evaluate(async () => {
+    let slowest = 0;
+    for (let i = 0, last = performance.now(); i < 30; i++) {
+      await new Promise(requestAnimationFrame);
+      const now = performance.now();
+      slowest = Math.max(slowest, now - last);
+      last = now;
+    }
+    return Math.round(slowest);
+  });
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 20, { steps: 20 });
+  t.diagnostic(`slowest frame while zooming ${await slowest} ms`);
+  await page.mouse.up();
+  await page.waitForURL(/zoom=/);
+  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
   await context.close();
 });
 

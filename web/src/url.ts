@@ -8,8 +8,8 @@ export function useQuery(name: string, fallback = ""): [string, (value: string) 
   const set = useCallback(
     (value: string) =>
       setParams(
-        (before) => {
-          const after = new URLSearchParams(before);
+        () => {
+          const after = new URLSearchParams(location.search); // not what was rendered: several may be set at once
           if (value === fallback) after.delete(name);
           else after.set(name, value);
           return after;

@@ -49,6 +49,9 @@ export function percent(x: Known): string {
   return `${Math.abs(p) < 10 ? Number(p.toFixed(1)) : Math.round(p)} %`.replace("-", "−");
 }
 
+// rank writes how many of 100 others something is slower than, never all of them.
+export const rank = (x: Known) => (absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`);
+
 export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, sizes, "TiB"));
 
 export const count = (x: Known) => (absent(x) ? unknown : x.toLocaleString("en-US"));

@@ -22,25 +22,25 @@ test("negative and missing weights take no room", () => {
 });
 
 const span = (id: string, parent: string, start_ns: number, duration_ns: number, rest: Partial<Schemas["Span"]> = {}): Schemas["Span"] => ({
-  id, parent, start_ns, duration_ns, service: "s", name: id, kind: "internal", error: false, attributes: [], tracepoint: "", exclusive_ns: 0, ...rest,
+  id, parent, start_ns, duration_ns, service: "s", name: id, kind: "internal", error: false, attributes: [], tracepoint: "", exclusive_ns: 0, percentile: null, among: 0, ...rest,
 });
 
 const traceOf = (spans: Schemas["Span"][], sections: Schemas["Section"][] = []): Schemas["Trace"] => ({
-  id: "0", start: "", duration_ns: 100, flags: [], spans, dropped_spans: 0, links: [], roots: [{ span: spans[0]?.id ?? "", duration_ns: 100, sections, refined: [] }],
+  id: "0", start: "", duration_ns: 100, flags: [], spans, dropped_spans: 0, links: [], ranked_since: null, roots: [{ span: spans[0]?.id ?? "", duration_ns: 100, sections, refined: [] }],
 });
 
 test("a waterfall is in pre-order, with the path up to its root", () => {
   const trace = traceOf(
     [span("root", "", 0, 100), span("call", "root", 10, 50, { kind: "client" }), span("served", "call", 15, 40, { kind: "server" }), span("late", "root", 70, 20), span("lost", "nowhere", 5, 5)],
-    [{ span: "root", start_ns: 0, end_ns: 10 }, { span: "served", start_ns: 15, end_ns: 55 }],
+    [{ span: "root", start_ns: 0, end_ns: 1 }, { span: "served", start_ns: 15, end_ns: 55 }],
   );
   const all = rows(trace, false);
   expect(all.map((r) => [r.span.id, r.depth, r.end, r.through])).toEqual([
     ["root", 0, 4, true], ["call", 1, 3, true], ["served", 2, 3, true], ["late", 1, 4, false], ["lost", 0, 5, false],
   ]);
   expect(all[1]!.wire).toEqual([{ from: 10, to: 15 }, { from: 55, to: 60 }]);
-  expect(shown(all, new Set(["call"]), false).map((i) => all[i]!.span.id)).toEqual(["root", "call", "late", "lost"]);
-  expect(shown(all, new Set(), true).map((i) => all[i]!.span.id)).toEqual(["root", "call", "served"]);
+  expect(shown(all, new Set(["call"]), false, { from: 0, to: 100 }).map((i) => all[i]!.span.id)).toEqual(["root", "call", "late", "lost"]);
+  expect(shown(all, new Set(), true, { from: 0, to: 100 }).map((i) => all[i]!.span.id)).toEqual(["root", "call", "served"]);
 });
 
 test("spans that are each other's parents are left out, and deep traces are laid out", () => {

@@ -1,13 +1,21 @@
 // Spans of a trace in the order in which a waterfall shows them, with what of each is on the critical path.
 import type { Schemas } from "../api/client.ts";
+import { duration } from "./format.ts";
 
 type Trace = Schemas["Trace"];
 type Span = Schemas["Span"];
 export type Stretch = { from: number; to: number };
 
-// Row is a span of a waterfall. Rows are in pre-order: the spans below row i are those up to, and without, end.
+// Gap is a long stretch of the critical path that no span accounts for: on the wire, or in the queue of a callee, or where nothing below a
+// span ran that has a span of its own.
+export type Gap = Stretch & { wire: boolean };
+
+// Row is a span of a waterfall, or a gap below the span whose time it is. Rows are in pre-order: what is below row i are those up to, and
+// without, end.
 export type Row = {
+  id: string;
   span: Span;
+  gap?: Gap;
   depth: number;
   end: number;
   parent: boolean; // there are spans below it
@@ -15,6 +23,40 @@ export type Row = {
   wire: Stretch[]; // parts of a client span outside of its server span: on the wire, or in the callee's queue
   through: boolean; // it, or one below it, is on the critical path
 };
+
+// leastGap is the part of the request from which a gap is long enough to have a name.
+const leastGap = 0.02;
+
+// gaps returns what is at least so long of sections of a span's own time on the critical path, in their order, while none of the spans below it,
+// by start, was active.
+function gaps(sections: Stretch[], below: Span[], wire: Stretch[], least: number): Gap[] {
+  const found: Gap[] = [];
+  for (const section of sections) {
+    if (section.to - section.from < least) continue;
+    const add = (to: number) => {
+      const gap = { from, to: Math.min(to, section.to) };
+      if (gap.to > gap.from && gap.to - gap.from >= least) found.push({ ...gap, wire: wire.some((w) => w.from <= gap.from && w.to >= gap.to) });
+    };
+    let from = section.from;
+    for (const child of below) {
+      if (child.start_ns >= section.to) break;
+      add(child.start_ns);
+      from = Math.max(from, child.start_ns + child.duration_ns);
+    }
+    add(section.to);
+  }
+  return found;
+}
+
+// what says what a row is, in words.
+export function what({ span, gap }: Row): string {
+  if (!gap) return `${span.service} ${span.name}`;
+  const long = duration(gap.to - gap.from);
+  return gap.wire ? `wait ${long}: on the wire, or in the callee's queue` : `gap ${long}: nothing instrumented ran here`;
+}
+
+// extent returns when a row was.
+export const extent = ({ span, gap }: Row): Stretch => gap ?? { from: span.start_ns, to: span.start_ns + span.duration_ns };
 
 // rows lays out a trace; children by start. Spans whose parent is missing stand at the top.
 export function rows(trace: Trace, refined: boolean): Row[] {
@@ -29,7 +71,7 @@ export function rows(trace: Trace, refined: boolean): Row[] {
   const sections = sectionsOf(trace, refined);
   const all: Row[] = [];
   // Not recursive: a trace may be as deep as it is long. What was visited is not visited again, whatever parents say.
-  const stack: { span: Span; depth: number }[] = [...(children.get("") ?? [])].reverse().map((span) => ({ span, depth: 0 }));
+  const stack: { span: Span; gap?: Gap; depth: number }[] = [...(children.get("") ?? [])].reverse().map((span) => ({ span, depth: 0 }));
   const open: number[] = [];
   const close = (depth: number) => {
     while (open.length > 0 && all[open.at(-1)!]!.depth >= depth) {
@@ -40,13 +82,25 @@ export function rows(trace: Trace, refined: boolean): Row[] {
     }
   };
   while (stack.length > 0) {
-    const { span, depth } = stack.pop()!;
+    const { span, gap, depth } = stack.pop()!;
     close(depth);
+    if (gap) {
+      open.push(all.length);
+      all.push({ id: `${span.id}~${gap.from}`, span, gap, depth, end: 0, parent: false, critical: [], wire: [], through: true });
+      continue;
+    }
     const below = children.get(span.id) ?? [];
     const critical = sections.get(span.id) ?? [];
     open.push(all.length);
-    all.push({ span, depth, end: 0, parent: below.length > 0, critical, wire: wireOf(span, below), through: critical.length > 0 });
-    for (let i = below.length - 1; i >= 0; i--) stack.push({ span: below[i]!, depth: depth + 1 });
+    const wire = wireOf(span, below);
+    all.push({ id: span.id, span, depth, end: 0, parent: below.length > 0, critical, wire, through: critical.length > 0 });
+    const named = below.length > 0 ? gaps(critical, below, wire, leastGap * trace.duration_ns) : [];
+    let next = named.length - 1; // of those that are not on the stack, the last
+    for (let i = below.length - 1; i >= 0; i--) {
+      while (next >= 0 && named[next]!.from >= below[i]!.start_ns) stack.push({ span, gap: named[next--]!, depth: depth + 1 });
+      stack.push({ span: below[i]!, depth: depth + 1 });
+    }
+    while (next >= 0) stack.push({ span, gap: named[next--]!, depth: depth + 1 });
   }
   close(0);
   return all;
@@ -75,8 +129,9 @@ function wireOf(span: Span, below: Span[]): Stretch[] {
   ].filter((s) => s.to > s.from);
 }
 
-// shown returns the indexes of the rows that are not below a folded one; only those on the critical path if so wished.
-export function shown(all: Row[], folded: ReadonlySet<string>, criticalOnly: boolean): number[] {
+// shown returns the indexes of the rows that are not below a folded one and were during a part of the request; only those on the critical path
+// if so wished.
+export function shown(all: Row[], folded: ReadonlySet<string>, criticalOnly: boolean, part: Stretch): number[] {
   const found: number[] = [];
   for (let i = 0; i < all.length; i++) {
     const row = all[i]!;
@@ -84,7 +139,8 @@ export function shown(all: Row[], folded: ReadonlySet<string>, criticalOnly: boo
       i = row.end - 1;
       continue;
     }
-    found.push(i);
+    const { from, to } = extent(row);
+    if (from <= part.to && to >= part.from) found.push(i);
     if (folded.has(row.span.id)) i = row.end - 1;
   }
   return found;

@@ -3,13 +3,16 @@ import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { count, duration, percent } from "../compute/format.ts";
-import { type Row, type Stretch, rows, shown } from "../compute/waterfall.ts";
+import { Minimap } from "../charts/minimap.tsx";
+import { count, duration, rank } from "../compute/format.ts";
+import { type Row, type Stretch, extent, rows, shown, what } from "../compute/waterfall.ts";
+import { parse, place, write } from "../compute/zoom.ts";
 import { useKeys } from "../keys.ts";
 import { Choice, Empty, Facts, Read, Search, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Virtual, depth } from "../parts/virtual.tsx";
 import { useQuery } from "../url.ts";
+import { Details } from "./tracedetails.tsx";
 
 type Trace = Schemas["Trace"];
 
@@ -72,22 +75,36 @@ function Waterfall({ trace }: { trace: Trace }) {
   const [only, setOnly] = useQuery("only");
   const [q, setQ] = useQuery("q");
   const [picked, setPicked] = useQuery("span");
+  const [zoom, setZoom] = useQuery("zoom");
+  const [dragged, setDragged] = useState<Stretch>(); // while the part that is shown is being changed
   const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
   const all = useMemo(() => rows(trace, path === "refined"), [trace, path]);
-  const visible = useMemo(() => shown(all, folded, only === "critical"), [all, folded, only]);
-  const found = useMemo(() => (q ? visible.findIndex((i) => label(all[i]!).toLowerCase().includes(q.toLowerCase())) : -1), [all, visible, q]);
-  const at = visible.findIndex((i) => all[i]!.span.id === picked);
+  const kept = useMemo(() => parse(zoom, trace.duration_ns), [zoom, trace]);
+  const part = dragged ?? kept;
+  const visible = useMemo(() => shown(all, folded, only === "critical", part), [all, folded, only, part]);
+  const found = useMemo(() => (q ? visible.findIndex((i) => what(all[i]!).toLowerCase().includes(q.toLowerCase())) : -1), [all, visible, q]);
+  const at = visible.findIndex((i) => all[i]!.id === picked);
   const fold = (row: Row, yes: boolean) => {
     const next = new Set(folded);
-    if (yes) next.add(row.span.id);
-    else next.delete(row.span.id);
+    if (yes) next.add(row.id);
+    else next.delete(row.id);
     setFolded(next);
   };
   const pickAt = (i: number) => {
     const index = visible[Math.max(0, Math.min(visible.length - 1, i))];
-    if (index !== undefined) setPicked(all[index]!.span.id);
+    if (index !== undefined) setPicked(all[index]!.id);
   };
-  const chosen = at >= 0 ? all[visible[at]!] : undefined;
+  const keep = (part: Stretch) => {
+    setDragged(undefined);
+    setZoom(write(part, trace.duration_ns));
+  };
+  const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
+  // Where it is hidden, what hides it is taken away.
+  const reveal = (row: Row) => {
+    setFolded(new Set());
+    keep({ from: 0, to: trace.duration_ns });
+    setPicked(row.id);
+  };
   useKeys({
     j: () => pickAt(at + 1),
     k: () => pickAt(at < 0 ? 0 : at - 1),
@@ -97,17 +114,26 @@ function Waterfall({ trace }: { trace: Trace }) {
   return (
     <Figure
       title="Waterfall"
-      hint="Solid: on the critical path, where only this span runs. Striped: between a caller and its callee, on the wire or in a queue. Light: waiting for others, or off the path."
+      hint="Solid: on the critical path, where only this span runs. Striped: between a caller and its callee, on the wire or in a queue. Framed: a gap, in which nothing instrumented ran. Light: waiting for others, or off the path."
       tools={
         <>
           <Search value={q} pick={setQ} label="Find a span ( / )" />
           <Choice label="Spans" value={only} pick={setOnly} of={[["", "All"], ["critical", "Critical path"]]} />
+          {zoom && (
+            <button type="button" onClick={() => setZoom("")}>
+              Show the whole trace
+            </button>
+          )}
           {hasRefined && <Choice label="Path" value={path} pick={setPath} of={[["refined", "With switched-on"], ["baseline", "Baseline"]]} />}
         </>
       }
       table={() => ({
-        header: ["service", "operation", "kind", "start (ms)", "duration (ms)", "own on the critical path (ms)", "error", "tracepoint"],
-        rows: all.map(({ span: s }) => [s.service, s.name, s.kind, s.start_ns / 1e6, s.duration_ns / 1e6, s.exclusive_ns / 1e6, s.error ? "error" : "", s.tracepoint]),
+        header: ["service", "operation", "kind", "start (ms)", "duration (ms)", "own on the critical path (ms)", "slower than (%)", "of so many spans", "error", "tracepoint"],
+        rows: all.map(({ span: s, gap }) =>
+          gap
+            ? [s.service, `${gap.wire ? "wire or queue" : "nothing instrumented ran"} in ${s.name}`, gap.wire ? "wait" : "gap", gap.from / 1e6, (gap.to - gap.from) / 1e6, null, null, null, "", ""]
+            : [s.service, s.name, s.kind, s.start_ns / 1e6, s.duration_ns / 1e6, s.exclusive_ns / 1e6, s.percentile, s.among, s.error ? "error" : "", s.tracepoint],
+        ),
       })}
       tableOnly
     >
@@ -115,50 +141,57 @@ function Waterfall({ trace }: { trace: Trace }) {
         <pattern id="wire" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
           <rect width="3" height="5" fill="var(--wire)" />
         </pattern>
+        <pattern id="gap" width="4" height="4" patternUnits="userSpaceOnUse">
+          <circle cx="1" cy="1" r="0.8" fill="var(--critical)" />
+        </pattern>
       </svg>
       <div className="split">
         <div className="waterfall">
+          <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
           <Virtual
             label="Spans" count={visible.length} height={26} focus={q ? found : at}
             head={
               <div className="vhead">
-                <span>Span</span> <span className="number">Took</span> <span className="number">Own</span> <Scale of={trace.duration_ns} />
+                <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>
+                <span className="number" title="How many of 100 spans of the same operation, seen lately, were shorter">
+                  Slower than
+                </span>
+                <Scale of={part} />
               </div>
             }
             row={(i) => {
               const row = all[visible[i]!]!;
-              return <SpanRow key={row.span.id} row={row} total={trace.duration_ns} folded={folded.has(row.span.id)} fold={(yes) => fold(row, yes)} selected={row.span.id === picked || i === found} pick={() => setPicked(row.span.id)} />;
+              return <SpanRow key={row.id} row={row} part={part} folded={folded.has(row.id)} fold={(yes) => fold(row, yes)} selected={row.id === picked || i === found} pick={() => setPicked(row.id)} />;
             }}
           />
         </div>
-        <Details trace={trace} row={chosen} all={all} />
+        <Details trace={trace} row={chosen} all={all} pick={reveal} />
       </div>
     </Figure>
   );
 }
 
-const label = (row: Row) => `${row.span.service} ${row.span.name}`;
-
-function Scale({ of }: { of: number }) {
+function Scale({ of }: { of: Stretch }) {
   return (
     <span className="scale">
-      <span>0</span>
-      <span>{duration(of / 2)}</span>
-      <span>{duration(of)}</span>
+      <span>{of.from > 0 ? duration(of.from) : "0"}</span>
+      <span>{duration((of.from + of.to) / 2)}</span>
+      <span>{duration(of.to)}</span>
     </span>
   );
 }
 
-type SpanRowProps = { row: Row; total: number; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
+type SpanRowProps = { row: Row; part: Stretch; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
 
-function SpanRow({ row, total, folded, fold, selected, pick }: SpanRowProps) {
-  const { span } = row;
-  const at = (ns: number) => `${(Math.max(0, Math.min(total, ns)) / (total || 1)) * 100}%`;
-  const rect = (s: Stretch, className: string, y: number, height: number) => (
-    <rect key={`${className} ${s.from}`} className={className} x={at(s.from)} style={{ width: `max(1.5px, ${((s.to - s.from) / (total || 1)) * 100}%)` }} y={y} height={height} />
-  );
+function SpanRow({ row, part, folded, fold, selected, pick }: SpanRowProps) {
+  const { span, gap } = row;
+  const { from, to } = extent(row);
+  const rect = (s: Stretch, className: string, y: number, height: number) => {
+    const placed = place(s, part);
+    return placed && <rect key={`${className} ${s.from}`} className={className} x={`${placed.x * 100}%`} style={{ width: `max(1.5px, ${placed.width * 100}%)` }} y={y} height={height} />;
+  };
   return (
-    <div className={`vrow${selected ? " selected" : ""}${row.through ? " path-row" : ""}`} onClick={pick}>
+    <div className={`vrow${selected ? " selected" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`} onClick={pick}>
       <div className="vname" style={depth(Math.min(row.depth, 30))}>
         {row.parent ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
@@ -167,73 +200,54 @@ function SpanRow({ row, total, folded, fold, selected, pick }: SpanRowProps) {
         ) : (
           <span className="fold" />
         )}
-        <span title={`${span.service} ${span.name} (${span.kind})`}>
-          {row.through && <span aria-label="on the critical path">● </span>}
-          {span.error && <span className="bad">✕ error </span>}
-          <span className="dim">{span.service}</span> {span.name}
-        </span>
+        {gap ? (
+          <span title={`${what(row)}, in ${span.service} ${span.name}`}>{what(row)}</span>
+        ) : (
+          <span title={`${span.service} ${span.name} (${span.kind})`}>
+            {row.through && <span aria-label="on the critical path">● </span>}
+            {span.error && <span className="bad">✕ error </span>}
+            <span className="dim">{span.service}</span> {span.name}
+          </span>
+        )}
       </div>
-      <span className="number">{duration(span.duration_ns)}</span>
-      <span className="number">{span.exclusive_ns > 0 ? duration(span.exclusive_ns) : ""}</span>
-      <svg role="img" aria-label={`from ${duration(span.start_ns)} for ${duration(span.duration_ns)}`}>
-        {rect({ from: span.start_ns, to: span.start_ns + span.duration_ns }, `span-bar${span.error ? " span-error" : ""}`, 7, 8)}
-        {row.wire.map((s) => rect(s, "span-wire", 5, 12))}
-        {row.critical.map((s) => rect(s, "span-critical", 5, 12))}
+      {!gap && (
+        <>
+          <span className="number">{duration(to - from)}</span>
+          <span className="number">{span.exclusive_ns > 0 ? duration(span.exclusive_ns) : ""}</span>
+          <span className="number">
+            <Rank of={span} />
+          </span>
+        </>
+      )}
+      <svg role="img" aria-label={`from ${duration(from)} for ${duration(to - from)}`}>
+        {gap ? (
+          rect(gap, gap.wire ? "span-wire" : "span-gap", 5, 12)
+        ) : (
+          <>
+            {rect({ from, to }, `span-bar${span.error ? " span-error" : ""}`, 7, 8)}
+            {row.wire.map((s) => rect(s, "span-wire", 5, 12))}
+            {row.critical.map((s) => rect(s, "span-critical", 5, 12))}
+          </>
+        )}
       </svg>
     </div>
   );
 }
 
-function Details({ trace, row, all }: { trace: Trace; row: Row | undefined; all: Row[] }) {
-  if (!row) {
-    return (
-      <aside className="side">
-        <h2>Where the time went</h2>
-        <Longest trace={trace} all={all} />
-        <p className="dim small">Pick a span to see what it says of itself.</p>
-      </aside>
-    );
-  }
-  const s = row.span;
-  const wire = row.wire.reduce((sum, w) => sum + w.to - w.from, 0);
-  const facts: [string, string][] = [
-    ["Service", s.service], ["Kind", s.kind], ["Starts", duration(s.start_ns)], ["Took", duration(s.duration_ns)],
-    ["Own", `${duration(s.exclusive_ns)} on the critical path, ${percent(s.exclusive_ns / (trace.duration_ns || 1))} of the request`],
-    ...(wire > 0 ? ([["Wire", `${duration(wire)} outside of its callee`]] as [string, string][]) : []),
-    ...(s.tracepoint ? ([["Tracepoint", s.tracepoint]] as [string, string][]) : []),
-    ...(s.error ? ([["Status", "error"]] as [string, string][]) : []),
-  ];
-  return (
-    <aside className="side" aria-live="polite">
-      <h2>{s.name}</h2>
-      <dl>{facts.map(pair)}</dl>
-      {s.attributes.length > 0 && <h3>Attributes</h3>}
-      <dl>{s.attributes.map((a) => pair([a.key, a.value]))}</dl>
-    </aside>
-  );
-}
+// slowRank is the percentile from which a span stands out among those of its operation.
+const slowRank = 95;
 
-const pair = ([name, value]: [string, string]) => (
-  <div key={name} style={{ display: "contents" }}>
-    <dt>{name}</dt>
-    <dd>{value}</dd>
-  </div>
-);
-
-// Longest lists the spans with most time of their own on the critical path.
-function Longest({ trace, all }: { trace: Trace; all: Row[] }) {
-  const own = (row: Row) => row.critical.reduce((sum, c) => sum + c.to - c.from, 0);
-  const found = all.filter((row) => row.critical.length > 0).sort((a, b) => own(b) - own(a)).slice(0, 6);
+// Rank is a percentile: the number, and where that is on a line.
+function Rank({ of: { percentile, among } }: { of: Schemas["Span"] }) {
+  if (percentile === null) return <span className="dim" title={`too few spans of this operation were seen: ${among}`}>–</span>;
+  const slow = percentile >= slowRank;
   return (
-    <dl>
-      {found.map((row) => (
-        <div key={row.span.id} style={{ display: "contents" }}>
-          <dt className="number">{percent(own(row) / (trace.duration_ns || 1))}</dt>
-          <dd>
-            {label(row)} <span className="dim small">{duration(own(row))}</span>
-          </dd>
-        </div>
-      ))}
-    </dl>
+    <span className={slow ? "rank-slow" : ""} title={`slower than ${rank(percentile)} of ${count(among)} spans of this operation`}>
+      {rank(percentile)}
+      <svg className="rank-mark" width="30" height="10" aria-hidden="true">
+        <line x1="0" x2="30" y1="5" y2="5" />
+        <rect x={(percentile / 100) * 27} y={slow ? 0 : 2} width="3" height={slow ? 10 : 6} />
+      </svg>
+    </span>
   );
 }

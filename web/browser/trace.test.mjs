@@ -1,0 +1,103 @@
+// What the view of a trace does: the strip above the waterfall, gaps, and how slow spans are for their operation.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle, violations } from "./world.mjs";
+
+let service, browser, path;
+before(async () => {
+  service = await serve();
+  browser = await launch();
+  path = (await places(service)).trace;
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+const scale = (page) => page.locator(".waterfall .scale").innerText();
+
+test("a part of the trace is dragged, stands in the URL, and is left again", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(service.url + path);
+  await settle(page);
+  const whole = await scale(page);
+  const box = await page.locator(".minimap").boundingBox();
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 20, { steps: 4 });
+  assert.notEqual(await scale(page), whole, "the waterfall does not follow");
+  assert.doesNotMatch(page.url(), /zoom=/, "the URL changes while the button is down");
+  await page.mouse.up();
+  await page.waitForURL(/zoom=\d+-\d+/);
+  const part = await scale(page);
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await settle(other);
+  assert.equal(await scale(other), part);
+  // The box moves as a whole.
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.9, box.y + 20, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForFunction((part) => document.querySelector(".waterfall .scale").innerText !== part, part);
+  assert.equal((await scale(page)).split("\n").at(-1), whole.split("\n").at(-1), "it does not stop at the end");
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("button", { name: "Show the whole trace" }).click();
+  await page.waitForFunction((whole) => document.querySelector(".waterfall .scale").innerText === whole, whole);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("the part is chosen by keys, too", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + path);
+  await settle(page);
+  const zoom = () => new URL(page.url()).searchParams.get("zoom")?.split("-").map(Number);
+  const slider = (name) => page.getByRole("slider", { name: new RegExp(`^${name}`) });
+  await slider("Beginning of the part shown").press("Shift+ArrowRight");
+  await page.waitForURL(/zoom=/);
+  const [from, to] = zoom();
+  assert.ok(Math.abs(from / to - 0.1) < 0.001, `from ${from} to ${to}`);
+  await slider("Part shown").press("+");
+  await page.waitForFunction((was) => !location.search.includes(was), `zoom=${from}-${to}`);
+  const [nearer, end] = zoom();
+  assert.ok(Math.abs((end - nearer) / (to - from) - 0.5) < 0.001, `${nearer} to ${end}`);
+  await slider("Part shown").press("ArrowLeft");
+  await page.waitForFunction((was) => !location.search.includes(was), `zoom=${nearer}-${end}`);
+  assert.ok(zoom()[0] < nearer && Math.abs(zoom()[1] - zoom()[0] - (end - nearer)) < 2, `moved to ${zoom()}`);
+  await slider("Part shown").press("Escape");
+  await page.waitForFunction(() => !location.search.includes("zoom="));
+  await context.close();
+});
+
+test("a gap has a name and a row, also where a part was shown that lacks it", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(service.url + path);
+  await settle(page);
+  const gap = page.locator(".side button", { hasText: /^gap in/ }).first();
+  await gap.click();
+  await page.locator(".gap-row.selected").waitFor();
+  assert.match(await page.locator(".gap-row.selected").innerText(), /^gap [\d.]+ [mµn]?s: nothing instrumented ran here/);
+  assert.equal(await page.textContent(".side h2"), "A gap");
+  await page.reload();
+  await settle(page);
+  assert.equal(await page.textContent(".side h2"), "A gap");
+  await page.goto(`${service.url}${path}&zoom=0-1000`);
+  await settle(page);
+  assert.equal(await page.locator(".gap-row").count(), 0);
+  await gap.click();
+  await page.locator(".gap-row.selected").waitFor();
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("a span says how slow it is for its operation", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + path);
+  await settle(page);
+  await page.locator(".vrow").first().click();
+  await page.locator(".side .rank").waitFor();
+  assert.match(await page.locator(".side .rank").innerText(), /^Slower than [\d.]+ % of [\d,]+ spans of this operation\. Seen since /);
+  assert.match(await page.locator(".vrow").first().innerText(), /[\d.]+ %/);
+  await context.close();
+});
