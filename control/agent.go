@@ -29,7 +29,7 @@ type agent struct {
 
 	version  int64 // of the plan that it applied last
 	hash     string
-	problem  string // why it did not apply the last one
+	problem  string // why it did not apply the last one, or not all of it
 	reported time.Time
 	outcomes []protocol.Outcome // ascending by ID
 	usage    search.Usage       // since the status before, if both are of one plan
@@ -119,7 +119,8 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 		p.leave(a)
 		close(a.moved)
 		a.moved = make(chan struct{})
-		a.catalogue, a.outcomes, a.usage = list, nil, search.Usage{} // it is another program now
+		p.keep(a, nil) // it is another program now
+		a.catalogue, a.usage = list, search.Usage{}
 		list.agents++
 	}
 	p.counts.Registered.Add(1)
@@ -183,6 +184,7 @@ func (p *Plane) remove(a *agent) {
 		a.yield()
 	}
 	p.leave(a)
+	p.keep(a, nil)
 	delete(p.agents, a.id)
 }
 

@@ -34,6 +34,7 @@ type Engine interface {
 type Options struct {
 	Lease     time.Duration // how long a plan applies after the last answer
 	Forget    time.Duration // how long a service keeps its catalogue that no agent answers for
+	Reading   int64         // bytes of bodies that are read at a time
 	MaxAgents int
 	Clock     func() time.Time // nil: time.Now
 	Log       *slog.Logger
@@ -43,8 +44,10 @@ type Options struct {
 const (
 	defaultLease     = 90 * time.Second
 	defaultForget    = 10 * time.Minute
+	defaultReading   = 256 << 20
 	defaultMaxAgents = 20_000
 	maxTracepoints   = 1_000_000 // of all catalogues together, each counted once
+	maxOutcomes      = 4_000_000 // of tracepoints, of all agents together
 	tick             = time.Second
 	measureTicks     = 5 // ticks between two looks at what agents measured
 	tellWithin       = 10 * time.Second
@@ -55,7 +58,8 @@ type Plane struct {
 	options   Options
 	engine    Engine
 	published atomic.Pointer[published]
-	bodies    chan struct{} // one element for each body that is being read: half of the cores are left for plans
+	reading   atomic.Int64  // bytes of bodies that are being read or worked on
+	bodies    chan struct{} // one element for each body that is being worked on: half of the cores are left for plans
 	begun     chan struct{} // closed when agents are answered
 	closing   chan struct{} // closed when nobody waits any more
 	counts    Counts
@@ -64,6 +68,7 @@ type Plane struct {
 	agents      map[string]*agent
 	catalogues  map[string]*catalogue // by hash
 	tracepoints int                   // of all catalogues
+	held        int                   // outcomes of all agents
 	told        told
 }
 
@@ -76,6 +81,7 @@ type Counts struct {
 // New returns a Plane that takes plans and refuses agents until it begins.
 func New(engine Engine, o Options) *Plane {
 	o.Lease, o.Forget, o.MaxAgents = cmp.Or(o.Lease, defaultLease), cmp.Or(o.Forget, defaultForget), cmp.Or(o.MaxAgents, defaultMaxAgents)
+	o.Reading = cmp.Or(o.Reading, defaultReading)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}

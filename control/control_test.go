@@ -76,7 +76,7 @@ type world struct {
 // newWorld returns a plane that runs until the test ends.
 func newWorld(t *testing.T, known ...string) *world {
 	w := &world{t: t, engine: &told{}}
-	w.Plane = control.New(w.engine, control.Options{Lease: 90 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	w.Plane = control.New(w.engine, control.Options{Lease: 90 * time.Second, Reading: 64 << 20, Log: slog.New(slog.DiscardHandler)})
 	w.http = w.Handler(func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil })
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -428,7 +428,7 @@ func TestMeasured(t *testing.T) {
 		if want := []search.Broken{{ID: "shop/000001", For: 30 * time.Minute}}; !slices.Equal(broken, want) {
 			t.Errorf("broken %+v", broken)
 		}
-		if all := w.Agents(); len(all) != 3 || all[1].Failed != 1 || all[1].State != control.Current || all[0].Applied != 3 || all[0].Hits != 3000+3e6 {
+		if all := w.Agents(); len(all) != 3 || all[1].Failed != 1 || all[1].Problem != "shop/000001: no such place" || all[0].Problem != "" || all[1].State != control.Current || all[0].Applied != 3 || all[0].Hits != 3000+3e6 {
 			t.Errorf("%+v", all)
 		}
 		for _, id := range []string{"a", "b", "c"} {
@@ -440,6 +440,75 @@ func TestMeasured(t *testing.T) {
 		}) {
 			t.Error("a new version of the program does not get another chance")
 		}
+	})
+}
+
+// What agents say of tracepoints that they have not is not kept, and nothing follows from it.
+func TestMadeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.register("a", "1", "shop", points("shop", 2))
+		w.on("shop/000000")
+		s := protocol.Status{Protocol: 1, Session: "1", Version: 1, Tracepoints: []protocol.Outcome{{ID: "shop/000000", State: protocol.Applied}}}
+		for i := range 1000 {
+			s.Tracepoints = append(s.Tracepoints, protocol.Outcome{ID: fmt.Sprintf("made/up%d", i), State: protocol.Failed, Hits: 1000, Nanos: 1e9})
+		}
+		for range 3 {
+			if a := w.call(http.MethodPost, "a/status", s); a.Code != http.StatusNoContent {
+				t.Fatalf("%d %s", a.Code, a.Body)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		for _, f := range w.engine.heard() {
+			if len(f.Costs) > 0 || len(f.Broken) > 0 {
+				t.Errorf("%d costs, %d broken", len(f.Costs), len(f.Broken))
+			}
+		}
+		if all := w.Agents(); len(all) != 1 || all[0].Applied != 1 || all[0].Failed != 0 {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// Agents whose bodies come slowly do not keep others from being read, whatever they hold back.
+func TestSlowBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const slow = 20
+		large := bytes.Repeat([]byte(" "), protocol.MaxBody-1)
+		answers := make(chan int, slow)
+		for i := range slow {
+			body, send := io.Pipe()
+			r := httptest.NewRequest(http.MethodPut, fmt.Sprintf("%sslow%d", protocol.Path, i), body)
+			r.Header.Set("Content-Type", "application/json")
+			go func() {
+				a := httptest.NewRecorder()
+				w.http.ServeHTTP(a, r)
+				_ = body.Close() // whoever sends notices
+				answers <- a.Code
+			}()
+			go func() {
+				_, _ = send.Write(large)
+				time.Sleep(time.Hour)
+				_ = send.Close()
+			}()
+		}
+		synctest.Wait()
+		busy := len(answers)
+		if busy == 0 || busy == slow {
+			t.Errorf("%d of %d bodies are refused", busy, slow)
+		}
+		for range busy {
+			if code := <-answers; code != http.StatusServiceUnavailable {
+				t.Errorf("refused with %d", code)
+			}
+		}
+		before := time.Now()
+		w.register("a", "1", "shop", points("shop", 2))
+		if d := time.Since(before); d != 0 {
+			t.Errorf("another agent waits for %s", d)
+		}
+		time.Sleep(2 * time.Hour)
 	})
 }
 
@@ -514,6 +583,8 @@ func TestRefused(t *testing.T) {
 			{"no gzip", http.MethodPut, "a", "{}", []string{"Content-Encoding", "gzip"}, 400},
 			{"too much", http.MethodPut, "a", packed(protocol.MaxBody + 1), []string{"Content-Encoding", "gzip"}, 413},
 			{"a long id", http.MethodPut, strings.Repeat("a", 300), wrong, nil, 404},
+			{"an id that cannot be printed", http.MethodPut, "a%1b%5b31m", wrong, nil, 404},
+			{"an id that is no UTF-8", http.MethodPut, "a%ff", wrong, nil, 404},
 			{"no duration", http.MethodGet, "a/plan?wait=x", nil, nil, 400},
 			{"status of nobody", http.MethodPost, "a/status", protocol.Status{Protocol: 1, Session: "1"}, nil, 404},
 			{"status of an odd state", http.MethodPost, "a/status", protocol.Status{Protocol: 1, Session: "1", Tracepoints: []protocol.Outcome{{ID: "x", State: "on"}}}, nil, 422},

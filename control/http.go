@@ -1,13 +1,9 @@
 package control
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"mime"
@@ -20,11 +16,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Bounds of what agents may send at a time.
 const (
-	bodyWithin  = 20 * time.Second // from the first byte to the last, and for a turn
-	writeWithin = 20 * time.Second
-	retryAfter  = 10 // seconds, at most, that agents are told to wait; each another time
+	writeWithin = 20 * time.Second // an answer
+	retryAfter  = 10               // seconds, at most, that agents are told to wait; each another time
 )
 
 // Refusal is an answer that refuses a request, and what to do.
@@ -62,8 +56,8 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 		principal, err := h.identify(r)
 		if err == nil {
 			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: principal, Transport: "http"}
-			if len(c.ID) > protocol.MaxText || len(c.Session) > protocol.MaxText {
-				err = &Refusal{Status: http.StatusNotFound, Detail: "an id has at most " + strconv.Itoa(protocol.MaxText) + " bytes"}
+			if c.ID != protocol.Printable(c.ID, protocol.MaxText) || len(c.Session) > protocol.MaxText {
+				err = &Refusal{Status: http.StatusNotFound, Detail: "an id is a printable text of at most " + strconv.Itoa(protocol.MaxText) + " bytes"}
 			} else {
 				err = f(w, r, c)
 			}
@@ -106,9 +100,6 @@ func refusalOf(err error, id string) *Refusal {
 	if _, ok := errors.AsType[*protocol.InvalidError](err); ok {
 		return &Refusal{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("a body has at most %d bytes", protocol.MaxBody)}
-	}
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return &Refusal{http.StatusNotFound, err.Error(), later()}
@@ -118,8 +109,8 @@ func refusalOf(err error, id string) *Refusal {
 		return &Refusal{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.Is(err, ErrFull), errors.Is(err, ErrStarting):
 		return &Refusal{http.StatusServiceUnavailable, err.Error(), later()}
-	case errors.Is(err, errTurn), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Refusal{http.StatusServiceUnavailable, "too much is being read: try again", later()}
+	case errors.Is(err, errBusy), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled):
+		return &Refusal{http.StatusServiceUnavailable, errBusy.Error(), later()}
 	}
 	return &Refusal{Status: http.StatusInternalServerError, Detail: "this should not happen: the log says more"}
 }
@@ -129,65 +120,22 @@ func nothing(http.ResponseWriter, *http.Request, Caller) error {
 		" and POST " + protocol.Path + "{id}" + protocol.StatusPath}
 }
 
-// errTurn says that too many bodies are being read.
-var errTurn = errors.New("too much is being read")
-
 // read decodes the body of a request, with decode, when it is its turn.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return &Refusal{Status: http.StatusUnsupportedMediaType, Detail: "send the body as Content-Type: application/json"}
 	}
-	deadline := time.Now().Add(bodyWithin)
-	_ = http.NewResponseController(w).SetReadDeadline(deadline) // what has no deadlines is no network
-	turn := time.NewTimer(bodyWithin)
-	defer turn.Stop()
-	select {
-	case h.bodies <- struct{}{}:
-		defer func() { <-h.bodies }()
-	case <-turn.C:
-		return errTurn
-	case <-r.Context().Done():
-		return context.Cause(r.Context())
-	}
-	body, err := Uncompressed(w, r, protocol.MaxBody)
+	body, done, err := h.Body(w, r, protocol.MaxBody)
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the connection is used again
-	return decode(body)
-}
-
-// Uncompressed returns the body of a request, of at most so many bytes when it is decompressed.
-func Uncompressed(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	var from io.Reader = http.MaxBytesReader(w, r.Body, most)
-	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(from)
-		if err != nil {
-			return nil, broken(err)
-		}
-		from = z
-	default:
-		return nil, &Refusal{http.StatusUnsupportedMediaType, "bodies are sent as they are, or with gzip", http.Header{"Accept-Encoding": {"gzip"}}}
-	}
-	var b bytes.Buffer
-	n, err := b.ReadFrom(io.LimitReader(from, most+1))
-	switch {
-	case err != nil:
-		return nil, broken(err)
-	case n > most:
-		return nil, &http.MaxBytesError{Limit: most}
-	}
-	return b.Bytes(), nil
-}
-
-// broken says what is wrong with a body that cannot be read.
-func broken(err error) error {
-	if _, large := errors.AsType[*http.MaxBytesError](err); large || errors.Is(err, os.ErrDeadlineExceeded) {
+	defer done()
+	next, err := h.turn(r)
+	if err != nil {
 		return err
 	}
-	return &Refusal{Status: http.StatusBadRequest, Detail: "the body cannot be read"}
+	defer next()
+	return decode(body)
 }
 
 // register answers PUT.

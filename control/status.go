@@ -9,7 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Report takes what an agent says became of its plan. An error is ErrUnknown or ErrConflict.
+// Report takes what an agent says became of its plan. What it says of tracepoints that are not in its catalogue is left out: no plan has them on.
+// An error is ErrUnknown, ErrConflict or ErrFull.
 func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	c.Session = s.Session
 	p.mu.Lock()
@@ -18,22 +19,49 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	if err != nil {
 		return err
 	}
-	outcomes := slices.Clone(s.Tracepoints)
-	slices.SortStableFunc(outcomes, func(x, y protocol.Outcome) int { return cmp.Compare(x.ID, y.ID) })
-	outcomes = slices.CompactFunc(outcomes, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 	all := a.catalogue.content()
-	for i := range outcomes {
-		if x := find(all, outcomes[i].ID); x != nil {
-			outcomes[i].ID = x.ID // the same memory
-		}
+	outcomes := known(s.Tracepoints, all)
+	if p.held-len(a.outcomes)+len(outcomes) > maxOutcomes {
+		return ErrFull
 	}
 	a.usage = search.Usage{}
 	if a.version == s.Version && s.Version > 0 {
 		a.usage = usageBetween(all, a.outcomes, outcomes, a.seen.Sub(a.reported))
 	}
-	a.version, a.hash, a.problem, a.reported, a.outcomes = s.Version, s.Hash, s.Error, a.seen, outcomes
+	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, whySome(s.Tracepoints)), a.seen
+	p.keep(a, outcomes)
 	p.counts.Statuses.Add(1)
 	return nil
+}
+
+// known returns the outcomes of tracepoints of a catalogue, each once, ascending by ID, in memory of their own.
+func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Outcome {
+	var list []protocol.Outcome
+	for i := range outcomes {
+		if x := find(all, outcomes[i].ID); x != nil {
+			o := outcomes[i]
+			o.ID, o.Reason = x.ID, "" // the same memory; whySome tells the first reason
+			list = append(list, o)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y protocol.Outcome) int { return cmp.Compare(x.ID, y.ID) })
+	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
+}
+
+// whySome says of the first tracepoint that could not be switched on why; empty if there is none.
+func whySome(outcomes []protocol.Outcome) string {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.State != protocol.Applied {
+			return o.ID + ": " + cmp.Or(o.Reason, string(o.State))
+		}
+	}
+	return ""
+}
+
+// keep makes outcomes what is known of an agent. The caller holds mu.
+func (p *Plane) keep(a *agent, outcomes []protocol.Outcome) {
+	p.held += len(outcomes) - len(a.outcomes)
+	a.outcomes = outcomes
 }
 
 // Applied takes what an agent says became of the plan with a hash, where it says no more than that; why is empty if it applied it. An error is

@@ -30,7 +30,7 @@ type Agent struct {
 	Tracepoints            int    // of its catalogue
 	Incomplete             bool   // pages of it are missing
 	Version                int64  // of the plan that it applied last; 0: none, it is at its baseline
-	Problem                string // why it did not apply the last one
+	Problem                string // why it did not apply the last one, or not all of it
 	Applied, Failed        int    // tracepoints of its plan that are on, and that it could not switch on
 	Conflicts              int    // messages of others that use its id
 	Hits, Drops            uint64 // of all tracepoints, since it started

@@ -8,10 +8,8 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"go.opentelemetry.io/otel/attribute"
 
@@ -218,20 +216,12 @@ func (a *Agent) complain(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.problem = ""; err != nil {
-		a.problem = strings.Map(printable, err.Error()[:min(len(err.Error()), protocol.MaxReason/4)])
+		a.problem = protocol.Printable(err.Error(), protocol.MaxReason)
 	}
 	select {
 	case a.applied <- struct{}{}:
 	default: // told already
 	}
-}
-
-// printable replaces characters that have no place in a status.
-func printable(c rune) rune {
-	if c == unicode.ReplacementChar || !unicode.IsPrint(c) {
-		return '?'
-	}
-	return c
 }
 
 // register tells Sibyl who the agent is and what it can switch on. If its id turns out to be another's, it takes a new one.

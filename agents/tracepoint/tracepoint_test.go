@@ -175,9 +175,16 @@ func TestOffIsTheContextItself(t *testing.T) {
 	if got, _ := p.Start(ctx); got != ctx {
 		t.Error("a tracepoint that is off changes the context")
 	}
+	type key struct{}
+	within, number, share, large := context.WithValue(ctx, key{}, "x"), s.Int("number"), s.Float("share"), s.Bool("large")
+	n := 1000.0
 	if n := testing.AllocsPerRun(100, func() {
-		_, end := p.Start(ctx)
-		size.Set(ctx, "large")
+		n++
+		inner, end := p.Start(within)
+		size.Set(inner, "large")
+		number.Set(inner, int(n))
+		share.Set(inner, n)
+		large.Set(inner, n > 0)
 		end()
 	}); n != 0 {
 		t.Errorf("a tracepoint and a variable that are off allocate %v times", n)

@@ -453,7 +453,7 @@ type Agent struct {
 	// Plan Version that it applied last; 0: none, it is at its baseline.
 	Plan int64 `json:"plan"`
 
-	// Problem Why it did not apply the last plan that it got.
+	// Problem Why it did not apply the last plan that it got, or not all of it.
 	Problem *string `json:"problem,omitempty"`
 
 	// Resource OpenTelemetry's attributes of what it runs in.

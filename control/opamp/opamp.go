@@ -43,9 +43,6 @@ type Catalogue struct {
 // Path is where agents connect.
 const Path = "/v1/opamp"
 
-// maxMessage bounds a message over HTTP: catalogues come in one piece.
-const maxMessage = 64 << 20
-
 // Server answers agents. It is safe for concurrent use.
 type Server struct {
 	plane    *control.Plane
@@ -64,7 +61,7 @@ func New(plane *control.Plane, identify func(*http.Request) (string, error), log
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	var err error
 	s.handle, s.context, err = server.New(quiet{log}).Attach(server.Settings{
-		EnableCompression: true, Callbacks: types.Callbacks{OnConnecting: s.connecting},
+		Callbacks: types.Callbacks{OnConnecting: s.connecting}, // without compression: nothing bounds what a compressed message of a socket becomes
 	})
 	if err != nil {
 		return nil, fmt.Errorf("attach OpAMP: %w", err)
@@ -93,15 +90,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Content-Type") == "application/x-protobuf" {
-		body, err := control.Uncompressed(w, r, maxMessage)
+		body, done, err := s.plane.Body(w, r, MaxMessage)
 		if err != nil {
 			http.Error(w, "the body cannot be read, or is too large", http.StatusBadRequest)
 			return
 		}
+		defer done()
 		r.Header.Del("Content-Encoding")
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	s.handle(w, r)
+	s.handle(hijacker{w, s.plane}, r)
 }
 
 // Close ends all connections.
@@ -124,7 +122,9 @@ func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
 		a.caller.Session = rand.Text() // a connection is a session
 		a.socket = true
 	}
-	return types.ConnectionResponse{Accept: true, ConnectionCallbacks: types.ConnectionCallbacks{OnMessage: a.message, OnConnectionClose: a.closed}}
+	return types.ConnectionResponse{Accept: true, ConnectionCallbacks: types.ConnectionCallbacks{
+		OnMessage: a.message, OnReadMessageError: a.unread, OnConnectionClose: a.closed,
+	}}
 }
 
 // agent is one connection of an agent. Its methods are called one after the other.
@@ -135,13 +135,25 @@ type agent struct {
 	stop   context.CancelFunc // ends what writes to the socket; nil: nothing does
 }
 
+// name notes which agent the other end says that it is. On a connection there is one at a time: an agent that calls itself otherwise from now
+// on is followed anew, and the one that it was is gone.
+func (a *agent) name(id string) {
+	if a.stop != nil && id != a.caller.ID {
+		a.stop()
+		a.stop = nil
+		a.plane.Leave(a.caller)
+	}
+	a.caller.ID = id
+}
+
 const capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus | protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig |
 	protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 
 // message takes a message and returns the answer.
 func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+	defer taken(conn)
 	answer := &protobufs.ServerToAgent{InstanceUid: m.InstanceUid, Capabilities: capabilities}
-	a.caller.ID = hex.EncodeToString(m.InstanceUid)
+	a.name(hex.EncodeToString(m.InstanceUid))
 	if len(m.InstanceUid) != 16 {
 		return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, "instance_uid: want 16 bytes")
 	}
@@ -155,7 +167,7 @@ func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.A
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
 			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "")
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "it says: "+status.ErrorMessage)
+			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "it says: "+protocol.Printable(status.ErrorMessage, protocol.MaxReason))
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING, protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET:
 		}
 	}
@@ -239,7 +251,7 @@ func resource(d *protobufs.AgentDescription) map[string]string {
 	for _, list := range [][]*protobufs.KeyValue{d.IdentifyingAttributes, d.NonIdentifyingAttributes} {
 		for _, kv := range list {
 			if text := textOf(kv.Value); text != "" && len(attributes) < protocol.MaxResource {
-				attributes[kv.Key] = text
+				attributes[protocol.Printable(kv.Key, protocol.MaxText)] = protocol.Printable(text, protocol.MaxReason)
 			}
 		}
 	}
@@ -272,7 +284,11 @@ func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
 	a.stop = stop
 	caller := a.caller
 	a.open.Go(func() {
-		defer func() { _ = conn.Disconnect() }() // the agent connects again, or is gone
+		defer func() {
+			if ctx.Err() == nil || a.closing.Err() != nil { // or else somebody else knows why
+				_ = conn.Disconnect() // the agent connects again, or is gone
+			}
+		}()
 		for ctx.Err() == nil {
 			m := &protobufs.ServerToAgent{InstanceUid: id, Capabilities: capabilities}
 			if !told.Unchanged {
@@ -293,8 +309,12 @@ func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
 // writeWithin is how long an agent has to take a message.
 const writeWithin = 20 * time.Second
 
+// unread notes that a message was none.
+func (a *agent) unread(conn types.Connection, _ int, _ []byte, _ error) { taken(conn) }
+
 // closed notes that the connection ended.
-func (a *agent) closed(types.Connection) {
+func (a *agent) closed(conn types.Connection) {
+	taken(conn)
 	if a.stop != nil {
 		a.stop()
 	}

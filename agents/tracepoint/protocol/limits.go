@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -79,6 +80,17 @@ func checkText(field, s string, limit int) error {
 		}
 	}
 	return nil
+}
+
+// Printable returns what of s fits into limit bytes, with a question mark for all that cannot be printed: a text that comes from elsewhere as a
+// message may hold it.
+func Printable(s string, limit int) string {
+	return strings.Map(func(c rune) rune {
+		if c == utf8.RuneError || !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, s[:min(len(s), limit)])
 }
 
 // checkName is checkText for what must not be empty.

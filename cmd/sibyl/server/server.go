@@ -61,6 +61,7 @@ type Server struct {
 const (
 	openShare     = 4 // one in so much: open traces
 	inFlightShare = 8 // requests that were let in and are not assembled
+	bodiesShare   = 8 // what agents send, while it is read
 )
 
 // groupBytes is what a group takes, with its contexts, where it is a large one: there are no more of them than fit into the memory.
@@ -116,7 +117,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
-	s.plane = control.New(feedback{s.live}, control.Options{Log: log})
+	s.plane = control.New(feedback{s.live}, control.Options{Reading: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
 	if s.outward, err = newOutward(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}

@@ -1403,7 +1403,7 @@ export interface components {
              * @description Version that it applied last; 0: none, it is at its baseline.
              */
             plan: number;
-            /** @description Why it did not apply the last plan that it got. */
+            /** @description Why it did not apply the last plan that it got, or not all of it. */
             problem?: string;
             /** @description Tracepoints of its plan that are on. */
             applied: number;
