@@ -217,7 +217,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 			c.epochs = append(c.epochs, mark{now, c.seen})
 		}
 		if c.began == 0 || now.Sub(c.began) < c.options.Learning {
-			return nil
+			return c.decide(now, 0) // nothing is a problem yet, but people may want something
 		}
 		c.learn(now)
 	}
@@ -231,11 +231,16 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.ageTrees(now)
 	c.attachRefined()
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
+	return c.decide(now, c.options.Explore)
+}
+
+// decide makes the next plan, in which a share of the requests has everything on. It returns the decisions.
+func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
-		Explore: c.options.Explore, Arms: c.armTimes(), Pairs: c.pairShares(),
+		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
 		Measured: c.measuredUsage(now), Unavailable: c.unavailable(now),
 	})
 	decisions = append(decisions, c.logSaid(now)...)

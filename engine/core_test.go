@@ -183,6 +183,23 @@ func TestObjectivesOverTime(t *testing.T) {
 	}
 }
 
+// What people decide counts, and is in the log, while Sibyl learns, too, be it because nobody sends anything.
+func TestWishesWhileLearning(t *testing.T) {
+	table := &trace.Table{}
+	core := engine.NewCore(table, engine.DefaultOptions())
+	price := table.Symbol("shop/price")
+	for i, kind := range []search.WishKind{search.Enable, search.Pin, search.Forbid} {
+		core.Apply(&engine.Change{Wish: &search.Wish{Tracepoint: price, Kind: kind, By: "ann"}})
+		d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second))
+		if on := len(core.Plan().Leases) > 0; on != (kind != search.Forbid) {
+			t.Errorf("%s: it is on: %t", kind, on)
+		}
+		if last := d[len(d)-1]; last.Reason != fmt.Sprintf("ann %ss \"shop/price\"", kind) {
+			t.Errorf("%s: the log says %q", kind, last.Reason)
+		}
+	}
+}
+
 // Epochs without any traffic decide nothing.
 func TestNoTraffic(t *testing.T) {
 	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
