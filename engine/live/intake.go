@@ -88,19 +88,31 @@ func (s *Service) release(d *delivery) {
 // requestCost is what a request costs of Options.InFlight for each of its bytes: its spans, and itself packed.
 const requestCost = 2
 
+// Refuse returns why any request would be refused now, which then counts as refused; nil: none would for that. It takes no time: whoever has a
+// request need not read it before. It is safe for concurrent use.
+func (s *Service) Refuse() *Refused {
+	switch {
+	case !s.ready.Load():
+		return errStarting
+	case s.options.Full(s.options.Clock()):
+		s.counts.Refused.Full.Add(1)
+		return errFull
+	case s.overfull.Load():
+		s.counts.Refused.Full.Add(1)
+		return errOverfull
+	case s.inFlight.Load() >= s.options.InFlight:
+		s.counts.Refused.Busy.Add(1)
+		return errBusy
+	}
+	return nil
+}
+
 // Take takes an export request, uncompressed, and returns when it is durable: how many of its spans were left out, and why. Of body nothing
 // is kept. An error that is a [*ingest.RecordError] says that it is no such request, a [*Refused] that it was not taken for now. It is safe for
 // concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
-	switch {
-	case !s.ready.Load():
-		return 0, "", errStarting
-	case s.options.Full(s.options.Clock()):
-		s.counts.Refused.Full.Add(1)
-		return 0, "", errFull
-	case s.overfull.Load():
-		s.counts.Refused.Full.Add(1)
-		return 0, "", errOverfull
+	if refused := s.Refuse(); refused != nil {
+		return 0, "", refused
 	}
 	cost := requestCost * int64(len(body))
 	if n := s.inFlight.Add(cost); n > s.options.InFlight && n > cost { // a single one is always let in

@@ -448,6 +448,14 @@ func TestOverload(t *testing.T) {
 	if n := r.inFlight.Load(); n != 0 {
 		t.Errorf("%d bytes in flight after all", n)
 	}
+	r.inFlight.Store(r.options.InFlight)
+	if why := r.Refuse(); why != errBusy {
+		t.Errorf("what nothing is left for is refused with %v", why)
+	}
+	r.inFlight.Store(0)
+	if why := r.Refuse(); why != nil {
+		t.Errorf("what there is room for is refused: %v", why)
+	}
 }
 
 // While the disk has no room for anything no epoch ends, and the core can be asked; then they go on.

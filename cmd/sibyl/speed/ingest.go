@@ -180,7 +180,7 @@ const connections = 4
 
 // send sends requests until o.Time is over, each sender one after another.
 func (l *load) send(ctx context.Context, p *served, o IngestOptions) (sent, error) {
-	conns, closeAll, err := p.connect()
+	conns, closeAll, err := p.connect(connections)
 	if err != nil {
 		return sent{}, err
 	}

@@ -22,7 +22,8 @@ import (
 
 // How the overload is made and looked at.
 const (
-	overloadSenders = 1024                  // that wait for an answer at the same time, at most: more than the server lets in
+	overloadSenders = 2048                  // requests that wait for their answers at the same time, at most: several times what the server lets in
+	overloadConns   = 16                    // which have room for twice as many
 	askEvery        = 50 * time.Millisecond // for the problems
 	watchEvery      = time.Second           // for the memory
 	recoveryTime    = 12 * time.Second      // for which half of the capacity is offered afterwards
@@ -57,7 +58,7 @@ func Overload(ctx context.Context, o IngestOptions, factor float64) (*Result, er
 }
 
 func (o IngestOptions) overload(ctx context.Context, p *served, load *load, factor float64) (*Result, error) {
-	conns, closeAll, err := p.connect()
+	conns, closeAll, err := p.connect(overloadConns)
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +103,14 @@ func (o IngestOptions) overload(ctx context.Context, p *served, load *load, fact
 	return r, nil
 }
 
-// connect opens the connections that senders share.
-func (p *served) connect() (conns []*grpc.ClientConn, closeAll func(), err error) {
+// connect opens so many connections that senders share.
+func (p *served) connect(n int) (conns []*grpc.ClientConn, closeAll func(), err error) {
 	closeAll = func() {
 		for _, c := range conns {
 			_ = c.Close() // nothing is waiting on it
 		}
 	}
-	for range connections {
+	for range n {
 		c, err := dial(p.grpc)
 		if err != nil {
 			closeAll()
@@ -140,18 +141,23 @@ func (s *offered) rate(key string, requests int64) Value {
 func (l *load) offer(ctx context.Context, conns []*grpc.ClientConn, d time.Duration, senders int, rate float64) (*offered, error) {
 	var next, taken, refused, unhinted, last atomic.Int64
 	var wg sync.WaitGroup
+	var bufs sync.Pool // of *[]byte: most senders wait until it is their time
 	errs := make([]error, senders)
 	began := time.Now()
 	round := l.rounds.Add(1) << 16 // so that no trace comes twice
 	for i := range senders {
 		wg.Go(func() {
-			var buf []byte
 			for time.Since(began) < d && ctx.Err() == nil && errs[i] == nil {
 				n := next.Add(1) - 1
 				pace(began, n, rate)
-				buf = l.copyOf(buf, int(n)%len(l.data), round+uint32(int(n)/len(l.data)))
+				buf, _ := bufs.Get().(*[]byte)
+				if buf == nil {
+					buf = new([]byte)
+				}
+				*buf = l.copyOf(*buf, int(n)%len(l.data), round+uint32(int(n)/len(l.data)))
 				var answer []byte
-				err := conns[i%len(conns)].Invoke(ctx, exportMethod, buf, &answer)
+				err := conns[i%len(conns)].Invoke(ctx, exportMethod, *buf, &answer)
+				bufs.Put(buf)
 				switch code := status.Code(err); {
 				case err == nil:
 					taken.Add(1)

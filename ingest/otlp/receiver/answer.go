@@ -118,11 +118,24 @@ var (
 	errSlow    = errors.New("the body came too slowly")
 )
 
+// enter lets a request in before its body is read; if there is no refusal, leave must follow.
+func (s *Server) enter() error {
+	if later := s.opts.Refuse(); later != nil {
+		return overloaded(later.Why, later.After)
+	}
+	if !s.budget.enter() {
+		return errTooMany
+	}
+	return nil
+}
+
 // take hands a body to the intake and returns what it left out, or a refusal.
 func (s *Server) take(ctx context.Context, data []byte, format Format) (Rejected, error) {
+	began := time.Now()
 	rejected, err := s.intake.Take(ctx, data, format)
 	rejected.Why = show(rejected.Why)
 	if err == nil {
+		s.budget.taken(time.Since(began))
 		return rejected, nil
 	}
 	if later, ok := errors.AsType[*Overload](err); ok {

@@ -4,17 +4,36 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // budget bounds the requests in flight and the memory that they hold. It never waits: who waited for memory while holding
 // some could wait for ever. It is safe for concurrent use.
+//
+// Requests share the processor, so where it is what they wait for, all are done the later the more are let in, until senders give up on
+// work that was half done. So when requests are taken late, fewer are let in. Bodies that come slowly are no reason.
 type budget struct {
 	maxRequests, maxBytes int64
 	requests, bytes       atomic.Int64
+	late                  atomic.Bool // what was taken last was taken late
 }
 
+const (
+	lateAfter    = 100 * time.Millisecond // from the complete body until it was taken
+	lateRequests = 256                    // that are let in then; enough for commits of lateAfter, and done in that time by some cores
+)
+
 // enter reports whether one more request is let in; if so, leave must follow.
-func (b *budget) enter() bool { return take(&b.requests, 1, b.maxRequests) }
+func (b *budget) enter() bool {
+	limit := b.maxRequests
+	if b.late.Load() {
+		limit = min(limit, lateRequests)
+	}
+	return take(&b.requests, 1, limit)
+}
+
+// taken says how long it took to take a request.
+func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
 func (b *budget) leave() { b.requests.Add(-1) }
 

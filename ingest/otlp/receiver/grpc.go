@@ -85,8 +85,8 @@ func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error)
 	if len(header) > maxHeaders {
 		return Rejected{}, &refusal{outcome: TooManyHeaders, why: "too many headers"}
 	}
-	if !s.budget.enter() {
-		return Rejected{}, errTooMany
+	if err := s.enter(); err != nil {
+		return Rejected{}, err
 	}
 	defer s.budget.leave()
 	b, err := s.readGRPC(ctx)

@@ -67,8 +67,8 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 	if err != nil {
 		return Rejected{}, err
 	}
-	if !s.budget.enter() {
-		return Rejected{}, errTooMany
+	if err := s.enter(); err != nil {
+		return Rejected{}, err
 	}
 	defer s.budget.leave()
 	b, err := s.bodies.read(r.Context(), r.Body, r.ContentLength, enc)

@@ -69,13 +69,14 @@ type Options struct {
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // what all requests being read, uncompressed or taken may hold together; default 192 MiB
-	MaxRequests      int64         // requests at the same time; default 1024
+	MaxRequests      int64         // requests at the same time, fewer while they are taken late; default 1024
 	MaxConnections   int           // open connections of each of the two; default 1024
 	ReadTimeout      time.Duration // from a request's header to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
 
-	Observe func(Event)  // called once for every request, when it was answered; nil: nobody. Safe for concurrent use
-	Log     *slog.Logger // internal errors of the Intake; nil: nowhere
+	Refuse  func() *Overload // asked before a body is read: why the Intake would refuse it whatever it holds; nil: it would not. Safe for concurrent use
+	Observe func(Event)      // called once for every request, when it was answered; nil: nobody. Safe for concurrent use
+	Log     *slog.Logger     // internal errors of the Intake; nil: nowhere
 }
 
 // Defaults and fixed limits.
@@ -103,6 +104,9 @@ func (o Options) withDefaults() Options {
 	o.MaxConnections = or(o.MaxConnections, defaultConnections)
 	o.ReadTimeout = or(o.ReadTimeout, defaultReadTimeout)
 	o.IdleTimeout = or(o.IdleTimeout, defaultIdleTimeout)
+	if o.Refuse == nil {
+		o.Refuse = func() *Overload { return nil }
+	}
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
 	}

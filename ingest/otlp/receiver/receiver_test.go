@@ -151,6 +151,35 @@ func TestTooManyRequests(t *testing.T) {
 	must(t, <-answers)
 }
 
+// Line 4: while requests are taken late, fewer are let in, and as many as ever once they are not.
+func TestTakenLate(t *testing.T) {
+	b := &budget{maxRequests: 2 * lateRequests}
+	enter := func() (n int) {
+		for b.enter() {
+			n++
+		}
+		return n
+	}
+	b.taken(lateAfter + 1)
+	if n := enter(); n != lateRequests {
+		t.Errorf("%d requests were let in, want %d", n, lateRequests)
+	}
+	b.taken(lateAfter)
+	if n := enter(); n != lateRequests {
+		t.Errorf("%d more requests were let in, want %d", n, lateRequests)
+	}
+}
+
+// Line 4: what would be refused whatever it holds is refused before anything of its body is read.
+func TestRefuse(t *testing.T) {
+	h := newHeld()
+	s := start(t, h, Options{Refuse: func() *Overload { return &Overload{Why: "the disk is full"} }})
+	wantOverload(t, s, "the disk is full")
+	if len(h.came) != 0 {
+		t.Error("the intake was asked all the same")
+	}
+}
+
 // Line 4: likewise beyond their bytes.
 func TestTooManyBytes(t *testing.T) {
 	h := newHeld()
