@@ -388,6 +388,10 @@ func TestDecisionsOfPeople(t *testing.T) {
 	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Wish == nil || !x.Leases[0].Pinned {
 		t.Errorf("pinned, after the epoch: %+v", x)
 	}
+	decisions := decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?limit=20", nil)).Items
+	if !slices.ContainsFunc(decisions, func(d contract.Decision) bool { return strings.Contains(d.Text, " on: "+x.Name+";") }) {
+		t.Errorf("no decision names %s: %+v", x.Name, decisions)
+	}
 	w.call(t, http.MethodPut, path, map[string]string{"kind": "forbid"})
 	w.end(w.now.Add(10 * time.Second))
 	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateForbidden || len(x.Leases) > 0 {

@@ -311,7 +311,7 @@ func (r renderer) decided(d *search.Decision) string {
 		text += s
 	}
 	if n := len(d.Picks); n > 0 {
-		add(units.Plural(n, "tracepoint") + " on: " + r.Op(d.Picks[0].Op) + andMore(n))
+		add(units.Plural(n, "tracepoint") + " on: " + r.picked(&d.Picks[0]) + andMore(n))
 	}
 	if n := len(d.Off); n > 0 {
 		add(units.Plural(n, "tracepoint") + " off")
@@ -320,6 +320,14 @@ func (r renderer) decided(d *search.Decision) string {
 		add(d.Reason)
 	}
 	return text
+}
+
+// picked names what was picked: by its operation where the search knows it, which it does not of what people want.
+func (r renderer) picked(p *search.Pick) string {
+	if p.Op != 0 {
+		return r.Op(p.Op)
+	}
+	return r.tracepoint(p.Tracepoint)
 }
 
 func andMore(n int) string {

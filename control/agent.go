@@ -30,6 +30,8 @@ type agent struct {
 	version  int64 // of the plan that it applied last
 	hash     string
 	problem  string // why it did not apply the last one, or not all of it
+	on       int    // tracepoints of that plan
+	failed   int    // that it could not switch on
 	reported time.Time
 	outcomes []protocol.Outcome // ascending by ID
 	usage    search.Usage       // since the status before, if both are of one plan
@@ -120,7 +122,7 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 		close(a.moved)
 		a.moved = make(chan struct{})
 		p.keep(a, nil) // it is another program now
-		a.catalogue, a.usage = list, search.Usage{}
+		a.catalogue, a.usage, a.on, a.failed = list, search.Usage{}, 0, 0
 		list.agents++
 	}
 	p.counts.Registered.Add(1)

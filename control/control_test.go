@@ -428,8 +428,19 @@ func TestMeasured(t *testing.T) {
 		if want := []search.Broken{{ID: "shop/000001", For: 30 * time.Minute}}; !slices.Equal(broken, want) {
 			t.Errorf("broken %+v", broken)
 		}
-		if all := w.Agents(); len(all) != 3 || all[1].Failed != 1 || all[1].Problem != "shop/000001: no such place" || all[0].Problem != "" || all[1].State != control.Current || all[0].Applied != 3 || all[0].Hits != 3000+3e6 {
+		if all := w.Agents(); len(all) != 3 || all[1].Failed != 1 || all[1].Problem != "shop/000001: no such place" || all[0].Problem != "" || all[1].State != control.Current || all[0].Applied != 2 || all[0].Hits != 3000+3e6 {
 			t.Errorf("%+v", all)
+		}
+		w.on("shop/000001")
+		s := protocol.Status{Protocol: 1, Session: "1", Version: 2, Tracepoints: []protocol.Outcome{
+			{ID: "shop/000000", State: protocol.Applied, Hits: 9000, Nanos: 2000, Bytes: 500}, {ID: "shop/000001", State: protocol.Applied},
+		}}
+		if w.call(http.MethodPost, "a/status", s); w.Agents()[0].Applied != 1 {
+			t.Errorf("what was on before counts: %+v", w.Agents()[0])
+		}
+		s.Version = 0
+		if w.call(http.MethodPost, "a/status", s); w.Agents()[0].Applied != 0 {
+			t.Errorf("what was on before counts when the lease ended: %+v", w.Agents()[0])
 		}
 		for _, id := range []string{"a", "b", "c"} {
 			w.register(id, "1", "shop", list[:3])

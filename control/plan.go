@@ -54,6 +54,17 @@ func (b *body) version() int64 {
 	return b.plan.Version
 }
 
+// distinct returns how many tracepoints are on in any arm.
+func (b *body) distinct() int {
+	ids := make(map[string]bool)
+	for i := range b.plan.Arms {
+		for _, t := range b.plan.Arms[i].Tracepoints {
+			ids[t.ID] = true
+		}
+	}
+	return len(ids)
+}
+
 // Told is what an agent is told.
 type Told struct {
 	Hash      string

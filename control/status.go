@@ -30,8 +30,33 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	}
 	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, whySome(s.Tracepoints)), a.seen
 	p.keep(a, outcomes)
+	a.on, a.failed = 0, 0
+	if plan := p.published.Load().plan; s.Version > 0 {
+		a.on, a.failed = became(plan, outcomes)
+	}
 	p.counts.Statuses.Add(1)
 	return nil
+}
+
+// became returns how many tracepoints of a plan are on, and how many could not be switched on. Agents tell of what was on before, too.
+func became(plan *protocol.Plan, outcomes []protocol.Outcome) (on, failed int) {
+	for i := range outcomes {
+		o := &outcomes[i]
+		switch {
+		case !slices.ContainsFunc(plan.Arms, func(a protocol.Arm) bool { return a.Everything || has(a.Tracepoints, o.ID) }):
+		case o.State == protocol.Applied:
+			on++
+		default:
+			failed++
+		}
+	}
+	return on, failed
+}
+
+// has reports whether a tracepoint is among those of an arm.
+func has(enabled []protocol.Enabled, id string) bool {
+	_, found := slices.BinarySearchFunc(enabled, id, func(e protocol.Enabled, id string) int { return cmp.Compare(e.ID, id) })
+	return found
 }
 
 // known returns the outcomes of tracepoints of a catalogue, each once, ascending by ID, in memory of their own.
@@ -80,7 +105,7 @@ func (p *Plane) Applied(c Caller, hash, why string) error {
 	defer p.mu.Unlock()
 	a.problem, a.reported = why, a.seen
 	if why == "" && b.hash == hash {
-		a.version, a.hash = b.plan.Version, hash
+		a.version, a.hash, a.on = b.plan.Version, hash, b.distinct()
 	}
 	p.counts.Statuses.Add(1)
 	return nil

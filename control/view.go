@@ -48,16 +48,12 @@ func (p *Plane) Agents() []Agent {
 			ID: a.id, Service: a.resource["service.name"], Transport: a.transport, State: a.state(version, now, p.options.Lease),
 			Resource: maps.Clone(a.resource), Capabilities: slices.Clone(a.capabilities), Since: a.since, Seen: a.seen,
 			Tracepoints: a.catalogue.Size, Incomplete: !a.catalogue.complete(), Version: a.version, Problem: a.problem, Conflicts: a.conflicts, Usage: a.usage,
+			Applied: a.on, Failed: a.failed,
 		}
 		for i := range a.outcomes {
 			o := &a.outcomes[i]
 			x.Hits += o.Hits
 			x.Drops += o.Drops
-			if o.State == protocol.Applied {
-				x.Applied++
-			} else {
-				x.Failed++
-			}
 		}
 		all = append(all, x)
 	}

@@ -200,7 +200,7 @@ func TestAgents(t *testing.T) {
 			}
 			current := func() bool {
 				all := w.Agents()
-				return len(all) == 1 && all[0].State == control.Current && all[0].Version == 1 && all[0].Service == "shop" && all[0].Tracepoints == protocol.PageSize+1 && !all[0].Incomplete
+				return len(all) == 1 && all[0].State == control.Current && all[0].Version == 1 && all[0].Applied == 1 && all[0].Service == "shop" && all[0].Tracepoints == protocol.PageSize+1 && !all[0].Incomplete
 			}
 			until(t, "it is not known to have applied the plan", current)
 			time.Sleep(4 * time.Second) // longer than a lease

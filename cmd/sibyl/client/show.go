@@ -243,7 +243,7 @@ const agentColumn = 28
 func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	t := list.Total
-	p.printf("%d agents applied the plan that holds, %d did not yet, %d are lost.\n", t.Current, t.Behind, t.Lost)
+	p.printf("%s applied the plan that holds, %d did not yet, %d are lost.\n", units.Plural(t.Current, "agent"), t.Behind, t.Lost)
 	if list.Conflicts > 0 {
 		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("%d times an agent used the ID of another: give each its own.", list.Conflicts)))
 	}
