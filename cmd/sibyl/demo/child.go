@@ -24,6 +24,7 @@ type child struct {
 	log     *os.File
 	ended   chan struct{} // closed when it did; err is set then
 	err     error
+	mourned bool // somebody said how it ended
 	orders  *json.Encoder
 	answers *bufio.Scanner
 }
@@ -65,15 +66,25 @@ func start(name, program, dir string, environment []string, arguments ...string)
 // tell gives an order and reads the answer into answer.
 func (c *child) tell(order, answer any) error {
 	if err := c.orders.Encode(order); err != nil {
-		return fmt.Errorf("tell %s: %w: %s", c.name, err, c.lastWords())
+		return c.silence(fmt.Errorf("tell %s: %w", c.name, err))
 	}
 	if !c.answers.Scan() {
-		return fmt.Errorf("%s does not answer: %s", c.name, c.lastWords())
+		return c.silence(fmt.Errorf("%s does not answer: %s", c.name, c.lastWords()))
 	}
 	if err := json.Unmarshal(c.answers.Bytes(), answer); err != nil {
 		return fmt.Errorf("understand %s: %w", c.name, err)
 	}
 	return nil
+}
+
+// silence says why the process does not answer: mostly because it ended. Otherwise that is err.
+func (c *child) silence(err error) error {
+	select {
+	case <-c.ended:
+		return c.death()
+	case <-time.After(stopWithin):
+		return err
+	}
 }
 
 // lastWords returns the end of what the process logged.
@@ -82,12 +93,16 @@ func (c *child) lastWords() string {
 	if err != nil {
 		return ""
 	}
+	if len(data) == 0 {
+		return "it left no word: is there room in " + filepath.Dir(c.log.Name()) + "?"
+	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	return strings.Join(lines[max(0, len(lines)-5):], "; ")
 }
 
-// death says how a process ended that should not have.
+// death says how a process ended that should not have, which stop does not say again.
 func (c *child) death() error {
+	c.mourned = true
 	if c.err != nil {
 		return c.err
 	}
@@ -102,6 +117,9 @@ func (c *child) stop(within time.Duration) error {
 	case <-time.After(within):
 		_ = c.command.Process.Kill() // it may have ended just now
 		<-c.ended
+	}
+	if c.mourned {
+		return c.log.Close()
 	}
 	return errors.Join(c.err, c.log.Close())
 }

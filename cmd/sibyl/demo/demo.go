@@ -177,8 +177,12 @@ func (d *demo) startShop(environment []string) error {
 // show lets the server learn, makes the fault, and waits for the answer.
 func (d *demo) show(ctx context.Context) (*Result, error) {
 	d.watcher.tell("customers come; Sibyl learns for %s what is normal", d.Learning)
-	if err := d.server.pause(ctx, d.Learning); err != nil { // also where the data directory holds what was learned before
-		return nil, err
+	select { // also where the data directory holds what was learned before
+	case <-time.After(d.Learning):
+	case c := <-d.died:
+		return nil, c.death()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	if err := d.server.learned(ctx); err != nil {
 		return nil, err

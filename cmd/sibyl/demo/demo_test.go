@@ -140,6 +140,25 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// How a process ended is said once, with what it said last, or that it could not say anything.
+func TestDeath(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo no port >&2; exit 3": "shop: exit status 3: no port",
+		"exit 3":                   "shop: exit status 3: it left no word: is there room in ",
+	} {
+		c, err := start("shop", "/bin/sh", t.TempDir(), nil, "-c", script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.tell(shop.Order{}, new(shop.Answer)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if err := c.stop(stopWithin); err != nil {
+			t.Errorf("said again: %v", err)
+		}
+	}
+}
+
 // Whoever is attended ends with its input, and leaves nothing.
 func TestAttend(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
