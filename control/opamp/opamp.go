@@ -92,7 +92,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Content-Type") == "application/x-protobuf" {
 		body, done, err := s.plane.Body(w, r, MaxMessage)
 		if err != nil {
-			http.Error(w, "the body cannot be read, or is too large", http.StatusBadRequest)
+			unreadable(w, err)
 			return
 		}
 		defer done()
@@ -100,6 +100,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	s.handle(hijacker{w, s.plane}, r)
+}
+
+// later is when an agent that cannot be served now is to try again.
+const later = 5 * time.Second
+
+// unreadable says why a body was not read.
+func unreadable(w http.ResponseWriter, err error) {
+	if f, ok := errors.AsType[*control.Refusal](err); ok {
+		http.Error(w, f.Detail, f.Status)
+		return
+	}
+	w.Header().Set("Retry-After", strconv.Itoa(int(later.Seconds())))
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 
 // Close ends all connections.
@@ -204,7 +217,7 @@ func (a *agent) explain(answer *protobufs.ServerToAgent, err error) *protobufs.S
 		return answer
 	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrStarting):
 		answer = refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err.Error())
-		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(5 * time.Second)}}
+		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(later)}}
 		return answer
 	}
 	return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, err.Error())

@@ -271,6 +271,8 @@ func TestRefused(t *testing.T) {
 		{opamp.Path, "", "", "", http.StatusUnauthorized},
 		{opamp.Path, "Bearer secret", "x", "gzip", http.StatusBadRequest},
 		{opamp.Path, "Bearer secret", "\xff", "", http.StatusBadRequest},
+		{opamp.Path, "Bearer secret", "x", "br", http.StatusUnsupportedMediaType},
+		{opamp.Path, "Bearer secret", strings.Repeat("x", opamp.MaxMessage+1), "", http.StatusRequestEntityTooLarge},
 		{"/elsewhere", "Bearer secret", "", "", http.StatusNotFound},
 	} {
 		r := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
@@ -280,7 +282,7 @@ func TestRefused(t *testing.T) {
 		a := httptest.NewRecorder()
 		w.opamp.ServeHTTP(a, r)
 		if a.Code != c.want {
-			t.Errorf("%+v: %d", c, a.Code)
+			t.Errorf("%.100q: %d", fmt.Sprint(c), a.Code)
 		}
 	}
 }
