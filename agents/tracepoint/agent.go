@@ -1,6 +1,7 @@
 package tracepoint
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -78,10 +79,12 @@ func WithToken(token string) Option { return func(o *options) { o.token = token 
 func WithID(id string) Option { return func(o *options) { o.id = id } }
 
 // WithHTTPClient gives the client to use, for instance one with a certificate. It should have no timeout: plans are waited for.
-func WithHTTPClient(c *http.Client) Option { return func(o *options) { o.client = c } }
+func WithHTTPClient(c *http.Client) Option {
+	return func(o *options) { o.client = cmp.Or(c, http.DefaultClient) }
+}
 
 // WithLogger says where to log that Sibyl cannot be reached, and that it can again. Without it nothing is logged.
-func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cmp.Or(l, o.logger) } }
 
 // WithoutExplore says that no request may have everything on.
 func WithoutExplore() Option { return func(o *options) { o.explore = false } }
@@ -96,7 +99,8 @@ func Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	return Default.Connect(ctx, opts...)
 }
 
-// Connect is [Connect], for r. A registry can have one agent at a time.
+// Connect is [Connect], for r. A registry has one agent at a time: it returns an error while another one, whose context is not done, is not
+// closed.
 func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	o := options{id: rand.Text(), resource: make(map[string]string), client: http.DefaultClient, logger: slog.New(slog.DiscardHandler), explore: true}
 	if name := r.serviceName(); name != UnknownService {
@@ -108,6 +112,9 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 	c, err := newClient(&o)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Sibyl: %w", err)
+	}
+	if !r.connected.CompareAndSwap(false, true) {
+		return nil, errors.New("connect to Sibyl: there is an agent already: close it first")
 	}
 	r.SetService(c.service())
 	r.allowExplore(o.explore)
@@ -134,6 +141,7 @@ func (a *Agent) ID() string { return a.client.identity() }
 
 // follow applies plans until ctx is done, and goes back to the baseline when a lease ends.
 func (a *Agent) follow(ctx context.Context) {
+	defer a.registry.connected.Store(false)
 	defer a.adopt(nil)
 	f := following{wait: longestWait, delay: firstBackOff}
 	for ctx.Err() == nil {

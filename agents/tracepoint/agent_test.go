@@ -384,6 +384,29 @@ func TestCatalogueInPages(t *testing.T) {
 	})
 }
 
+// TestOneAgent connects a registry once more, which is refused while it is connected: each agent would undo what the other applies.
+func TestOneAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, shop := newSibyl(t), newService(t, "shop")
+		shop.Span("work")
+		s.decide(planOf(1, "shop/work"))
+		a := s.connect(t, shop)
+		if b, err := shop.Connect(t.Context(), tracepoint.WithEndpoint("http://sibyl")); b != nil || err == nil || !strings.Contains(err.Error(), "already") {
+			t.Errorf("a second agent: %v", err)
+		}
+		time.Sleep(time.Second)
+		shop.expectOn(t, true, "with the first")
+		a.Close()
+		shop.expectOn(t, false, "when it is closed")
+		defer s.connect(t, shop, tracepoint.WithLogger(nil)).Close()
+		time.Sleep(time.Second)
+		shop.expectOn(t, true, "with the next")
+		s.set(func() { s.down = true })
+		s.decide(planOf(2, "shop/work"))
+		time.Sleep(time.Minute) // what would be logged is not
+	})
+}
+
 func TestConnectIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		want    string

@@ -25,10 +25,11 @@ const maxPairs = 4096
 // Registry holds the tracepoints of one service and what is on of them. A process mostly has one, [Default]; several are for
 // several services in one process, as in tests.
 type Registry struct {
-	state   atomic.Pointer[state]   // never nil
-	tracer  atomic.Pointer[factory] // of spans below spans that no Provider made
-	labels  atomic.Bool             // set goroutine labels
-	changed chan struct{}           // holds one value if the catalogue changed since it was last received
+	state     atomic.Pointer[state]   // never nil
+	tracer    atomic.Pointer[factory] // of spans below spans that no Provider made
+	labels    atomic.Bool             // set goroutine labels
+	connected atomic.Bool             // it has an agent
+	changed   chan struct{}           // holds one value if the catalogue changed since it was last received
 
 	mu      sync.Mutex // guards what follows, and writing of state and of every Point.on
 	service string
