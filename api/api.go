@@ -72,18 +72,19 @@ type Size struct {
 
 // Options say how the API is served.
 type Options struct {
-	Base     string               // that all paths begin with, like "/sibyl"; empty: none
-	Hosts    []string             // names, without ports, that callers may use besides those of the loopback where no token exists
-	Links    []notify.Link        // to traces
-	Version  string               // of this build
-	Go       string               // that it was built with
-	Queues   func() []Size        // of the parts of the service; nil: none
-	Bytes    func() []Size        // on disk or in memory; nil: none
-	Agents   Agents               // nil: none are controlled
-	Registry *prometheus.Registry // what /metrics shows besides; nil: nothing
-	Letters  *store.Outbox        // whose dead letters are shown
-	Resend   func(uint64) error   // has the dead letter with a number sent again
-	Tracer   oteltrace.Tracer     // gets a span of each request; nil: none
+	Base     string                  // that all paths begin with, like "/sibyl"; empty: none
+	Hosts    []string                // names, without ports, that callers may use besides those of the loopback where no token exists
+	Links    []notify.Link           // to traces
+	Version  string                  // of this build
+	Go       string                  // that it was built with
+	Queues   func() []Size           // of the parts of the service; nil: none
+	Bytes    func() []Size           // on disk or in memory; nil: none
+	Agents   Agents                  // nil: none are controlled
+	Registry *prometheus.Registry    // what /metrics shows besides; nil: nothing
+	Webhooks func() []notify.Webhook // that are configured
+	Letters  *store.Outbox           // whose dead letters are shown
+	Resend   func(uint64) error      // has the dead letter with a number sent again
+	Tracer   oteltrace.Tracer        // gets a span of each request; nil: none
 	// Pages answers requests for pages, outside of the API, and reports whether there was one. Nil: there are none.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time

@@ -24,7 +24,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // golden are the operations whose answers are compared with files.
-var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "listAgents", "getStatus", "listDeadLetters", "getDeadLetter"}
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter"}
 
 // places fills in the path of an operation.
 func (w *world) places() *strings.Replacer {
@@ -366,6 +366,9 @@ func TestDecisionsOfPeople(t *testing.T) {
 	w.call(t, http.MethodPut, places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"text": "known"})
 	if n := len(decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items); n != len(w.core.Problems())-1 {
 		t.Errorf("%d problems are listed while one of %d is muted", n, len(w.core.Problems()))
+	}
+	if n := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?limit=1&muted=all", nil)).Total; n != len(w.core.Problems()) {
+		t.Errorf("%d problems are counted on all pages, want %d", n, len(w.core.Problems()))
 	}
 	muted := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?muted=true&explain=true", nil))
 	if len(muted.Items) != 1 || muted.Items[0].Notes.Muted == nil || muted.Items[0].Notes.Muted.By != "local" || muted.Items[0].Why == nil {

@@ -47,6 +47,25 @@ func letter(m *store.Message) contract.DeadLetter {
 	}
 }
 
+// ListWebhooks implements contract.StrictServerInterface.
+func (a *API) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) (contract.ListWebhooksResponseObject, error) {
+	all := a.options.Webhooks()
+	list := contract.ListWebhooks200JSONResponse{Items: make([]contract.Webhook, len(all))}
+	for i := range all {
+		w := &all[i]
+		events := make([]string, len(w.Events))
+		for k, t := range w.Events {
+			events[k] = string(t)
+		}
+		list.Items[i] = contract.Webhook{
+			Name: w.Name, Origin: w.Origin, Format: w.Format, Events: events, Signed: w.Signed, Disabled: w.Count.Disabled,
+			Delivered: int64(w.Count.Delivered), Failed: int64(w.Count.Failed), LastDelivered: instant(w.Count.Last), LastError: w.Count.LastError,
+			Waiting: w.Waiting, Dead: w.Dead,
+		}
+	}
+	return list, nil
+}
+
 // letterNumber reads what the contract has checked the form of.
 func letterNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)

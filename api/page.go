@@ -133,6 +133,16 @@ func (l *list[ID]) cut(p page, keep func(at int32) bool) (items []int32, next *s
 	return items, nil, nil
 }
 
+// count returns how many items keep says yes to.
+func (l *list[ID]) count(keep func(at int32) bool) (n int) {
+	for i := range l.entries {
+		if keep(l.entries[i].at) {
+			n++
+		}
+	}
+	return n
+}
+
 // holds reports whether text, in either case, holds what is looked for; everything holds nothing.
 func holds(text string, q *string) bool {
 	return q == nil || *q == "" || strings.Contains(strings.ToLower(text), strings.ToLower(*q))

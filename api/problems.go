@@ -38,7 +38,9 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	if err != nil {
 		return nil, err
 	}
-	list := contract.ListProblems200JSONResponse{Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Epoch: s.epoch(), Learning: !s.learned}
+	list := contract.ListProblems200JSONResponse{
+		Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.learned,
+	}
 	for _, i := range items {
 		p := s.problems[i]
 		p.Notes = notes[s.decided[i]]

@@ -160,6 +160,9 @@ func newWorld(t testing.TB) *world {
 		Version: "test", Go: "go", Links: []notify.Link{link},
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
 		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &crowd{},
+		Webhooks: func() []notify.Webhook {
+			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
+		},
 		Letters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {

@@ -178,7 +178,7 @@ func TestDelivers(t *testing.T) {
 	if path := manager.next(t).URL.Path; path != "/prefix/api/v2/alerts" {
 		t.Errorf("Alertmanager was called at %s", path)
 	}
-	if c := settled(t, n, "a", func(c Count) bool { return c.Delivered > 0 }); c != (Count{Delivered: 1}) {
+	if c := settled(t, n, "a", func(c Count) bool { return c.Delivered > 0 }); c != (Count{Delivered: 1, Last: c.Last}) || c.Last == 0 {
 		t.Errorf("%+v", c)
 	}
 	settled(t, n, "b", func(c Count) bool { return c.Delivered == 1 })
@@ -431,8 +431,8 @@ func TestRetriesForADay(t *testing.T) {
 		if s.after(time.Hour); n.options.Outbox.Stats().Dead != 2 {
 			t.Errorf("%+v", n.options.Outbox.Stats())
 		}
-		if n.Counts()["b"] != (Count{Delivered: 2}) {
-			t.Errorf("%+v", n.Counts()["b"])
+		if c := n.Counts()["b"]; c != (Count{Delivered: 2, Last: c.Last}) || c.Last == 0 {
+			t.Errorf("%+v", c)
 		}
 		dead := n.options.Outbox.List(true, 0, 9)
 		if dead[0].ID != first.ID || dead[0].Error != "500 Internal Server Error" {
@@ -614,5 +614,24 @@ func TestReload(t *testing.T) {
 		if _, err := New(Options{}, []Endpoint{e}); err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%+v: %v", e, err)
 		}
+	}
+}
+
+// TestWebhooks: what is shown of an endpoint has nothing of its address that may be secret.
+func TestWebhooks(t *testing.T) {
+	outbox, closed := openOutbox(t, t.TempDir())
+	defer closed()
+	n, err := New(Options{Outbox: outbox}, []Endpoint{
+		{Name: "chat", URL: "https://user:pass@hooks.example/services/T0/secret?key=1", Format: "slack", Events: []Type{Test}, Key: []byte("k")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := outbox.Put(1, []store.Message{{ID: "1", Endpoint: "chat"}, {ID: "2", Endpoint: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := []Webhook{{Name: "chat", Format: "slack", Origin: "https://hooks.example", Events: []Type{Test}, Signed: true, Waiting: 1}}
+	if diff := cmp.Diff(want, n.Webhooks()); diff != "" {
+		t.Error(diff)
 	}
 }

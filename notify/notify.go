@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -76,10 +77,23 @@ type Notifier struct {
 // Count is what became of the calls to one endpoint since the start.
 type Count struct {
 	Delivered uint64
-	Failed    uint64 // attempts
-	Dead      uint64 // messages that were given up
-	Disabled  bool   // it said that it is gone: it is called again after a restart or reload
-	LastError string // of the last attempt; empty: it was accepted
+	Failed    uint64      // attempts
+	Dead      uint64      // messages that were given up
+	Disabled  bool        // it said that it is gone: it is called again after a restart or reload
+	LastError string      // of the last attempt; empty: it was accepted
+	Last      trace.Nanos // when a message was last accepted; 0: none was
+}
+
+// Webhook is what people may know of an endpoint and of what became of its messages.
+type Webhook struct {
+	Name, Format string
+	// Origin is where it leads, like https://hooks.example. Paths and queries may be secret.
+	Origin  string
+	Events  []Type // that are told; empty: all
+	Signed  bool
+	Count   Count
+	Waiting int // messages
+	Dead    int // dead letters
 }
 
 // New returns a Notifier for endpoints.
@@ -186,6 +200,30 @@ func (n *Notifier) Counts() map[string]Count {
 		all[name] = *c
 	}
 	return all
+}
+
+// Webhooks returns the endpoints, in their order in the configuration.
+func (n *Notifier) Webhooks() []Webhook {
+	counts := n.Counts()
+	n.mu.Lock()
+	callers := n.callers
+	n.mu.Unlock()
+	all := make([]Webhook, len(callers))
+	for i, c := range callers {
+		e := &c.endpoint
+		all[i] = Webhook{Name: e.Name, Format: e.Format, Origin: origin(e.URL), Events: e.Events, Signed: e.Key != nil, Count: counts[e.Name]}
+		all[i].Waiting, all[i].Dead = n.options.Outbox.Held(e.Name)
+	}
+	return all
+}
+
+// origin returns the scheme and host of an address; empty where it has none.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // count changes what is counted of an endpoint, if it still exists.

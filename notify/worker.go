@@ -90,7 +90,7 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		err = answer.err()
 	}
 	if err == nil {
-		w.count(m.Endpoint, func(c *Count) { c.Delivered++; c.LastError = "" })
+		w.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.now(), "" })
 		w.note(w.options.Outbox.Done(m))
 		return
 	}

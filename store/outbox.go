@@ -493,6 +493,18 @@ func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	return list
 }
 
+// Held returns how many messages to an endpoint wait, and how many of its dead letters are kept.
+func (o *Outbox) Held(endpoint string) (waiting, dead int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.dead {
+		if l.Endpoint == endpoint {
+			dead++
+		}
+	}
+	return len(o.waiting[endpoint]), dead
+}
+
 // Stats returns what the outbox holds.
 func (o *Outbox) Stats() OutboxStats {
 	o.mu.Lock()

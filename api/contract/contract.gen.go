@@ -1176,6 +1176,9 @@ type ProblemList struct {
 	// Learning Until learning ends there are no problems.
 	Learning   bool    `json:"learning"`
 	NextCursor *string `json:"next_cursor"`
+
+	// Total How many problems fit what was asked for, on all pages.
+	Total int `json:"total"`
 }
 
 // Queue defines model for Queue.
@@ -1483,6 +1486,46 @@ type Want struct {
 
 	// Value Share per cost that it was picked for.
 	Value *float64 `json:"value"`
+}
+
+// Webhook defines model for Webhook.
+type Webhook struct {
+	// Dead Events that were given up and wait at /webhooks/dead.
+	Dead int `json:"dead"`
+
+	// Delivered Events that it took since the start.
+	Delivered int64 `json:"delivered"`
+
+	// Disabled It said that it is gone and is not called until a restart or a reload.
+	Disabled bool `json:"disabled"`
+
+	// Events Types of events that it is told; empty: all.
+	Events []string `json:"events"`
+
+	// Failed Attempts that failed since the start.
+	Failed int64 `json:"failed"`
+
+	// Format Of what is sent.
+	Format string `json:"format"`
+
+	// LastDelivered When it last took an event; null: not since the start.
+	LastDelivered *time.Time `json:"last_delivered"`
+
+	// LastError Of the last attempt; empty: it was taken.
+	LastError string `json:"last_error"`
+	Name      string `json:"name"`
+
+	// Origin Scheme and host of its address: the rest may be secret.
+	Origin string `json:"origin"`
+	Signed bool   `json:"signed"`
+
+	// Waiting Events that are still tried.
+	Waiting int `json:"waiting"`
+}
+
+// WebhookList defines model for WebhookList.
+type WebhookList struct {
+	Items []Webhook `json:"items"`
 }
 
 // Window defines model for Window.
@@ -1999,6 +2042,11 @@ type ClientInterface interface {
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListWebhooks Webhooks that are configured, and what became of their events
+	//
+	// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
+	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListDeadLetters Events that a webhook did not take in time, oldest first
 	//
 	// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
@@ -2473,6 +2521,21 @@ func (c *Client) ListTrees(ctx context.Context, params *ListTreesParams, reqEdit
 // Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 func (c *Client) GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTreeRequest(c.Server, requestType, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListWebhooks Webhooks that are configured, and what became of their events
+//
+// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
+func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListWebhooksRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -4147,6 +4210,33 @@ func NewGetTreeRequest(server string, requestType ID, params *GetTreeParams) (*h
 	return req, nil
 }
 
+// NewListWebhooksRequest constructs an http.Request for the ListWebhooks method
+func NewListWebhooksRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/webhooks")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListDeadLettersRequest constructs an http.Request for the ListDeadLetters method
 func NewListDeadLettersRequest(server string, params *ListDeadLettersParams) (*http.Request, error) {
 	var err error
@@ -4577,6 +4667,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTreeWithResponse(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*GetTreeResponse, error)
+
+	// ListWebhooksWithResponse Webhooks that are configured, and what became of their events
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
+	ListWebhooksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListWebhooksResponse, error)
 
 	// ListDeadLettersWithResponse Events that a webhook did not take in time, oldest first
 	//
@@ -5834,6 +5931,54 @@ func (r GetTreeResponse) ContentType() string {
 	return ""
 }
 
+type ListWebhooksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WebhookList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListWebhooksResponse) GetJSON200() *WebhookList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListWebhooksResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListWebhooksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListWebhooksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListWebhooksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListWebhooksResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListDeadLettersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6403,6 +6548,19 @@ func (c *ClientWithResponses) GetTreeWithResponse(ctx context.Context, requestTy
 		return nil, err
 	}
 	return ParseGetTreeResponse(rsp)
+}
+
+// ListWebhooksWithResponse Webhooks that are configured, and what became of their events
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
+func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListWebhooksResponse, error) {
+	rsp, err := c.ListWebhooks(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListWebhooksResponse(rsp)
 }
 
 // ListDeadLettersWithResponse Events that a webhook did not take in time, oldest first
@@ -7303,6 +7461,39 @@ func ParseGetTreeResponse(rsp *http.Response) (*GetTreeResponse, error) {
 	return response, nil
 }
 
+// ParseListWebhooksResponse parses an HTTP response from a ListWebhooksWithResponse call
+func ParseListWebhooksResponse(rsp *http.Response) (*ListWebhooksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListWebhooksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WebhookList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListDeadLettersResponse parses an HTTP response from a ListDeadLettersWithResponse call
 func ParseListDeadLettersResponse(rsp *http.Response) (*ListDeadLettersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7507,6 +7698,9 @@ type ServerInterface interface {
 	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
 	// (GET /trees/{request_type})
 	GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams)
+	// ListWebhooks Webhooks that are configured, and what became of their events
+	// (GET /webhooks)
+	ListWebhooks(w http.ResponseWriter, r *http.Request)
 	// ListDeadLetters Events that a webhook did not take in time, oldest first
 	// (GET /webhooks/dead)
 	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
@@ -7678,6 +7872,12 @@ func (_ Unimplemented) ListTrees(w http.ResponseWriter, r *http.Request, params 
 // GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
 // (GET /trees/{request_type})
 func (_ Unimplemented) GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListWebhooks Webhooks that are configured, and what became of their events
+// (GET /webhooks)
+func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -8975,6 +9175,20 @@ func (siw *ServerInterfaceWrapper) GetTree(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// ListWebhooks operation middleware
+func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListWebhooks(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListDeadLetters operation middleware
 func (siw *ServerInterfaceWrapper) ListDeadLetters(w http.ResponseWriter, r *http.Request) {
 
@@ -9289,6 +9503,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/status", wrapper.GetStatus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/webhooks", wrapper.ListWebhooks)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/webhooks/dead", wrapper.ListDeadLetters)
@@ -10306,6 +10523,44 @@ func (response GetTreedefaultApplicationProblemPlusJSONResponse) VisitGetTreeRes
 	return err
 }
 
+type ListWebhooksRequestObject struct {
+}
+
+type ListWebhooksResponseObject interface {
+	VisitListWebhooksResponse(w http.ResponseWriter) error
+}
+
+type ListWebhooks200JSONResponse WebhookList
+
+func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListWebhooksdefaultApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListDeadLettersRequestObject struct {
 	Params ListDeadLettersParams
 }
@@ -10530,6 +10785,9 @@ type StrictServerInterface interface {
 	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
 	// (GET /trees/{request_type})
 	GetTree(ctx context.Context, request GetTreeRequestObject) (GetTreeResponseObject, error)
+	// ListWebhooks Webhooks that are configured, and what became of their events
+	// (GET /webhooks)
+	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
 	// ListDeadLetters Events that a webhook did not take in time, oldest first
 	// (GET /webhooks/dead)
 	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
@@ -11269,6 +11527,30 @@ func (sh *strictHandler) GetTree(w http.ResponseWriter, r *http.Request, request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetTreeResponseObject); ok {
 		if err := validResponse.VisitGetTreeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListWebhooks operation middleware
+func (sh *strictHandler) ListWebhooks(w http.ResponseWriter, r *http.Request) {
+	var request ListWebhooksRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListWebhooks(ctx, request.(ListWebhooksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListWebhooks")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListWebhooksResponseObject); ok {
+		if err := validResponse.VisitListWebhooksResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -25,9 +25,10 @@ import (
 
 func main() {
 	dir := flag.String("dir", "", "the data directory, which must not exist")
-	epochs := flag.Int("epochs", 48, "epochs of ten seconds that end now")
+	epochs := flag.Int("epochs", 48, "epochs of ten seconds that end now, of applications")
+	much := flag.Bool("large", false, "thousands of problems and groups, and a tree of 20 000 nodes, instead of applications")
 	flag.Parse()
-	if err := run(*dir, *epochs); err != nil {
+	if err := seed(*dir, *epochs, *much); err != nil {
 		fmt.Fprintln(os.Stderr, "seed:", err)
 		os.Exit(1)
 	}
@@ -48,19 +49,27 @@ const (
 	appOffset = 4  // and how much later that of each further application does
 )
 
-func run(dir string, epochs int) (err error) {
+func seed(dir string, epochs int, much bool) error {
 	if _, err := os.Stat(dir); dir == "" || !errors.Is(err, os.ErrNotExist) {
 		return errors.New("--dir must name a directory that does not exist")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	end := trace.Nanos(time.Now().Truncate(epoch).UnixNano())
+	if much {
+		return large(dir, end)
+	}
+	return applied(dir, epochs, end)
+}
+
+// applied plays applications to a service.
+func applied(dir string, epochs int, end trace.Nanos) (err error) {
 	s, err := open(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	end := trace.Nanos(time.Now().Truncate(epoch).UnixNano())
 	now := end.Add(-time.Duration(epochs) * epoch)
 	s.clock.Store(int64(now))
 	var apps []*simapp.App

@@ -12,14 +12,17 @@ const fail = (text) => {
 
 const sibyl = need("SIBYL");
 const seed = need("SEED"); // a data directory
+const seeder = need("SEEDER"); // the program that made it
 
 let port = Number(process.env.PORT ?? 28_400);
 
 // serve runs the real binary on a copy of the seeded data, or on none.
-export async function serve({ base = "", token = false, empty = false, args = [] } = {}) {
+export async function serve({ base = "", token = false, empty = false, large = false, args = [] } = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
-  if (!empty) cpSync(seed, dir, { recursive: true });
+  if (large) execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
+  else if (!empty) cpSync(seed, dir, { recursive: true });
   const address = `127.0.0.1:${(port += 3)}`;
+  const otlp = port + 2;
   const secret = token ? execFileSync(sibyl, ["token", "create", "--role", "operator", "--name", "night", "--data-dir", dir], { encoding: "utf8" }).match(/\S{20,}/)[0] : "";
   const child = spawn(sibyl, [
     "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", `127.0.0.1:${port + 1}`, "--otlp-http", `127.0.0.1:${port + 2}`, "--learning", "1m", "--api-base-path", base,
@@ -38,7 +41,12 @@ export async function serve({ base = "", token = false, empty = false, args = []
   // Chronic problems are there when the first epoch has ended.
   for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++) await new Promise((done) => setTimeout(done, 100));
   const stop = () => new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
-  return { url, api, secret, stop };
+  // send hands over traces, as OTLP has them in JSON.
+  const send = async (request) => {
+    const response = await fetch(`http://127.0.0.1:${otlp}/v1/traces`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
+    if (!response.ok) fail(`spans are not taken: ${await response.text()}`);
+  };
+  return { url, api, send, secret, stop, pid: child.pid };
 }
 
 // places returns a path of every view, for what the service holds now.

@@ -151,7 +151,7 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Epoch, all.Learning = page.NextCursor, page.Epoch, page.Learning
+		all.NextCursor, all.Total, all.Epoch, all.Learning = page.NextCursor, page.Total, page.Epoch, page.Learning
 		return len(page.Items), page.NextCursor, nil
 	})
 	if err != nil {

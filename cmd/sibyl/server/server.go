@@ -293,7 +293,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	}
 	o := api.Options{
 		Base: s.config.API.BasePath, Pages: ui.Serve, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
-		Agents: s.plane, Letters: s.outward.outbox, Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
+		Agents: s.plane, Webhooks: s.outward.notifier.Webhooks, Letters: s.outward.outbox, Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {
 		o.Tracer = s.traced.tracer

@@ -466,6 +466,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Webhooks that are configured, and what became of their events */
+        get: operations["listWebhooks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/webhooks/dead": {
         parameters: {
             query?: never;
@@ -747,6 +764,8 @@ export interface components {
         ProblemList: {
             items: components["schemas"]["Problem"][];
             next_cursor: string | null;
+            /** @description How many problems fit what was asked for, on all pages. */
+            total: number;
             epoch: components["schemas"]["Epoch"];
             /** @description Until learning ends there are no problems. */
             learning: boolean;
@@ -1541,6 +1560,42 @@ export interface components {
             };
             open: components["schemas"]["OpenTraces"];
             queues: components["schemas"]["Queue"][];
+        };
+        WebhookList: {
+            items: components["schemas"]["Webhook"][];
+        };
+        Webhook: {
+            name: string;
+            /** @description Scheme and host of its address: the rest may be secret. */
+            origin: string;
+            /** @description Of what is sent. */
+            format: string;
+            /** @description Types of events that it is told; empty: all. */
+            events: string[];
+            signed: boolean;
+            /** @description It said that it is gone and is not called until a restart or a reload. */
+            disabled: boolean;
+            /**
+             * Format: int64
+             * @description Events that it took since the start.
+             */
+            delivered: number;
+            /**
+             * Format: int64
+             * @description Attempts that failed since the start.
+             */
+            failed: number;
+            /**
+             * Format: date-time
+             * @description When it last took an event; null: not since the start.
+             */
+            last_delivered: string | null;
+            /** @description Of the last attempt; empty: it was taken. */
+            last_error: string;
+            /** @description Events that are still tried. */
+            waiting: number;
+            /** @description Events that were given up and wait at /webhooks/dead. */
+            dead: number;
         };
         DeadLetter: {
             /** @description Identifies it. */
@@ -2337,6 +2392,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Status"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them, in their order in the configuration. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookList"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -2,11 +2,12 @@
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { type Paged, usePages } from "../api/pages.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
+import { count, duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
 import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
+import { Chunks } from "../parts/chunks.tsx";
 import { Empty, Read, Search, Select, State, When, kindWords, useTitle } from "../parts/basics.tsx";
 import { useQuery } from "../url.ts";
 import { Noting, type Note } from "./noting.tsx";
@@ -15,8 +16,7 @@ type Problem = Schemas["Problem"];
 type Sort = "rank" | "impact" | "since" | "cov" | "p99" | "rate";
 
 const states = ["", "opened", "investigating", "located", "explained", "exhausted", "none"] as const;
-const page = 100;
-const most = 1000; // what the API gives at a time
+const page = 200; // read at a time
 
 export function Problems() {
   useTitle("Problems");
@@ -26,15 +26,13 @@ export function Problems() {
   const [kind, setKind] = useQuery("kind");
   const [onset, setOnset] = useQuery("onset");
   const [muted, setMuted] = useQuery("muted", "false");
-  const [limit, setLimit] = useQuery("limit", String(page));
   const ask = {
-    sort: sort as Sort, muted: muted as "false", limit: Math.min(most, Number(limit) || page), explain: true,
+    sort: sort as Sort, muted: muted as "false", limit: page, explain: true,
     ...(q && { q }), ...(state && { state: state as "opened" }), ...(kind && { kind: kind as "slow" }), ...(onset && { onset: onset as "changed" }),
   };
   const key = `problems ${JSON.stringify(ask)}`;
-  const reading = useRead(key, (signal) => client.GET("/problems", { params: { query: ask }, signal }), true);
+  const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) => client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }));
   const filtered = Boolean(q || state || kind || onset || muted === "true");
-  const more = () => setLimit(String(Math.min(most, Number(limit) + (Number(limit) > page ? 400 : 300))));
   return (
     <>
       <div className="toolbar">
@@ -46,18 +44,19 @@ export function Problems() {
         <Select label="Muted" value={muted} pick={setMuted} of={[["false", "hidden"], ["all", "shown"], ["true", "only"]]} />
       </div>
       <Read of={reading} what="problems">
-        {(list) => <Queue key={key} list={list} filtered={filtered} sort={sort} setSort={setSort} changed={reading.again} more={Number(limit) < most ? more : undefined} />}
+        {(list) => <Queue key={key} list={list} see={reading.see} filtered={filtered} sort={sort} setSort={setSort} changed={reading.again} />}
       </Read>
     </>
   );
 }
 
-type QueueProps = { list: Schemas["ProblemList"]; filtered: boolean; sort: string; setSort: (s: string) => void; changed: () => void; more: (() => void) | undefined };
+type QueueProps = { list: Paged<Problem, Schemas["ProblemList"]>; see: (first: number, last: number) => void; filtered: boolean; sort: string; setSort: (s: string) => void; changed: () => void };
 
-function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
+function Queue({ list, see, filtered, sort, setSort, changed }: QueueProps) {
   const { items, pending, hold, release } = useHeld(list.items);
   const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
-  const present = useMemo(() => new Set(list.items.map((p) => p.id)), [list]);
+  const { total, epoch, learning } = list.first;
+  const present = useMemo(() => new Set(list.items.map((p) => p.id)), [list.items]);
   const focused = () => items.find((p) => p.id === (document.activeElement as HTMLElement | null)?.dataset["problem"]);
   const note = (kind: Note) => {
     const problem = focused();
@@ -79,8 +78,8 @@ function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
   return (
     <>
       <p className="under" role="status">
-        {items.length === 0 ? "" : `${items.length}${list.next_cursor ? "+" : ""} ${items.length === 1 ? "problem" : "problems"}`}
-        {list.epoch && <> as of <When at={list.epoch} /></>}
+        {total === 0 ? "" : `${count(total)} ${total === 1 ? "problem" : "problems"}`}
+        {epoch && <> as of <When at={epoch} /></>}
         {pending > 0 && (
           <button type="button" className="link" onClick={release}>
             {pending === 1 ? "1 row has" : `${pending} rows have`} changed places: show
@@ -88,9 +87,9 @@ function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
         )}
       </p>
       {items.length === 0 ? (
-        <Nothing filtered={filtered} learning={list.learning} />
+        <Nothing filtered={filtered} learning={learning} />
       ) : (
-        <table className="queue">
+        <table className="queue" aria-rowcount={total + 1} onPointerEnter={hold} onPointerLeave={release} onFocus={hold} onBlur={release}>
           <thead>
             <tr>
               {head("#", "rank", "How it ranks: what changed before what is chronic, then by kind and impact", "narrow")}
@@ -103,24 +102,10 @@ function Queue({ list, filtered, sort, setSort, changed, more }: QueueProps) {
               <th scope="col">Sibyl</th>
             </tr>
           </thead>
-          <tbody onPointerEnter={hold} onPointerLeave={release} onFocus={hold} onBlur={release}>
-            {items.map((p) => (
-              <Row key={p.id} p={p} gone={!present.has(p.id)} />
-            ))}
-          </tbody>
+          <Chunks count={items.length} columns={8} guess={62} see={see} row={(i) => <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} />} />
         </table>
       )}
-      {list.next_cursor && (
-        <p className="under">
-          {more ? (
-            <button type="button" onClick={more}>
-              Show more
-            </button>
-          ) : (
-            "There are more. Search or filter to see them."
-          )}
-        </p>
-      )}
+      {list.more && <p className="under">Further ones are read as you scroll.</p>}
       {noting && <Noting problem={noting.problem} note={noting.note} close={() => setNoting(undefined)} changed={changed} />}
     </>
   );
@@ -139,9 +124,9 @@ function useHeld(now: Problem[]) {
   return { items, pending: held ? pending : 0, hold: () => setHeld(true), release };
 }
 
-const Row = memo(function Row({ p, gone }: { p: Problem; gone: boolean }) {
+const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: boolean }) {
   return (
-    <tr className={`${p.onset}${gone ? " gone" : ""}`}>
+    <tr className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
       <td className="narrow number rank">{p.rank}</td>
       <td className="what">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>

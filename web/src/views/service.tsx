@@ -19,6 +19,7 @@ export default function Service() {
       <Read of={status} what="the status">
         {(s) => <Health s={s} />}
       </Read>
+      <Webhooks />
       <Dead />
     </>
   );
@@ -94,6 +95,68 @@ function Counts({ title, of, note }: { title: string; of: (readonly [string, num
           ))}
         </tbody>
       </table>
+    </Figure>
+  );
+}
+
+// Webhooks shows who is told, and what became of it.
+function Webhooks() {
+  const reading = useRead("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
+  return (
+    <Figure
+      title="Webhooks"
+      hint="Who is told what happens, since the start of the service. The rest of an address may be secret and is not shown."
+      table={() => ({
+        header: ["webhook", "origin", "format", "events", "signed", "delivered", "last delivered", "failed attempts", "last error", "waiting", "dead"],
+        rows: (reading.value?.items ?? []).map((w) => [w.name, w.origin, w.format, w.events.join(" "), w.signed ? "yes" : "no", w.delivered, w.last_delivered, w.failed, w.last_error, w.waiting, w.dead]),
+      })}
+      tableOnly
+    >
+      <Read of={reading} what="webhooks">
+        {({ items }) =>
+          items.length === 0 ? (
+            <p className="dim">None is configured. Say in `webhooks` of the configuration who is to be told when a problem opens, is located, or closes.</p>
+          ) : (
+            <div className="scroll" tabIndex={0} role="group" aria-label="Webhooks">
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">Webhook</th>
+                    <th scope="col">Is told</th>
+                    <th scope="col">Last delivery</th>
+                    <th scope="col" className="number">Delivered</th>
+                    <th scope="col" className="number">Failed attempts</th>
+                    <th scope="col" className="number">Waiting</th>
+                    <th scope="col" className="number">Given up</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {items.map((w) => (
+                    <tr key={w.name}>
+                      <td>
+                        <strong>{w.name}</strong> {w.disabled && <span className="badge state-forbidden" title="It is called again after a restart or a reload">⊘ said that it is gone</span>}
+                        <div className="small dim path">{w.origin}/…</div>
+                      </td>
+                      <td>
+                        {w.events.length > 0 ? w.events.join(", ") : "everything"}
+                        <div className="small dim">as {w.format}, {w.signed ? "signed" : "not signed"}</div>
+                      </td>
+                      <td className="small">
+                        {w.last_delivered ? <When at={w.last_delivered} /> : <span className="dim">not since the start</span>}
+                        {w.last_error && <div className="path">failed last: {w.last_error}</div>}
+                      </td>
+                      <td className="number">{count(w.delivered)}</td>
+                      <td className="number">{count(w.failed)}</td>
+                      <td className="number">{count(w.waiting)}</td>
+                      <td className="number">{count(w.dead)}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Read>
     </Figure>
   );
 }
