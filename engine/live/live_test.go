@@ -412,6 +412,41 @@ func TestChangesSurviveKill(t *testing.T) {
 	}
 }
 
+// A checkpoint that another build wrote is an error that says what to do, and that helps.
+func TestCheckpointOfAnotherBuild(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	r := run(t, dir, c, nil)
+	r.end()
+	o := DefaultOptions()
+	o.Clock, o.Log = c.Now, slog.New(slog.DiscardHandler)
+	disk, err := kv.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: o.Log}); err != nil {
+		t.Fatal(err)
+	}
+	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: o.Log}); err != nil {
+		t.Fatal(err)
+	}
+	checkpoint, err := o.Store.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkpoint.State[0]++
+	if err := o.Store.Save(checkpoint, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "go on with the build that wrote it, or move the folder store out of the data directory") {
+		t.Errorf("error %v", err)
+	}
+	if err := errors.Join(o.Journal.Close(), o.Store.Close(), os.Rename(filepath.Join(dir, "store"), filepath.Join(t.TempDir(), "store"))); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, c, nil).end()
+}
+
 // What is refused leaves nothing behind, and what was let in is taken.
 func TestOverload(t *testing.T) {
 	c := &clock{}

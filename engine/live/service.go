@@ -17,6 +17,7 @@ package live
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -168,6 +169,10 @@ func Open(o Options) (*Service, error) {
 	return s, nil
 }
 
+// errUnreadable says what to do about a checkpoint that cannot be restored. The journal alone does not replace it: what a checkpoint holds is trimmed.
+var errUnreadable = errors.New("another build of sibyl wrote it, or it is damaged: go on with the build that wrote it, or move the folder store out of " +
+	"the data directory to begin anew with what the journal still holds")
+
 // restore begins with the last checkpoint, or with nothing.
 func (s *Service) restore() error {
 	c, err := s.options.Store.Load()
@@ -179,7 +184,7 @@ func (s *Service) restore() error {
 		return nil
 	}
 	if err := s.core.Restore(c.State); err != nil {
-		return fmt.Errorf("restore the checkpoint: %w", err)
+		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
 	}
 	s.options.Journal.Continue(c.Seq)
 	o := s.core.Options()
