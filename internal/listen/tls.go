@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 )
 
@@ -12,19 +13,20 @@ import (
 type TLS struct {
 	CertFile     string // the server's certificate and those between it and the root
 	KeyFile      string
-	ClientCAFile string // who may sign certificates of clients, which then must have one; "": they need none
+	ClientCAFile string       // who may sign certificates of clients, which then must have one; "": they need none
+	Log          *slog.Logger // is told when a certificate was renewed, or cannot be; nil: nobody is
 }
 
-// Config reads the files, and returns nil for clear text.
+// Config reads the files, and returns nil for clear text. Those of the certificate are read again when they change.
 func (t TLS) Config() (*tls.Config, error) {
-	if t == (TLS{}) {
+	if t.CertFile == "" && t.KeyFile == "" && t.ClientCAFile == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	shown, err := newCertificate(t)
 	if err != nil {
-		return nil, fmt.Errorf("load the certificate: %w", err)
+		return nil, err
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	c := &tls.Config{GetCertificate: shown.get, MinVersion: tls.VersionTLS12}
 	if t.ClientCAFile == "" {
 		return c, nil
 	}

@@ -82,7 +82,7 @@ type frame struct {
 
 // open opens the address. How it is to be encrypted is nil for clear text.
 func (f *frame) open(ctx context.Context) (*listen.Listener, *tls.Config, error) {
-	encrypted, err := encryption(f.tls).Config()
+	encrypted, err := encryption(f.tls, f.log).Config()
 	if err != nil {
 		return nil, nil, f.failed("encrypt", err)
 	}

@@ -127,7 +127,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	s.registry.MustRegister(counters{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
-		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS), Authorized: s.sender(s.tokens),
+		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
 		Refuse: intake{s.live}.refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})
@@ -143,8 +143,8 @@ func retention(c *config.Config) live.Retention {
 }
 
 // encryption returns how a listener encrypts.
-func encryption(t config.TLS) listen.TLS {
-	return listen.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA}
+func encryption(t config.TLS, log *slog.Logger) listen.TLS {
+	return listen.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA, Log: log}
 }
 
 // sender returns what says of a token whether who shows it may send traces; nil if nobody needs one.
