@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/report"
 	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -23,6 +24,7 @@ import (
 // analyzeFlags are the options of the analyze command.
 type analyzeFlags struct {
 	output     *choice
+	config     string
 	attributes []string
 	objectives []string
 	minSamples uint64
@@ -56,12 +58,14 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 		Example: `  sibyl analyze traces.jsonl.gz
   sibyl analyze -o html traces/ > report.html
   sibyl analyze -o pprof traces/ > paths.pb.gz && go tool pprof -http : paths.pb.gz
+  sibyl analyze --config /etc/sibyl/sibyl.yaml traces.jsonl
   sibyl analyze --objective "shop GET /cart=250ms" --fail-on-problem traces.jsonl`,
 		Args: someFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.analyze(c, f, files) },
 	}
 	thresholds := analysis.DefaultThresholds()
 	f.output.flag(c, "output", "o", "format")
+	c.Flags().StringVar(&f.config, "config", "", "configuration of sibyl serve whose rules, group-by, size, split, min-samples, thresholds, budget and strategy hold where no flag says otherwise")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to look for causes in; all: every key")
 	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "a latency objective, \"service operation=250ms\"; may be repeated")
 	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "requests under which nothing is said about a group")
@@ -83,7 +87,11 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 		return usageError{errors.New("a pprof profile is not for terminals: redirect it to a file")}
 	}
 	n := &notices{out: p.err}
-	options, err := f.options(p, n)
+	held, err := f.configured(c.Flags())
+	if err != nil {
+		return p.mistaken(err)
+	}
+	options, err := f.options(p, n, held)
 	if err != nil {
 		return usageError{err}
 	}
@@ -158,7 +166,34 @@ func (f *analyzeFlags) render(w io.Writer, r *engine.Report, files []string, sty
 	return report.Table(w, r, files, style, f.top)
 }
 
-func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, error) {
+// configured returns the configuration that --config names, with what flags say instead; nil if it names none.
+func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) {
+	if f.config == "" {
+		return nil, nil
+	}
+	e, err := config.Load(config.Sources{File: f.config})
+	if err != nil {
+		return nil, err
+	}
+	c := e.Config
+	for name, take := range map[string]func(){
+		"group-by":          func() { c.GroupBy = f.groupBy },
+		"size":              func() { c.Size = f.size },
+		"size-timeout":      func() { c.SizeTimeout = f.timeout },
+		"split":             func() { c.Split = f.split },
+		"min-samples":       func() { c.MinSamples = f.minSamples },
+		"cov-threshold":     func() { c.Thresholds.CoV = f.cov },
+		"delayed-threshold": func() { c.Thresholds.Delayed = f.delayed },
+	} {
+		if flags.Changed(name) {
+			take()
+		}
+	}
+	return &c, nil
+}
+
+// options returns how to analyse. What held says, which is nil for nothing, includes the flags that it has a key for.
+func (f *analyzeFlags) options(p *process, n *notices, held *config.Config) (engine.AnalyzeOptions, error) {
 	o := engine.DefaultAnalyzeOptions()
 	if !(f.cov >= 0) || f.top < 0 {
 		return o, errors.New("--cov-threshold and --top must not be negative")
@@ -166,31 +201,35 @@ func (f *analyzeFlags) options(p *process, n *notices) (engine.AnalyzeOptions, e
 	if !(f.delayed >= 0 && f.delayed <= 1) {
 		return o, errors.New("--delayed-threshold must be in 0–1")
 	}
-	if f.timeout < 0 || f.timeout > 0 && f.size == "" {
+	if f.timeout < 0 || f.timeout > 0 && f.size == "" && held == nil {
 		return o, errors.New("--size-timeout must not be negative, and goes with --size")
+	}
+	if held == nil {
+		held = &config.Config{GroupBy: f.groupBy, Size: f.size, SizeTimeout: f.timeout, Split: f.split, MinSamples: f.minSamples}
+		held.Thresholds.CoV, held.Thresholds.Delayed = f.cov, f.delayed
+	} else {
+		o.Budget, o.Strategy = held.Budget.Search(), held.Strategy
 	}
 	o.Input = f.input.options(p, n)
 	o.Path = f.path.options()
-	o.Split = f.split
-	o.Rules.GroupBy, o.Rules.Size, o.Rules.Timeout = f.groupBy, f.size, f.timeout
-	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = f.cov, f.delayed, f.minSamples
+	o.Split, o.Rules = held.Split, held.AnalysisRules()
+	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = held.Thresholds.CoV, held.Thresholds.Delayed, held.MinSamples
 	var err error
-	if o.Input.Keys, err = f.keys(); err != nil {
+	if o.Input.Keys, err = f.keys(held); err != nil {
 		return o, fmt.Errorf("--attributes: %w", err)
 	}
 	o.Objectives, err = parseObjectives(f.objectives)
 	return o, err
 }
 
-func (f *analyzeFlags) keys() (*ingest.Keys, error) {
+// keys returns the attributes to look for causes in, and those that held needs.
+func (f *analyzeFlags) keys(held *config.Config) (*ingest.Keys, error) {
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
 		return ingest.AllKeys(), nil
 	}
-	keys := slices.Concat(f.attributes, f.groupBy)
-	if f.size != "" {
-		keys = append(keys, f.size)
-	}
-	return ingest.NewKeys(keys...)
+	needed := *held
+	needed.Keys = f.attributes
+	return ingest.NewKeys(needed.AttributeKeys()...)
 }
 
 // parseObjectives reads arguments like "shop GET /cart=250ms".

@@ -284,6 +284,37 @@ func TestAnalyzeOptions(t *testing.T) {
 	}
 }
 
+// TestAnalyzeConfig: what a configuration of the service says holds, unless a flag says otherwise.
+func TestAnalyzeConfig(t *testing.T) {
+	file := func(text string) string {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "sibyl.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rules := file("rules:\n  - {entry: payment UpdateToken, name: token, objective: 1ms}\n")
+	strict := file("thresholds: {cov: 9}\nmin-samples: 10000\n")
+	for _, c := range []struct {
+		args     []string
+		code     int
+		out, err string
+	}{
+		{[]string{"--config=" + rules}, 0, "token", ""},
+		{[]string{"--config=" + strict, "--fail-on-problem"}, 0, "", ""},
+		{[]string{"--config=" + strict, "--cov-threshold=0.2", "--min-samples=30", "--fail-on-problem"}, exitProblems, "", ""},
+		{[]string{"--config=" + rules, "--attributes=http.route"}, 0, "token", ""},
+		{[]string{"--config=" + file("rulez: []\n")}, exitError, "", "sibyl.yaml:1"},
+		{[]string{"--config=" + rules + "x"}, exitError, "", "cannot be read"},
+	} {
+		r := sibyl(t, "", append([]string{"analyze", shopTraces}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) {
+			t.Errorf("%q: exit code %d, %q; want %d, %q, and %q in\n%s", c.args, r.code, r.err, c.code, c.err, c.out, r.out)
+		}
+	}
+}
+
 // TestAnalyzeIgnoresOrder analyses the corpus backwards, and split between goroutines in another way.
 func TestAnalyzeIgnoresOrder(t *testing.T) {
 	packed, err := os.Open(shopTraces)
