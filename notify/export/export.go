@@ -22,10 +22,10 @@ import (
 
 // Options choose how an [Exporter] works.
 type Options struct {
-	URL     string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
-	Headers map[string]string // of every request, beside those of OTLP
-	Seed    uint64            // of the jitter
-	Log     *slog.Logger
+	URL       string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
+	Transport http.RoundTripper // sends requests, with what proves who sends them; nil: that of package http
+	Seed      uint64            // of the jitter
+	Log       *slog.Logger
 }
 
 // Bounds. What is told here helps people who look at a trace, and nothing depends on it: it is given up early.
@@ -43,7 +43,6 @@ const (
 // Exporter sends what is on critical paths to a tracing backend. Its life is New, Run. It is safe for concurrent use.
 type Exporter struct {
 	url    string
-	header map[string]string
 	log    *slog.Logger
 	client *http.Client
 	queue  chan Critical
@@ -72,11 +71,12 @@ func New(o Options) (*Exporter, error) {
 		u.Path = path + "/v1/traces"
 	}
 	client := &http.Client{
+		Transport:     o.Transport,
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Exporter{
-		url: u.String(), header: o.Headers, log: o.Log, client: client, queue: make(chan Critical, mostWaiting), random: rand.New(rand.NewPCG(o.Seed, 0)),
+		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, mostWaiting), random: rand.New(rand.NewPCG(o.Seed, 0)),
 		known: make(map[trace.ID]bool),
 	}, nil
 }
@@ -185,9 +185,6 @@ func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, 
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, false, err
-	}
-	for name, value := range e.header {
-		r.Header.Set(name, value)
 	}
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("User-Agent", "sibyl")

@@ -167,9 +167,9 @@ func outputKeys() []definition {
 		applied(definition{key: "trace-url", kind: traceURLs(), preset: []TraceURL{}, help: "Links from traces to tracing backends."}),
 		applied(definition{key: "webhooks", kind: webhooks(), preset: []Webhook{}, help: "Who is told about problems and decisions."}),
 		{key: "export.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint of a tracing backend that is told what is on the critical path of exemplars."},
-		{key: "export.headers", kind: headers(), preset: []Header{}, help: "What requests to it say beside that."},
+		{key: "export.headers", kind: headers(), preset: []Header{}, help: "What requests to it say beside that. Files with values are read for each."},
 		{key: "self-tracing.otlp", kind: orOff(endpoint()), preset: "", help: "OTLP/HTTP endpoint that gets traces of Sibyl itself, of its API and its epochs; not Sibyl."},
-		{key: "self-tracing.headers", kind: headers(), preset: []Header{}, help: "What requests to it say beside that."},
+		{key: "self-tracing.headers", kind: headers(), preset: []Header{}, help: "What requests to it say beside that. Files with values are read for each."},
 	}
 }
 

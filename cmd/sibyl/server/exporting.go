@@ -126,11 +126,11 @@ func (o *outward) newExporting(kept *store.Store, path analysis.Options) (*expor
 	if c.OTLP == "" {
 		return nil, nil
 	}
-	fields, err := c.Fields()
+	transport, err := newHeaded(c)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
-	e, err := export.New(export.Options{URL: c.OTLP, Headers: fields, Seed: uint64(time.Now().UnixNano()), Log: o.log})
+	e, err := export.New(export.Options{URL: c.OTLP, Transport: transport, Seed: uint64(time.Now().UnixNano()), Log: o.log})
 	if err != nil {
 		return nil, err
 	}

@@ -131,6 +131,36 @@ func TestExemplarsAreExported(t *testing.T) {
 	}
 }
 
+// A key that is replaced counts for the next request, and nothing is sent without one.
+func TestKeysAreReadAgain(t *testing.T) {
+	to, key := newBackend(t), filepath.Join(t.TempDir(), "key")
+	transport, err := newHeaded(&config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
+	if err == nil {
+		t.Error("a key that is not there is no mistake")
+	}
+	client := &http.Client{Transport: transport}
+	for _, value := range []string{"old", "new"} {
+		if err := os.WriteFile(key, []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := client.Post(to.URL+"/v1/traces", "application/x-protobuf", strings.NewReader(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := client.Post(to.URL+"/v1/traces", "application/x-protobuf", strings.NewReader("")); err == nil {
+		r.Body.Close()
+		t.Error("something was sent without the key")
+	}
+	if !slices.Equal(to.keys, []string{"old", "new"}) {
+		t.Errorf("keys %q", to.keys)
+	}
+}
+
 // Requests of the API and epochs are traced, what comes in is not.
 func TestSelfTracing(t *testing.T) {
 	to := newBackend(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -39,11 +40,12 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	if path := strings.TrimSuffix(u.Path, "/"); !strings.HasSuffix(path, "/v1/traces") {
 		u.Path = path + "/v1/traces"
 	}
-	fields, err := c.Fields()
+	transport, err := newHeaded(c)
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(fields)) //nolint:forbidigo // it ends with the provider
+	client := &http.Client{Transport: transport, Timeout: sendTimeout}
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHTTPClient(client)) //nolint:forbidigo // it ends with the provider
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
@@ -53,6 +55,9 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	)))
 	return &selfTracing{provider, provider.Tracer("github.com/sibyl-trace/sibyl/cmd/sibyl/server")}, nil
 }
+
+// sendTimeout is how long own traces may take to be sent.
+const sendTimeout = 10 * time.Second
 
 // epoch tells of an epoch, which took so long to end.
 func (t *selfTracing) epoch(core *engine.Core, e live.Ended, took time.Duration) {
