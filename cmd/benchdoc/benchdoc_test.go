@@ -144,7 +144,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\n[ \"$*\" = 'bench group -o json' ] && exec cat '" + result + "'\necho '{'\nexit 3\n"
+	script := "#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'bench group -o json' ] && exec cat '" + result + "'\necho '{'\nexit 3\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
@@ -167,6 +167,17 @@ func TestRun(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"nonsense"}, &told); err == nil || !strings.Contains(err.Error(), "there are path, decode") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestAsked: the format is asked of the benchmark, not of the server that it starts.
+func TestAsked(t *testing.T) {
+	for i := range parts {
+		asked := parts[i].asked()
+		server, format := slices.Index(asked, "--"), slices.Index(asked, "-o")
+		if format < 0 || asked[format+1] != "json" || server >= 0 && format > server {
+			t.Errorf("%s: %q", parts[i].name, asked)
+		}
 	}
 }
 

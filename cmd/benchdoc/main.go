@@ -87,7 +87,7 @@ func (p *part) measure(ctx context.Context, program, doc string, told io.Writer)
 		return err
 	}
 	var out bytes.Buffer
-	c := exec.CommandContext(ctx, program, append(p.command(), "-o", "json")...)
+	c := exec.CommandContext(ctx, program, p.asked()...)
 	c.Stdout, c.Stderr = &out, told
 	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(os.Interrupt) }, endWithin
 	if err := c.Run(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,9 @@ func (p *part) command() []string {
 	}
 	return append([]string{"bench"}, p.args...)
 }
+
+// asked returns the arguments of sibyl. The format stands in front: what follows -- is not for the benchmark itself.
+func (p *part) asked() []string { return slices.Insert(p.command(), 2, "-o", "json") }
 
 // plotFile is where the plot is, from the document.
 func (p *part) plotFile() string { return "images/bench-" + p.name + ".svg" }
