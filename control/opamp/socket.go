@@ -17,7 +17,7 @@ const MaxMessage = 64 << 20
 
 const (
 	longMessage   = 64 << 10    // bytes: a message that is longer must come within messageWithin
-	messageWithin = time.Minute // from there on
+	messageWithin = time.Minute // from there on; the first must come within that, too
 )
 
 var errMessage = errors.New("a message is too large")
@@ -42,17 +42,22 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 type socket struct {
 	net.Conn
 	meter *control.Meter
+	begun bool // it was read from
 }
 
 // Read implements net.Conn.
 func (s *socket) Read(b []byte) (int, error) {
+	if !s.begun {
+		s.begun = true
+		s.hurry()
+	}
 	n, err := s.Conn.Read(b)
 	before := s.meter.Bytes()
 	if full := s.meter.Add(n); full != nil {
 		return 0, full
 	}
 	if before <= longMessage && s.meter.Bytes() > longMessage {
-		_ = s.SetReadDeadline(time.Now().Add(messageWithin)) // a connection that is gone fails when it is read
+		s.hurry()
 	}
 	if s.meter.Bytes() > MaxMessage {
 		return 0, errMessage
@@ -60,14 +65,19 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// hurry has what is read next come within messageWithin, until a message was taken.
+func (s *socket) hurry() {
+	_ = s.SetReadDeadline(time.Now().Add(messageWithin)) // a connection that is gone fails when it is read
+}
+
 // taken notes that the message which came last was worked on.
 func taken(conn types.Connection) {
-	s, ok := conn.Connection().(*socket)
-	if !ok {
-		return // over HTTP bodies are bounded
+	if s, ok := conn.Connection().(*socket); ok { // over HTTP bodies are bounded
+		s.taken()
 	}
-	if s.meter.Bytes() > longMessage {
-		_ = s.SetReadDeadline(time.Time{}) // as above
-	}
+}
+
+func (s *socket) taken() {
+	_ = s.SetReadDeadline(time.Time{}) // as above
 	s.meter.Done()
 }
