@@ -120,6 +120,7 @@ func (p *Plane) Counts() *Counts { return &p.counts }
 // published is a plan for all agents. It is immutable.
 type published struct {
 	plan *protocol.Plan  // all tracepoints
+	on   map[string]bool // these, in any arm; nil: whatever there is, because an arm has everything on
 	next chan struct{}   // closed when another plan is published
 	told <-chan struct{} // closed when all that waited for this one have it; nil: nobody did
 
@@ -129,8 +130,21 @@ type published struct {
 }
 
 func newPublished(plan *protocol.Plan, told <-chan struct{}) *published {
-	return &published{plan: plan, next: make(chan struct{}), told: told, gone: make(chan struct{})}
+	b := &published{plan: plan, on: make(map[string]bool), next: make(chan struct{}), told: told, gone: make(chan struct{})}
+	for i := range plan.Arms {
+		if plan.Arms[i].Everything {
+			b.on = nil
+			break
+		}
+		for k := range plan.Arms[i].Tracepoints {
+			b.on[plan.Arms[i].Tracepoints[k].ID] = true
+		}
+	}
+	return b
 }
+
+// wants reports whether the plan has a tracepoint on for any request.
+func (b *published) wants(id string) bool { return b.on == nil || b.on[id] }
 
 // leave is called when an agent does not wait for the next plan any more.
 func (b *published) leave(agents int64) {

@@ -454,25 +454,28 @@ func TestMeasured(t *testing.T) {
 	})
 }
 
-// What agents say of tracepoints that they have not is not kept, and nothing follows from it.
+// What agents say of tracepoints that they have not is not kept, and nothing follows from it. What is not on costs the plan nothing.
 func TestMadeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.register("a", "1", "shop", points("shop", 2))
 		w.on("shop/000000")
-		s := protocol.Status{Protocol: 1, Session: "1", Version: 1, Tracepoints: []protocol.Outcome{{ID: "shop/000000", State: protocol.Applied}}}
+		s := protocol.Status{Protocol: 1, Session: "1", Version: 1, Tracepoints: []protocol.Outcome{
+			{ID: "shop/000000", State: protocol.Applied}, {ID: "shop/000001", State: protocol.Applied, Nanos: 1e9}, // which nobody wants
+		}}
 		for i := range 1000 {
 			s.Tracepoints = append(s.Tracepoints, protocol.Outcome{ID: fmt.Sprintf("made/up%d", i), State: protocol.Failed, Hits: 1000, Nanos: 1e9})
 		}
 		for range 3 {
+			s.Tracepoints[1].Hits += 50
 			if a := w.call(http.MethodPost, "a/status", s); a.Code != http.StatusNoContent {
 				t.Fatalf("%d %s", a.Code, a.Body)
 			}
 			time.Sleep(10 * time.Second)
 		}
 		for _, f := range w.engine.heard() {
-			if len(f.Costs) > 0 || len(f.Broken) > 0 {
-				t.Errorf("%d costs, %d broken", len(f.Costs), len(f.Broken))
+			if len(f.Costs) > 1 || len(f.Broken) > 0 || f.Measured != nil {
+				t.Errorf("%d costs, %d broken, %+v", len(f.Costs), len(f.Broken), f.Measured)
 			}
 		}
 		if all := w.Agents(); len(all) != 1 || all[0].Applied != 1 || all[0].Failed != 0 {

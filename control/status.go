@@ -24,14 +24,15 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	if p.held-len(a.outcomes)+len(outcomes) > maxOutcomes {
 		return ErrFull
 	}
+	plan := p.published.Load()
 	a.usage = search.Usage{}
 	if a.version == s.Version && s.Version > 0 {
-		a.usage = usageBetween(all, a.outcomes, outcomes, a.seen.Sub(a.reported))
+		a.usage = usageBetween(plan, all, a.outcomes, outcomes, a.seen.Sub(a.reported))
 	}
 	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, whySome(s.Tracepoints)), a.seen
 	p.keep(a, outcomes)
 	a.on, a.failed = 0, 0
-	if plan := p.published.Load().plan; s.Version > 0 {
+	if s.Version > 0 {
 		a.on, a.failed = became(plan, outcomes)
 	}
 	p.counts.Statuses.Add(1)
@@ -39,11 +40,11 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 }
 
 // became returns how many tracepoints of a plan are on, and how many could not be switched on. Agents tell of what was on before, too.
-func became(plan *protocol.Plan, outcomes []protocol.Outcome) (on, failed int) {
+func became(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		switch {
-		case !slices.ContainsFunc(plan.Arms, func(a protocol.Arm) bool { return a.Everything || has(a.Tracepoints, o.ID) }):
+		case !plan.wants(o.ID):
 		case o.State == protocol.Applied:
 			on++
 		default:
@@ -51,12 +52,6 @@ func became(plan *protocol.Plan, outcomes []protocol.Outcome) (on, failed int) {
 		}
 	}
 	return on, failed
-}
-
-// has reports whether a tracepoint is among those of an arm.
-func has(enabled []protocol.Enabled, id string) bool {
-	_, found := slices.BinarySearchFunc(enabled, id, func(e protocol.Enabled, id string) int { return cmp.Compare(e.ID, id) })
-	return found
 }
 
 // known returns the outcomes of tracepoints of a catalogue, each once, ascending by ID, in memory of their own.
@@ -122,8 +117,8 @@ func (p *Plane) Has(c Caller) string {
 }
 
 // usageBetween returns what the tracepoints of a plan cost, per second, in the time between two reports. What is on anyway costs the plan
-// nothing.
-func usageBetween(all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
+// nothing, nor does what agents say of others.
+func usageBetween(plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
 	var u search.Usage
 	if elapsed <= 0 {
 		return u
@@ -131,7 +126,7 @@ func usageBetween(all []protocol.Tracepoint, before, after []protocol.Outcome, e
 	for i := range after {
 		o := &after[i]
 		x := find(all, o.ID)
-		if x == nil || x.Baseline {
+		if x == nil || x.Baseline || !plan.wants(o.ID) {
 			continue
 		}
 		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int { return cmp.Compare(b.ID, id) })
