@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanOps bounds the operations whose spans' durations are kept: at some 200 bytes each, and 2.8 KiB at most.
+// spanOps bounds the operations whose spans' durations are kept: at 300 to 1 000 bytes each, and 3.5 KiB at most.
 const spanOps = 8192
 
 // SpanTimes holds how long the spans of each operation took, on the critical path or not. Of more than 8 192 operations it keeps those with
