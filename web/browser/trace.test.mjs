@@ -91,6 +91,24 @@ test("a gap has a name and a row, also where a part was shown that lacks it", as
   await context.close();
 });
 
+test("gaps and ranks are in the table, and the strip is a picture", async () => {
+  const { page, context } = await open(browser, { acceptDownloads: true });
+  await page.goto(service.url + path);
+  await settle(page);
+  const saved = async (item) => {
+    await page.getByRole("button", { name: "Waterfall: table and files" }).click();
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+    const chunks = [];
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+    return Buffer.concat(chunks);
+  };
+  const table = (await saved("Save as CSV")).toString();
+  assert.match(table, /^service,.*,slower than \(%\),of so many spans,/);
+  assert.match(table, /nothing instrumented ran in .*,gap,[\d.]+,[\d.]+,/);
+  assert.ok((await saved("Save as PNG")).length > 1000, "the picture is empty");
+  await context.close();
+});
+
 test("a span says how slow it is for its operation", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + path);

@@ -6,7 +6,7 @@ import { picture } from "./picture.ts";
 
 export type Table = { header: string[]; rows: Cell[][] };
 
-type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean };
+type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean; pictured?: boolean };
 
 // save has the browser save data under a name.
 export function save(name: string, data: Blob) {
@@ -17,7 +17,8 @@ export function save(name: string, data: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-export function Figure({ id, title, hint, table, tools, children, tableOnly }: Props) {
+// Figure with tableOnly is a table in itself; one that is also pictured has a drawing to save.
+export function Figure({ id, title, hint, table, tools, children, tableOnly, pictured }: Props) {
   const [asTable, setAsTable] = useState(false);
   const body = useRef<HTMLDivElement>(null);
   const heading = useId();
@@ -27,7 +28,7 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly }: P
     ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
     { text: "Copy as CSV", act: () => void navigator.clipboard.writeText(text()) },
     { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([text()], { type: "text/csv" })) },
-    ...(tableOnly || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png)) }]),
+    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png)) }]),
   ];
   return (
     <section className="figure" id={id} aria-labelledby={heading}>

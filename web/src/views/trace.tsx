@@ -136,6 +136,7 @@ function Waterfall({ trace }: { trace: Trace }) {
         ),
       })}
       tableOnly
+      pictured
     >
       <svg width="0" height="0" aria-hidden="true" style={{ position: "absolute" }}>
         <pattern id="wire" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
