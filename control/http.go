@@ -155,30 +155,12 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return answer(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// decodeRegistration reads a registration. A page of a catalogue that is known is left out: of many agents with the same catalogue only that
-// of the first is looked at.
-func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) {
-	var r struct {
-		protocol.Registration
-		Page json.RawMessage `json:"page"`
-	}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return nil, noJSON(err)
-	}
-	if len(r.Page) > 0 && !p.knows(r.Catalogue) {
-		if err := json.Unmarshal(r.Page, &r.Registration.Page); err != nil {
-			return nil, noJSON(err)
-		}
-	}
-	return &r.Registration, r.Validate()
-}
-
 func noJSON(err error) error {
 	return &Refusal{Status: http.StatusBadRequest, Detail: "no JSON of the protocol: " + err.Error()}
 }
 
-// knows reports whether all pages of a catalogue have come.
-func (p *Plane) knows(c protocol.Catalogue) bool {
+// Knows reports whether all pages of a catalogue have come.
+func (p *Plane) Knows(c protocol.Catalogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := p.catalogues[c.Hash]
@@ -240,14 +222,11 @@ func (h *handler) afterPlans(ctx context.Context) {
 func (h *handler) status(w http.ResponseWriter, r *http.Request, c Caller) error {
 	h.afterPlans(r.Context())
 	err := h.read(w, r, func(body []byte) error {
-		var s protocol.Status
-		if err := json.Unmarshal(body, &s); err != nil {
-			return noJSON(err)
-		}
-		if err := s.Validate(); err != nil {
+		s, err := decodeStatus(body)
+		if err != nil {
 			return err
 		}
-		return h.Report(c, &s)
+		return h.Report(c, s)
 	})
 	if err != nil {
 		return err

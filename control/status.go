@@ -84,6 +84,27 @@ func (p *Plane) keep(a *agent, outcomes []protocol.Outcome) {
 	a.outcomes = outcomes
 }
 
+// ReportOutcomes takes what an agent says became of single tracepoints, where it does not say what they cost. An error is ErrUnknown, ErrConflict
+// or ErrFull.
+func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, err := p.find(c)
+	if err != nil {
+		return err
+	}
+	list := known(outcomes, a.catalogue.content())
+	if p.held-len(a.outcomes)+len(list) > maxOutcomes {
+		return ErrFull
+	}
+	a.problem = cmp.Or(whySome(outcomes), a.problem)
+	p.keep(a, list)
+	_, failed := became(p.published.Load(), list)
+	a.on, a.failed = a.on+a.failed-failed, failed // it says nothing of others, which are on
+	p.counts.Statuses.Add(1)
+	return nil
+}
+
 // Applied takes what an agent says became of the plan with a hash, where it says no more than that; why is empty if it applied it. An error is
 // ErrUnknown or ErrConflict.
 func (p *Plane) Applied(c Caller, hash, why string) error {
@@ -100,7 +121,8 @@ func (p *Plane) Applied(c Caller, hash, why string) error {
 	defer p.mu.Unlock()
 	a.problem, a.reported = why, a.seen
 	if why == "" && b.hash == hash {
-		a.version, a.hash, a.on = b.plan.Version, hash, b.distinct()
+		_, a.failed = became(b.of, a.outcomes)
+		a.version, a.hash, a.on = b.plan.Version, hash, b.distinct()-a.failed
 	}
 	p.counts.Statuses.Add(1)
 	return nil

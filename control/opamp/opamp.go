@@ -3,7 +3,7 @@
 //
 //   - The catalogue is the file [protocol.ConfigCatalogue] of the agent's effective configuration: a [Catalogue] as JSON.
 //   - The plan is the file [protocol.ConfigPlan] of the remote configuration: a [protocol.Plan] as JSON. Its hash is the config_hash.
-//   - What became of it is the RemoteConfigStatus.
+//   - What became of it is the RemoteConfigStatus; what became of single tracepoints, the ComponentHealth of components called like them.
 //   - The resource is the agent description.
 //   - Every message of the server renews the lease. Over WebSocket one is sent at least every third of it; over HTTP the agent asks as often.
 //
@@ -184,6 +184,9 @@ func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.A
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING, protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET:
 		}
 	}
+	if err == nil && m.Health != nil {
+		err = a.became(m.Health)
+	}
 	var told control.Told
 	if err == nil {
 		told, err = a.plane.Plan(a.caller, a.plane.Has(a.caller))
@@ -201,6 +204,26 @@ func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.A
 		answer.RemoteConfig = remote(told)
 	}
 	return answer
+}
+
+// became takes the health of an agent, whose components are tracepoints.
+func (a *agent) became(health *protobufs.ComponentHealth) error {
+	s := protocol.Status{Protocol: protocol.Version, Session: a.caller.Session}
+	for id, h := range health.ComponentHealthMap {
+		o := protocol.Outcome{ID: id, State: protocol.Applied, Reason: protocol.Printable(h.GetLastError(), protocol.MaxReason)}
+		switch {
+		case h.GetHealthy():
+		case h.GetStatus() == string(protocol.Unsupported):
+			o.State = protocol.Unsupported
+		default:
+			o.State = protocol.Failed
+		}
+		s.Tracepoints = append(s.Tracepoints, o)
+	}
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	return a.plane.ReportOutcomes(a.caller, s.Tracepoints)
 }
 
 // explain says what is wrong, and how the agent gets over it.
@@ -233,18 +256,13 @@ func (a *agent) register(m *protobufs.AgentToServer) error {
 	if m.AgentDescription == nil || m.EffectiveConfig == nil {
 		return nil
 	}
-	c := Catalogue{Catalogue: protocol.Catalogue{Hash: protocol.HashCatalogue(nil)}}
-	if file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]; file != nil {
-		if err := json.Unmarshal(file.Body, &c); err != nil {
-			return fmt.Errorf("%s: %w", protocol.ConfigCatalogue, err)
-		}
-	}
-	if len(c.Tracepoints) != c.Size {
-		return fmt.Errorf("%s: %d tracepoints, of %d", protocol.ConfigCatalogue, len(c.Tracepoints), c.Size)
+	c, err := a.catalogue(m)
+	if err != nil {
+		return err
 	}
 	r := &protocol.Registration{Protocol: protocol.Version, Session: a.caller.Session, Resource: resource(m.AgentDescription), Catalogue: c.Catalogue}
-	for page := range max(1, c.Pages()) {
-		if c.Size > 0 {
+	for page := range max(1, (len(c.Tracepoints)+protocol.PageSize-1)/protocol.PageSize) {
+		if len(c.Tracepoints) > 0 {
 			from, to := c.Page(page)
 			r.Page = &protocol.Page{Number: page, Tracepoints: c.Tracepoints[from:to]}
 		}
@@ -256,6 +274,36 @@ func (a *agent) register(m *protobufs.AgentToServer) error {
 		}
 	}
 	return nil
+}
+
+// catalogue returns the catalogue of a message: without its tracepoints if it is known, because of many agents with the same one only that of the first
+// is looked at.
+func (a *agent) catalogue(m *protobufs.AgentToServer) (c Catalogue, err error) {
+	file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]
+	if file == nil {
+		c.Hash = protocol.HashCatalogue(nil)
+		return c, nil
+	}
+	var announced struct {
+		protocol.Catalogue
+		Tracepoints json.RawMessage `json:"tracepoints"`
+	}
+	if err := json.Unmarshal(file.Body, &announced); err != nil {
+		return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, err)
+	}
+	c.Catalogue = announced.Catalogue
+	if a.plane.Knows(c.Catalogue) {
+		return c, nil
+	}
+	if len(announced.Tracepoints) > 0 {
+		if err := json.Unmarshal(announced.Tracepoints, &c.Tracepoints); err != nil {
+			return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, err)
+		}
+	}
+	if len(c.Tracepoints) != c.Size {
+		return c, fmt.Errorf("%s: %d tracepoints, of %d", protocol.ConfigCatalogue, len(c.Tracepoints), c.Size)
+	}
+	return c, nil
 }
 
 // resource returns the attributes of a description as texts.

@@ -120,7 +120,11 @@ func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
 		t.Fatal(err)
 	}
 	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
-		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig | protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig | protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig |
+		protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth
+	if err := a.SetHealth(&protobufs.ComponentHealth{Healthy: true}); err != nil {
+		t.Fatal(err)
+	}
 	if err := a.SetCapabilities(&capabilities); err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +211,14 @@ func TestAgents(t *testing.T) {
 			if !current() {
 				t.Errorf("after a lease: %+v", w.Agents())
 			}
+			health := &protobufs.ComponentHealth{Healthy: true, ComponentHealthMap: map[string]*protobufs.ComponentHealth{"shop/000001": {LastError: "no room"}}}
+			if err := a.SetHealth(health); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "it is not known that a tracepoint failed", func() bool {
+				all := w.Agents()
+				return len(all) == 1 && all[0].Applied == 0 && all[0].Failed == 1 && all[0].Problem == "shop/000001: no room"
+			})
 			if len(a.plans) > 0 {
 				t.Error("a plan is sent again that the agent has")
 			}

@@ -429,9 +429,8 @@ func (f *fleet) comeBack(ctx context.Context, r *Result, server *served, dir str
 		return err
 	}
 	started := time.Since(began).Seconds()
-	began = time.Now()
 	busiest, before := int64(0), f.requests.Load()
-	next := began.Add(time.Second)
+	next := time.Now().Add(time.Second)
 	err = f.until(ctx, func() bool {
 		if now := time.Now(); now.After(next) {
 			n := f.requests.Load()
@@ -446,7 +445,7 @@ func (f *fleet) comeBack(ctx context.Context, r *Result, server *served, dir str
 		return err
 	}
 	r.add("the server was killed and is back", Value{"start_seconds", started, units.Ratio(started) + " s to start"},
-		Value{"converged_seconds", took, units.Ratio(took) + " s until all agents are"},
+		Value{"converged_seconds", took, units.Ratio(took) + " s until all agents are, from the start"},
 		Value{"requests_per_agent", float64(requests) / float64(f.o.Agents), units.Ratio(float64(requests)/float64(f.o.Agents)) + " requests an agent"},
 		Value{"busiest_second_requests", float64(busiest), units.Count(int(busiest)) + " requests in the busiest second"},
 		Value{"peak_bytes", float64(peak), mebibytes(int(peak))})

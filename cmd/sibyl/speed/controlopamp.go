@@ -3,6 +3,7 @@ package speed
 import (
 	"context"
 	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/open-telemetry/opamp-go/client"
 	"github.com/open-telemetry/opamp-go/client/types"
@@ -20,8 +21,8 @@ func (silent) Debugf(context.Context, string, ...any) {}
 // Errorf implements the logger of the library.
 func (silent) Errorf(context.Context, string, ...any) {}
 
-// opampAgent is an agent that is connected over a WebSocket, by OpAMP's own client, until ctx is done. It counts as registered when it is
-// connected.
+// opampAgent is an agent that is connected over a WebSocket, by OpAMP's own client, until ctx is done. It counts as registered when the server
+// said something since it is connected.
 func (f *fleet) opampAgent(ctx context.Context, i int) {
 	c := client.NewWebSocket(silent{})
 	var id types.InstanceUid
@@ -32,10 +33,11 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 	must(c.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{{
 		Key: "service.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: serviceName(i % f.o.Services)}},
 	}}}))
+	var heard atomic.Bool
 	must(c.Start(ctx, types.StartSettings{
 		OpAMPServerURL: "ws://" + f.o.opamp + "/v1/opamp", InstanceUid: id,
 		Callbacks: types.Callbacks{
-			OnConnect: func(context.Context) { f.registered.Add(1) },
+			OnConnect: func(context.Context) { heard.Store(false) },
 			GetEffectiveConfig: func(context.Context) (*protobufs.EffectiveConfig, error) {
 				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
 					protocol.ConfigCatalogue: {Body: f.catalogues[i%f.o.Services], ContentType: "application/json"},
@@ -43,6 +45,9 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 			},
 			OnMessage: func(_ context.Context, m *types.MessageData) {
 				f.requests.Add(1)
+				if heard.CompareAndSwap(false, true) {
+					f.registered.Add(1)
+				}
 				if m.RemoteConfig == nil {
 					return
 				}

@@ -1,0 +1,141 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/go-faster/jx"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+// Ten thousand agents send their statuses at the same time, when a plan changes, and their registrations, when the service was restarted. So
+// both are decoded without reflection, and in one pass.
+
+// errTrailing says that something follows what should be all.
+var errTrailing = errors.New("something follows the object")
+
+// object calls field with each key of the one object that body is. Values that are null are as if they were not there.
+func object(body []byte, field func(d *jx.Decoder, key string) error) error {
+	d := jx.DecodeBytes(body)
+	if err := d.ObjBytes(present(field)); err != nil {
+		return noJSON(err)
+	}
+	if !errors.Is(d.Skip(), io.EOF) {
+		return noJSON(errTrailing)
+	}
+	return nil
+}
+
+// present leaves out values that are null.
+func present(field func(d *jx.Decoder, key string) error) func(*jx.Decoder, []byte) error {
+	return func(d *jx.Decoder, key []byte) error {
+		if d.Next() == jx.Null {
+			return d.Skip()
+		}
+		return field(d, string(key))
+	}
+}
+
+// decodeRegistration reads a registration. A page of a catalogue that is known is left out: of many agents with the same catalogue only that
+// of the first is looked at.
+func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) {
+	var r protocol.Registration
+	var page []byte
+	err := object(body, func(d *jx.Decoder, key string) error {
+		raw, err := d.Raw()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "protocol":
+			err = json.Unmarshal(raw, &r.Protocol)
+		case "session":
+			err = json.Unmarshal(raw, &r.Session)
+		case "resource":
+			err = json.Unmarshal(raw, &r.Resource)
+		case "capabilities":
+			err = json.Unmarshal(raw, &r.Capabilities)
+		case "catalogue":
+			err = json.Unmarshal(raw, &r.Catalogue)
+		case "page":
+			page = raw
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if page != nil && !p.Knows(r.Catalogue) {
+		if err := json.Unmarshal(page, &r.Page); err != nil {
+			return nil, noJSON(err)
+		}
+	}
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// decodeStatus reads a status.
+func decodeStatus(body []byte) (*protocol.Status, error) {
+	var s protocol.Status
+	err := object(body, func(d *jx.Decoder, key string) (err error) {
+		switch key {
+		case "protocol":
+			s.Protocol, err = d.Int()
+		case "session":
+			s.Session, err = d.Str()
+		case "version":
+			s.Version, err = d.Int64()
+		case "hash":
+			s.Hash, err = d.Str()
+		case "error":
+			s.Error, err = d.Str()
+		case "tracepoints":
+			err = d.Arr(func(d *jx.Decoder) error {
+				o, err := decodeOutcome(d)
+				s.Tracepoints = append(s.Tracepoints, o)
+				return err
+			})
+		default:
+			err = d.Skip()
+		}
+		return err
+	})
+	if err == nil {
+		err = s.Validate()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+func decodeOutcome(d *jx.Decoder) (o protocol.Outcome, err error) {
+	err = d.ObjBytes(present(func(d *jx.Decoder, key string) (err error) {
+		switch key {
+		case "id":
+			o.ID, err = d.Str()
+		case "state":
+			var state string
+			state, err = d.Str()
+			o.State = protocol.State(state)
+		case "reason":
+			o.Reason, err = d.Str()
+		case "hits":
+			o.Hits, err = d.UInt64()
+		case "drops":
+			o.Drops, err = d.UInt64()
+		case "cost_ns":
+			o.Nanos, err = d.Float64()
+		case "bytes":
+			o.Bytes, err = d.Float64()
+		default:
+			err = d.Skip()
+		}
+		return err
+	}))
+	return o, err
+}
