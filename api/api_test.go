@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -201,6 +202,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/decisions?from=2026-13-45T00:00:00Z", nil, "", 400, "want a time"},
 		{"GET", "/api/v1/exemplars", nil, "", 400, "group: it must be given"},
 		{"GET", places.Replace("/api/v1/groups/{group}/compare?slowest=0.2&from=1"), nil, "", 400, "either"},
+		{"GET", places.Replace("/api/v1/groups/{group}/compare?longer_ns=5&to=1"), nil, "", 400, "either"},
 		{"GET", "/api/v1/problems", nil, "Accept: text/html", 406, "application/json"},
 		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), nil, "", 415, "application/json"},
 		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), "text", "", 422, "object"},
@@ -532,4 +534,20 @@ func FuzzQueries(f *testing.F) {
 		}
 		w.check(t, r, out)
 	})
+}
+
+// TestCompareDurations splits the requests of a group by how long they took: those within are as long as asked for, and none is lost.
+func TestCompareDurations(t *testing.T) {
+	w := troubled(t)
+	path := w.places().Replace("/api/v1/groups/{group}/compare")
+	all := decode[contract.Comparison](t, w.call(t, http.MethodGet, path+"?longer_ns=0", nil)).A
+	if all.Requests == 0 || all.MeanNs == nil {
+		t.Fatalf("%+v", all)
+	}
+	middle := int64(*all.MeanNs)
+	slow := decode[contract.Comparison](t, w.call(t, http.MethodGet, fmt.Sprintf("%s?longer_ns=%d", path, middle), nil))
+	fast := decode[contract.Comparison](t, w.call(t, http.MethodGet, fmt.Sprintf("%s?shorter_ns=%d", path, middle), nil))
+	if slow.A.Requests+slow.B.Requests != all.Requests || slow.A.Requests != fast.B.Requests || !(*slow.A.MeanNs >= *all.MeanNs && *fast.A.MeanNs < *all.MeanNs) {
+		t.Errorf("of %+v: %+v and %+v, %+v", all, slow.A, slow.B, fast.A)
+	}
 }

@@ -184,13 +184,16 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		}
 	}
 	byTime := q.From != nil || q.To != nil || q.BaseFrom != nil || q.BaseTo != nil
-	if byTime && q.Slowest != nil {
-		return nil, refuse(http.StatusBadRequest, "either slowest or times")
+	byDuration := q.LongerNs != nil || q.ShorterNs != nil
+	if byTime && q.Slowest != nil || byDuration && (byTime || q.Slowest != nil) {
+		return nil, refuse(http.StatusBadRequest, "either slowest, durations or times")
 	}
 	var d contract.CompareGroup200JSONResponse
 	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
 		var one, other population
 		switch {
+		case byDuration:
+			one, other = lasting(g, value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64))
 		case !byTime:
 			one, other = slowest(g, value(q.Slowest, defaultSlowest))
 		case q.BaseFrom == nil && q.BaseTo == nil:
@@ -221,32 +224,58 @@ func (p *population) contract() contract.Population {
 
 // slowest splits the requests sampled of a group into the slowest and the rest.
 func slowest(g *analysis.Group, part float64) (slow, rest population) {
+	t, order := sampled(g)
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(t.Total[j], t.Total[i]) })
+	n := int(math.Ceil(part * float64(len(order))))
+	return populationOf(g, &t, "the slowest "+units.Percent(part)+" of the requests sampled", order[:n]), populationOf(g, &t, "the rest of them", order[n:])
+}
+
+// lasting splits the requests sampled of a group into those that lasted [longer, shorter) ns and the rest.
+func lasting(g *analysis.Group, longer, shorter int64) (within, rest population) {
+	t, all := sampled(g)
+	var in, out []int
+	for _, row := range all {
+		if total := int64(t.Total[row]); total >= longer && total < shorter {
+			in = append(in, row)
+		} else {
+			out = append(out, row)
+		}
+	}
+	label := "the requests sampled that took " + units.Duration(time.Duration(longer)) + " or longer"
+	if shorter < math.MaxInt64 {
+		label = "the requests sampled that took " + units.Duration(time.Duration(longer)) + " to " + units.Duration(time.Duration(shorter))
+	}
+	return populationOf(g, &t, label, in), populationOf(g, &t, "the rest of them", out)
+}
+
+// sampled returns the requests sampled of a group, a column for each of its edges, and the numbers of all rows.
+func sampled(g *analysis.Group) (t stats.Table, rows []int) {
 	columns := make([]int32, len(g.Edges))
 	for i := range columns {
 		columns[i] = int32(i)
 	}
-	t := stats.NewTable(g.Current.Sample.All(), columns)
-	order := make([]int, len(t.Total))
-	for i := range order {
-		order[i] = i
+	t = stats.NewTable(g.Current.Sample.All(), columns)
+	rows = make([]int, len(t.Total))
+	for i := range rows {
+		rows[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(t.Total[j], t.Total[i]) })
-	n := int(math.Ceil(part * float64(len(order))))
-	of := func(label string, rows []int) population {
-		p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
-		if len(rows) == 0 {
-			return p
-		}
-		p.mean = 0
-		for _, row := range rows {
-			p.mean += t.Total[row] / float64(len(rows))
-			for e, ns := range t.Row(row) {
-				p.edges[g.Edges[e]] += ns / float64(len(rows))
-			}
-		}
+	return t, rows
+}
+
+// populationOf returns what some rows of a table of the edges of a group have in the mean.
+func populationOf(g *analysis.Group, t *stats.Table, label string, rows []int) population {
+	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	if len(rows) == 0 {
 		return p
 	}
-	return of("the slowest "+units.Percent(part)+" of the requests sampled", order[:n]), of("the rest of them", order[n:])
+	p.mean = 0
+	for _, row := range rows {
+		p.mean += t.Total[row] / float64(len(rows))
+		for e, ns := range t.Row(row) {
+			p.edges[g.Edges[e]] += ns / float64(len(rows))
+		}
+	}
+	return p
 }
 
 // between returns the requests of the windows of a group that lie in [from, to) for the most part; to 0: no bound.

@@ -1678,6 +1678,12 @@ type CompareGroupParams struct {
 	// Slowest Which part of the requests counts as slow.
 	Slowest *float64 `form:"slowest,omitempty" json:"slowest,omitempty"`
 
+	// LongerNs The shortest duration that belongs to the first population.
+	LongerNs *int64 `form:"longer_ns,omitempty" json:"longer_ns,omitempty"`
+
+	// ShorterNs The duration from which on requests do not belong to it; without it there is none.
+	ShorterNs *int64 `form:"shorter_ns,omitempty" json:"shorter_ns,omitempty"`
+
 	// From From this time on.
 	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
 
@@ -1910,7 +1916,8 @@ type ClientInterface interface {
 
 	// CompareGroup Slow requests against the rest, or one stretch of time against another
 	//
-	// Without times: the slowest of the requests sampled against the others. With `from` and `to`: requests of these times against those between `base_from`
+	// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
+	// against the others. With `from` and `to`: requests of these times against those between `base_from`
 	// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 	// the most part count.
 	//
@@ -2179,7 +2186,8 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 
 // CompareGroup Slow requests against the rest, or one stretch of time against another
 //
-// Without times: the slowest of the requests sampled against the others. With `from` and `to`: requests of these times against those between `base_from`
+// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
+// against the others. With `from` and `to`: requests of these times against those between `base_from`
 // and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 // the most part count.
 //
@@ -3119,6 +3127,30 @@ func NewCompareGroupRequest(server string, group GroupParameter, params *Compare
 		if params.Slowest != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "slowest", *params.Slowest, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "number", Format: "double"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LongerNs != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "longer_ns", *params.LongerNs, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ShorterNs != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "shorter_ns", *params.ShorterNs, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4504,7 +4536,8 @@ type ClientWithResponsesInterface interface {
 
 	// CompareGroupWithResponse Slow requests against the rest, or one stretch of time against another
 	//
-	// Without times: the slowest of the requests sampled against the others. With `from` and `to`: requests of these times against those between `base_from`
+	// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
+	// against the others. With `from` and `to`: requests of these times against those between `base_from`
 	// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 	// the most part count.
 	//
@@ -6254,7 +6287,8 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 
 // CompareGroupWithResponse Slow requests against the rest, or one stretch of time against another
 //
-// Without times: the slowest of the requests sampled against the others. With `from` and `to`: requests of these times against those between `base_from`
+// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
+// against the others. With `from` and `to`: requests of these times against those between `base_from`
 // and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 // the most part count.
 //
@@ -8321,6 +8355,32 @@ func (siw *ServerInterfaceWrapper) CompareGroup(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "slowest"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "slowest", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "longer_ns" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "longer_ns", r.URL.Query(), &params.LongerNs, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "longer_ns"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "longer_ns", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "shorter_ns" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "shorter_ns", r.URL.Query(), &params.ShorterNs, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "shorter_ns"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "shorter_ns", Err: err})
 		}
 		return
 	}

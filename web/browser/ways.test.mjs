@@ -145,6 +145,23 @@ test("a time that is brushed is compared with what was before", async () => {
   await context.close();
 });
 
+test("a box that is brushed compares requests that take so long with the rest, and so do keys", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  const box = await page.locator("#latency svg.chart").first().boundingBox();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.9, box.y + 150, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForURL(/compare\?.*by=duration.*longer=\d+&shorter=\d+/);
+  await page.goto(service.url + paths.problem);
+  await page.getByRole("link", { name: "Pick by keys" }).press("Enter");
+  await page.waitForURL(/compare\?.*by=duration/);
+  await page.getByText(/requests sampled that took .* or longer/).first().waitFor();
+  await context.close();
+});
+
 test("dead letters are shown, and sent again", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + paths.service);

@@ -130,7 +130,8 @@ export interface paths {
         };
         /**
          * Slow requests against the rest, or one stretch of time against another
-         * @description Without times: the slowest of the requests sampled against the others. With `from` and `to`: requests of these times against those between `base_from`
+         * @description Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
+         *     against the others. With `from` and `to`: requests of these times against those between `base_from`
          *     and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
          *     the most part count.
          */
@@ -1893,6 +1894,10 @@ export interface operations {
             query?: {
                 /** @description Which part of the requests counts as slow. */
                 slowest?: number;
+                /** @description The shortest duration that belongs to the first population. */
+                longer_ns?: number;
+                /** @description The duration from which on requests do not belong to it; without it there is none. */
+                shorter_ns?: number;
                 /** @description From this time on. */
                 from?: components["parameters"]["fromParameter"];
                 /** @description Before this time. */

@@ -1,15 +1,15 @@
 // HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are requests to look at, lines what
-// happened; dragging picks a time.
+// happened; dragging picks a time, or, up and down too, a box of times and durations.
 import { useEffect, useRef, useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, time } from "../compute/format.ts";
-import { axis, cells } from "../compute/heat.ts";
+import { type Drag, type Point, axis, cells, pick } from "../compute/heat.ts";
 import { useNow, useZone } from "../settings.ts";
 
 export type Mark = { at: number; text: string; title: string };
 export type Dot = { at: number; ns: number; title: string; go: () => void };
 
-type Props = { windows: Schemas["Window"][]; marks: Mark[]; dots: Dot[]; label: string; brush: (from: number, to: number) => void };
+type Props = { windows: Schemas["Window"][]; marks: Mark[]; dots: Dot[]; label: string; brush: (from: number, to: number, longer: number, shorter: number) => void };
 
 const height = 230;
 const left = 62;
@@ -20,7 +20,7 @@ const leastLabel = 64; // px between two
 export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const svg = useRef<SVGSVGElement>(null);
   const [width, setWidth] = useState(700);
-  const [drag, setDrag] = useState<[number, number]>();
+  const [drag, setDrag] = useState<Drag>();
   const [zone] = useZone();
   const now = useNow();
   useEffect(() => {
@@ -37,9 +37,14 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const x = (ms: number) => left + scale.position(ms) * plot.width;
   const column = plot.width / (windows.length || 1);
   const most = Math.max(...all.map((c) => c.share));
-  const at = (event: React.PointerEvent) => Math.max(0, Math.min(1, (event.clientX - svg.current!.getBoundingClientRect().left - left) / plot.width));
+  const at = (event: React.PointerEvent): Point => {
+    const box = svg.current!.getBoundingClientRect();
+    return [Math.max(0, Math.min(1, (event.clientX - box.left - left) / plot.width)), Math.max(0, Math.min(1, (event.clientY - box.top - top) / plot.height))];
+  };
+  const picked = drag && pick(drag);
+  const nanos = (y: number) => Math.exp(high - y * (high - low));
   const end = () => {
-    if (drag && Math.abs(drag[1] - drag[0]) > 0.02) brush(scale.time(Math.min(...drag)), scale.time(Math.max(...drag)));
+    if (picked) brush(scale.time(picked.x[0]), scale.time(picked.x[1]), picked.y[1] < 1 ? nanos(picked.y[1]) : 0, picked.y[0] > 0 ? nanos(picked.y[0]) : Infinity);
     setDrag(undefined);
   };
   const labelled = spaced(marks.map((m) => x(m.at)));
@@ -86,7 +91,12 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
           <title>{d.title}</title>
         </circle>
       ))}
-      {drag && <rect x={left + Math.min(...drag) * plot.width} width={Math.abs(drag[1] - drag[0]) * plot.width} y={top} height={plot.height} style={{ fill: "var(--accent)", opacity: 0.25 }} />}
+      {picked && (
+        <rect
+          x={left + picked.x[0] * plot.width} width={(picked.x[1] - picked.x[0]) * plot.width} y={top + picked.y[0] * plot.height} height={(picked.y[1] - picked.y[0]) * plot.height}
+          style={{ fill: "var(--accent)", opacity: 0.25 }}
+        />
+      )}
     </svg>
   );
 }

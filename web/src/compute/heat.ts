@@ -44,3 +44,15 @@ export function quantile(bins: Bin[], q: number): number | null {
   }
   return bins.at(-1)?.high_ns ?? null;
 }
+
+// Point is a place in the picture, each 0–1 from the left and from the top; a drag leads from one to another.
+export type Point = [number, number];
+export type Drag = [Point, Point];
+
+// pick returns what a drag picks: times, with all durations where it hardly goes up or down; undefined: nothing.
+export function pick([from, to]: Drag): { x: [number, number]; y: [number, number] } | undefined {
+  const between = (i: 0 | 1): [number, number] => [Math.min(from[i], to[i]), Math.max(from[i], to[i])];
+  const [x, y] = [between(0), between(1)];
+  if (x[1] - x[0] <= 0.02) return undefined;
+  return { x, y: y[1] - y[0] > 0.12 ? y : [0, 1] };
+}

@@ -36,19 +36,28 @@ function Group({ id }: { id: string }) {
   const [to, setTo] = useQuery("to");
   const [baseFrom, setBaseFrom] = useQuery("base_from");
   const [baseTo, setBaseTo] = useQuery("base_to");
+  const [longer, setLonger] = useQuery("longer");
+  const [shorter, setShorter] = useQuery("shorter");
   const detail = useRead(`group ${id}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: id } }, signal }));
   const windows = detail.value?.windows ?? [];
   const times = { ...(from && { from }), ...(to && { to }), ...(baseFrom && { base_from: baseFrom }), ...(baseTo && { base_to: baseTo }) };
   // Without any time: what is newest against when all was well.
   const newest = windows.at(-2)?.from ?? windows.at(-1)?.from;
-  const ask = by === "slowest" ? { slowest: Number(part) } : Object.keys(times).length > 0 ? times : newest ? { from: newest } : null;
+  const bins = detail.value?.histogram ?? [];
+  const durations = longer || shorter ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) } : detail.value?.p50_ns ? { longer_ns: detail.value.p50_ns } : null;
+  const ask = by === "slowest" ? { slowest: Number(part) } : by === "duration" ? durations : Object.keys(times).length > 0 ? times : newest ? { from: newest } : null;
   const reading = useRead(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }));
   return (
     <>
       <div className="toolbar">
-        <Choice label="Compare" value={by} pick={setBy} of={[["slowest", "Slowest against the rest"], ["time", "Now against before"]]} />
+        <Choice label="Compare" value={by} pick={setBy} of={[["slowest", "Slowest against the rest"], ["duration", "By duration"], ["time", "Now against before"]]} />
         {by === "slowest" ? (
           <Select label="Slowest" value={part} pick={setPart} of={[["0.01", "1 %"], ["0.05", "5 %"], ["0.1", "10 %"], ["0.25", "25 %"], ["0.5", "50 %"]]} />
+        ) : by === "duration" ? (
+          <>
+            <Duration label="From" value={longer} pick={setLonger} bounds={bins.map((b) => b.low_ns)} none={shorter ? "the fastest" : "the median"} />
+            <Duration label="to" value={shorter} pick={setShorter} bounds={bins.map((b) => b.high_ns)} none="the slowest" />
+          </>
         ) : (
           <>
             <Time label="From" value={from} pick={setFrom} windows={windows} bound="from" none="lately" />
@@ -59,10 +68,16 @@ function Group({ id }: { id: string }) {
         )}
       </div>
       <Read of={reading} what="the comparison">
-        {(c) => (c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">Choose other times: windows count that lie in them for the most part.</Empty> : <Difference c={c} />)}
+        {(c) => (c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">Choose other times, of which windows count that lie in them for the most part, or other durations.</Empty> : <Difference c={c} />)}
       </Read>
     </>
   );
+}
+
+// Duration picks the bound of a bin of durations. One that is none, such as one that was brushed, stays.
+function Duration(props: { label: string; value: string; pick: (v: string) => void; bounds: number[]; none: string }) {
+  const all = [...new Set([...props.bounds, ...(props.value ? [Number(props.value)] : [])])].sort((a, b) => a - b);
+  return <Select label={props.label} value={props.value} pick={props.pick} of={[["", props.none], ...all.map((ns) => [String(ns), duration(ns)] as const)]} />;
 }
 
 // Time picks the bound of a window. A time that is none, such as one that was brushed, stays.
@@ -112,7 +127,7 @@ function Difference({ c }: { c: Comparison }) {
             <thead>
               <tr>
                 <th scope="col">Place</th>
-                <th scope="col" className="number">{c.a.from ? "These times" : "Slowest"}</th>
+                <th scope="col" className="number">{c.a.from ? "These times" : c.a.label.startsWith("the slowest") ? "Slowest" : "These"}</th>
                 <th scope="col" className="number">{c.a.from ? "Before" : "Rest"}</th>
                 <th scope="col" className="number">Difference</th>
                 <th scope="col" className="number">Part of it</th>

@@ -1,5 +1,5 @@
 // Latency: how the requests of a group were over time, and how they are distributed now.
-import { useLocation } from "wouter";
+import { Link, useLocation } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
@@ -37,7 +37,11 @@ function OverTime({ group, problem, decisions }: Props) {
   const exemplars = useRead(`exemplars ${id}`, (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }), true);
   const windows = group.windows.filter((w) => w.count > 0);
   const marks = marksOf(problem, decisions);
-  const brush = (from: number, to: number) => {
+  const brush = (from: number, to: number, longer = 0, shorter = Infinity) => {
+    if (longer > 0 || shorter < Infinity) {
+      go(`/compare${query({ group: id, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`);
+      return;
+    }
     const at = (ms: number) => new Date(ms).toISOString();
     go(`/compare${query({ group: id, by: "time", from: at(from), to: at(to), base_from: windows[0]?.from, base_to: at(from) })}`);
   };
@@ -48,8 +52,8 @@ function OverTime({ group, problem, decisions }: Props) {
   return (
     <Figure
       title="Latency over time"
-      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag over a time to compare it with what was before." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
-      tools={<Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} />}
+      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare requests that take so long, as sampled lately, with the rest." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
+      tools={<><Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link> <Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} /></>}
       table={() => ({
         header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV"],
         rows: windows.map((w) => [w.from, w.to, w.count, w.failed, milli(w.mean_ns), milli(quantile(w.latency, 0.5)), milli(quantile(w.latency, 0.99)), w.cov]),
