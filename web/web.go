@@ -105,7 +105,7 @@ func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	name, below := strings.CutPrefix(r.URL.Path, u.base+"/")
-	if !below && (r.URL.Path == "/" || r.URL.Path == u.base) {
+	if !below && r.URL.Path == u.base {
 		http.Redirect(w, r, u.base+"/", http.StatusFound)
 		return true
 	}

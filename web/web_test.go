@@ -80,7 +80,6 @@ func TestWhatIsServed(t *testing.T) {
 		path, accept string
 		status       int // 0: nothing is there
 	}{
-		{"/", "", http.StatusFound},
 		{"/sibyl", "", http.StatusFound},
 		{"/sibyl/", "", http.StatusOK},
 		{"/sibyl/problems/0123", html, http.StatusOK},

@@ -61,9 +61,22 @@ func (s *Server) front() http.Handler {
 		case base != "" && strings.HasPrefix(r.URL.Path, base+protocol.Path):
 			agents.ServeHTTP(w, r)
 		default:
-			s.api.ServeHTTP(w, r)
+			s.api.ServeHTTP(w, below(base, r))
 		}
 	})
+}
+
+// below returns r as it was before a proxy took the base away from its path. One that left it there, or none, makes no difference.
+func below(base string, r *http.Request) *http.Request {
+	if base == "" || r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
+		return r
+	}
+	whole := r.Clone(r.Context())
+	whole.URL.Path = base + r.URL.Path
+	if r.URL.RawPath != "" {
+		whole.URL.RawPath = base + r.URL.RawPath
+	}
+	return whole
 }
 
 // listenOpAMP opens the address for agents that speak OpAMP, if one is configured. They may also come as they do to the API.

@@ -63,6 +63,16 @@ func TestAPI(t *testing.T) {
 	for get("/readyz", nil) != http.StatusOK {
 		time.Sleep(10 * time.Millisecond)
 	}
+	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // as proxies send them that take the base away
+		r, err := http.Get("http://" + api.String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != http.StatusOK || r.Request.URL.Path != path {
+			t.Errorf("%s without its base: %s at %s", path, r.Status, r.Request.URL)
+		}
+	}
 	app := simapp.New(simapp.Config{Tracepoints: 50})
 	now := trace.Nanos(time.Now().UnixNano())
 	sent := 0
