@@ -24,3 +24,15 @@ test("all is a number, too", () => {
 test("names with digits are no numbers", () => {
   expect(linked("p99 of api GET /v2/users/7 is bad")).toEqual([]);
 });
+
+test("what was located leads to the investigation, not to what goes with it", () => {
+  expect(linked("gateway POST /restock takes 220 ms on average; 98 % of what is wrong is inventory Restock; located: inventory movements.append; it goes with shop.items.")).toEqual([
+    ["220 ms", "latency"], ["98 %", "edges"], ["located: inventory movements.append;", "investigation"], ["it goes with shop.items.", "explanations"],
+  ]);
+});
+
+test("a coefficient of variation is a number, a name with semicolons and numbers is none", () => {
+  const text = "few requests of api GET /a; b take far longer than its p99 of 3 ms (CoV 4.31); all of the variance is api c; 7 ms; d.";
+  expect(linked(text)).toEqual([["3 ms", "latency"], ["4.31", "latency"], ["all", "edges"]]);
+  expect(pieces(text).map((p) => p.text).join("")).toBe(text);
+});

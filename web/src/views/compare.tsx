@@ -7,13 +7,13 @@ import { boxes } from "../compute/icicle.ts";
 import { Choice, Empty, Path, Read, Select, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
-import { useQuery } from "../url.ts";
+import { useID, useOneOf, useQuery } from "../url.ts";
 
 type Comparison = Schemas["Comparison"];
 
 export default function Compare() {
   useTitle("Compare");
-  const [group, setGroup] = useQuery("group");
+  const [group, setGroup] = useID("group");
   const groups = useRead("groups", (signal) => client.GET("/groups", { params: { query: { limit: 200 } }, signal }));
   const known = groups.value?.items ?? [];
   const listed: [string, string][] = known.map((g) => [g.id, `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`]);
@@ -30,8 +30,8 @@ export default function Compare() {
 }
 
 function Group({ id }: { id: string }) {
-  const [by, setBy] = useQuery("by", "slowest");
-  const [part, setPart] = useQuery("part", "0.1");
+  const [by, setBy] = useOneOf("by", ["slowest", "time"]);
+  const [part, setPart] = useOneOf("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
   const [from, setFrom] = useQuery("from");
   const [to, setTo] = useQuery("to");
   const [baseFrom, setBaseFrom] = useQuery("base_from");

@@ -9,7 +9,7 @@ import { count, duration, hundredths } from "../compute/format.ts";
 import { quantile } from "../compute/heat.ts";
 import { Choice } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { query, useQuery } from "../url.ts";
+import { query, useOneOf } from "../url.ts";
 
 type Props = { group: Schemas["GroupDetail"]; problem: Schemas["Problem"]; decisions: Schemas["Decision"][] };
 
@@ -32,7 +32,7 @@ const milli = (ns: number | null) => (ns === null ? null : Math.round(ns / 1000)
 
 function OverTime({ group, problem, decisions }: Props) {
   const [, go] = useLocation();
-  const [as, setAs] = useQuery("latency", "map");
+  const [as, setAs] = useOneOf("latency", ["map", "lines"]);
   const id = group.group.id;
   const exemplars = useRead(`exemplars ${id}`, (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }), true);
   const windows = group.windows.filter((w) => w.count > 0);

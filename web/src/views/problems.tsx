@@ -9,27 +9,25 @@ import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Chunks } from "../parts/chunks.tsx";
 import { Empty, Read, Search, Select, State, When, kindWords, useTitle } from "../parts/basics.tsx";
-import { useQuery } from "../url.ts";
+import { useOneOf, useQuery } from "../url.ts";
 import { Noting, type Note } from "./noting.tsx";
 
 type Problem = Schemas["Problem"];
-type Sort = "rank" | "impact" | "since" | "cov" | "p99" | "rate";
 
+const sorts = ["rank", "impact", "since", "cov", "p99", "rate"] as const;
+type Sort = (typeof sorts)[number];
 const states = ["", "opened", "investigating", "located", "explained", "exhausted", "none"] as const;
 const page = 200; // read at a time
 
 export function Problems() {
   useTitle("Problems");
   const [q, setQ] = useQuery("q");
-  const [sort, setSort] = useQuery("sort", "rank");
-  const [state, setState] = useQuery("state");
-  const [kind, setKind] = useQuery("kind");
-  const [onset, setOnset] = useQuery("onset");
-  const [muted, setMuted] = useQuery("muted", "false");
-  const ask = {
-    sort: sort as Sort, muted: muted as "false", limit: page, explain: true,
-    ...(q && { q }), ...(state && { state: state as "opened" }), ...(kind && { kind: kind as "slow" }), ...(onset && { onset: onset as "changed" }),
-  };
+  const [sort, setSort] = useOneOf("sort", sorts);
+  const [state, setState] = useOneOf("state", states);
+  const [kind, setKind] = useOneOf("kind", ["", ...(Object.keys(kindWords) as Schemas["Kind"][])]);
+  const [onset, setOnset] = useOneOf("onset", ["", "changed", "chronic"]);
+  const [muted, setMuted] = useOneOf("muted", ["false", "all", "true"]);
+  const ask = { sort, muted, limit: page, explain: true, ...(q && { q }), ...(state && { state }), ...(kind && { kind }), ...(onset && { onset }) };
   const key = `problems ${JSON.stringify(ask)}`;
   const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) => client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }));
   const filtered = Boolean(q || state || kind || onset || muted === "true");
