@@ -1,14 +1,16 @@
 // The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
-import { type ReactNode, Suspense, lazy, useEffect, useState } from "react";
+import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { base, client, keepToken, token, unauthorized } from "./api/client.ts";
-import { connect } from "./api/events.ts";
+import { connect, disconnect } from "./api/events.ts";
 import { useConnection, useRead } from "./api/read.ts";
 import { brief } from "./compute/format.ts";
 import { useKeys } from "./keys.ts";
 import { Empty, Loading } from "./parts/basics.tsx";
+import { Boundary } from "./parts/boundary.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Menu } from "./parts/menu.tsx";
+import { Said } from "./parts/said.tsx";
 import { InEffect, Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Problems } from "./views/problems.tsx";
@@ -40,7 +42,9 @@ export function App() {
     return () => unauthorized.removeEventListener("unauthorized", lock);
   }, []);
   useEffect(() => {
-    if (!locked) connect();
+    if (locked) return;
+    connect();
+    return disconnect;
   }, [locked, run]);
   const enter = () => {
     setLocked(false);
@@ -55,8 +59,28 @@ export function App() {
   );
 }
 
+// useArrival begins a view where it begins, for eyes and for screen readers. Going back leads to where one was, which the browser knows.
+function useArrival(at: string) {
+  const was = useRef(at);
+  const back = useRef(false);
+  useEffect(() => {
+    const popped = () => (back.current = true);
+    addEventListener("popstate", popped, true);
+    return () => removeEventListener("popstate", popped, true);
+  }, []);
+  useEffect(() => {
+    if (was.current !== at && !back.current) {
+      scrollTo(0, 0);
+      document.getElementById("main")?.focus({ preventScroll: true });
+    }
+    was.current = at;
+    back.current = false;
+  }, [at]);
+}
+
 function Frame() {
   const [at, go] = useLocation();
+  useArrival(at);
   const [help, setHelp] = useState(false);
   useKeys({
     "?": () => setHelp(true),
@@ -84,37 +108,40 @@ function Frame() {
       </header>
       <Notices />
       <main id="main" tabIndex={-1}>
-        <Suspense fallback={<Loading what="the view" />}>
-          <Switch>
-            <Route path="/">
-              <Problems />
-            </Route>
-            <Route path="/problems">
-              <Redirect to="/" />
-            </Route>
-            <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
-            <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
-            <Route path="/trees">
-              <Trees />
-            </Route>
-            <Route path="/trees/:id">{({ id }) => <Tree key={id} id={id} />}</Route>
-            <Route path="/compare">
-              <Compare />
-            </Route>
-            <Route path="/tracepoints">
-              <Tracepoints />
-            </Route>
-            <Route path="/service">
-              <Service />
-            </Route>
-            <Route>
-              <Empty page title="There is no such page">
-                The link may be of another version. <Link href="/">All problems</Link>
-              </Empty>
-            </Route>
-          </Switch>
-        </Suspense>
+        <Boundary key={at}>
+          <Suspense fallback={<Loading what="the view" />}>
+            <Switch>
+              <Route path="/">
+                <Problems />
+              </Route>
+              <Route path="/problems">
+                <Redirect to="/" />
+              </Route>
+              <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
+              <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
+              <Route path="/trees">
+                <Trees />
+              </Route>
+              <Route path="/trees/:id">{({ id }) => <Tree key={id} id={id} />}</Route>
+              <Route path="/compare">
+                <Compare />
+              </Route>
+              <Route path="/tracepoints">
+                <Tracepoints />
+              </Route>
+              <Route path="/service">
+                <Service />
+              </Route>
+              <Route>
+                <Empty page title="There is no such page">
+                  The link may be of another version. <Link href="/">All problems</Link>
+                </Empty>
+              </Route>
+            </Switch>
+          </Suspense>
+        </Boundary>
       </main>
+      <Said />
       {help && <Help close={() => setHelp(false)} />}
     </>
   );

@@ -59,5 +59,5 @@ export async function answered<T>(answer: Answer<T>): Promise<T> {
   if (got.response.ok) return got.data as T;
   if (got.response.status === 401) unauthorized.dispatchEvent(new Event("unauthorized"));
   const problem = got.error as Partial<Schemas["Error"]> | undefined;
-  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, problem?.detail || "No reason was given.");
+  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, problem?.detail || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
 }

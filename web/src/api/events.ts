@@ -16,6 +16,8 @@ let connection: Connection = { live: false, since: Date.now() };
 let running: AbortController | undefined;
 let lastID = "";
 
+const lasting = 20_000; // ms after which a connection that ends is no failure
+
 // onEvent calls listen with every event, and with null when some were missed: what is shown must be read again.
 export function onEvent(listen: Listener): () => void {
   listeners.add(listen);
@@ -37,17 +39,22 @@ function connected(live: boolean) {
 
 const tell = (event: Happened | null) => listeners.forEach((listen) => listen(event));
 
+// disconnect ends what connect began.
+export const disconnect = () => running?.abort();
+
 // connect begins to read events, in place of whatever read them before, and goes on until it is called again.
 export function connect() {
-  running?.abort();
+  disconnect();
   const mine = (running = new AbortController());
   void (async () => {
     for (let failures = 0; !mine.signal.aborted; failures++) {
+      const began = Date.now();
       try {
-        await read(mine.signal, () => (failures = 0));
+        await read(mine.signal);
       } catch {
         // Whatever it was: try again.
       }
+      if (Date.now() - began > lasting) failures = 0;
       if (mine.signal.aborted) return;
       connected(false);
       await new Promise((done) => setTimeout(done, Math.min(30_000, 500 * 2 ** failures)));
@@ -55,13 +62,12 @@ export function connect() {
   })();
 }
 
-async function read(signal: AbortSignal, began: () => void) {
+async function read(signal: AbortSignal) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
   if (!response.ok || !response.body) throw new Error(String(response.status));
-  began();
   connected(true);
-  tell(null);
+  if (!lastID) tell(null); // else the service says what was missed
   const parser = new Parser((id, type, data) => {
     lastID = id || lastID;
     tell(type === "reset" ? null : (JSON.parse(data) as Happened));

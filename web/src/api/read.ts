@@ -54,7 +54,7 @@ export function useRead<T>(
     return onEvent((event) => (event === null || event.type === "epoch") && again());
   }, [live, key, again]);
   useEffect(() => {
-    if (failure?.failure.status !== 0 && failure?.failure.status !== 503) return;
+    if (!failure || (failure.failure.status > 0 && failure.failure.status < 500)) return; // trying again does not help
     const timer = setTimeout(again, 3000);
     return () => clearTimeout(timer);
   }, [failure, again]);

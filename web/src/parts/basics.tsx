@@ -55,19 +55,24 @@ export function Failed({ failure, again }: { failure: Failure; again?: () => voi
   );
 }
 
+// Stale says that what is shown could not be read again.
+export function Stale({ failure, again }: { failure: Failure; again: () => void }) {
+  return (
+    <p className="notice" role="status">
+      <strong>Stale.</strong> This could not be read again: {failure.detail}{" "}
+      <button type="button" onClick={again}>
+        Try again
+      </button>
+    </p>
+  );
+}
+
 // Read shows what was read, or why it is not there (yet). A value that could not be read again is shown as stale.
 export function Read<T>({ of, what, children }: { of: Reading<T>; what: string; children: (value: T) => ReactNode }) {
   if (of.value === undefined) return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;
   return (
     <>
-      {of.failure && (
-        <p className="notice" role="status">
-          <strong>Stale.</strong> This could not be read again: {of.failure.detail}{" "}
-          <button type="button" onClick={of.again}>
-            Try again
-          </button>
-        </p>
-      )}
+      {of.failure && <Stale failure={of.failure} again={of.again} />}
       {children(of.value)}
     </>
   );
@@ -157,7 +162,7 @@ export function Search({ value, pick, label }: { value: string; pick: (value: st
   return (
     <input
       type="search" data-search value={text} onChange={(e) => setText(e.target.value)} placeholder={label} aria-label={label}
-      onKeyDown={(e) => e.key === "Escape" && e.currentTarget.blur()}
+      maxLength={256} onKeyDown={(e) => e.key === "Escape" && e.currentTarget.blur()}
     />
   );
 }

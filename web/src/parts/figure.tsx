@@ -3,6 +3,7 @@ import { type ReactNode, useId, useRef, useState } from "react";
 import { type Cell, csv } from "../compute/csv.ts";
 import { Menu } from "./menu.tsx";
 import { picture } from "./picture.ts";
+import { copy, say } from "./said.tsx";
 
 export type Table = { header: string[]; rows: Cell[][] };
 
@@ -26,9 +27,9 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, pic
   const text = () => csv(table().header, table().rows);
   const items = [
     ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
-    { text: "Copy as CSV", act: () => void navigator.clipboard.writeText(text()) },
+    { text: "Copy as CSV", act: () => void copy(text()) },
     { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([text()], { type: "text/csv" })) },
-    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png)) }]),
+    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
   ];
   return (
     <section className="figure" id={id} aria-labelledby={heading}>

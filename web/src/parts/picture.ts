@@ -2,6 +2,9 @@
 
 const painted = ["fill", "stroke", "stroke-width", "font-size", "font-family", "font-weight", "opacity", "text-anchor"] as const;
 
+// noXML is what names may hold and XML may not: control characters and halves of surrogate pairs.
+const noXML = /[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu;
+
 // picture draws the first canvas or SVG in an element, on the page's background.
 export async function picture(within: HTMLElement): Promise<Blob> {
   const source = within.querySelector("canvas") ?? within.querySelector<SVGSVGElement>("svg.chart");
@@ -29,6 +32,7 @@ function image(svg: SVGSVGElement, box: DOMRect): Promise<HTMLImageElement> {
   copy.setAttribute("width", String(box.width));
   copy.setAttribute("height", String(box.height));
   const drawn = new Image();
-  drawn.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+  const text = new XMLSerializer().serializeToString(copy).replaceAll(noXML, "\ufffd");
+  drawn.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   return drawn.decode().then(() => drawn);
 }

@@ -30,7 +30,7 @@ export function Exemplars({ group, problem }: { group: string; problem: string }
         <Read of={reading} what="exemplars">
           {({ items }) =>
             items.length === 0 ? (
-              <p className="dim">None are kept yet. They are when an epoch ends, if `retention.exemplars` is above 0.</p>
+              <p className="dim">None are kept yet. They are when an epoch ends, if the setting <code>retention.exemplars</code> is above 0.</p>
             ) : (
               <div className="exemplars">
                 {strata.map(([stratum, name]) => (
@@ -81,28 +81,34 @@ function Attributes({ items }: { items: Exemplar[] }) {
       {found.length === 0 ? (
         <p className="dim">They differ in no attribute.</p>
       ) : (
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Service</th>
-              <th scope="col">Attribute</th>
-              <th scope="col" className="number">Of the slow</th>
-              <th scope="col" className="number">Of the others</th>
-            </tr>
-          </thead>
-          <tbody>
-            {found.map((c) => (
-              <tr key={`${c.service} ${c.key} ${c.value}`}>
-                <td>{c.service}</td>
-                <td className="path">
-                  {c.key} = <strong>{c.value}</strong>
-                </td>
-                <td className="number">{percent(c.slow)}</td>
-                <td className="number">{percent(c.rest)}</td>
+        <div className="scroll" tabIndex={0} role="group" aria-label="Attributes of slow requests against the others">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Service</th>
+                <th scope="col">Attribute</th>
+                <th scope="col" className="number">Of the slow</th>
+                <th scope="col" className="number">Of the others</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {found.map((c) => (
+                <tr key={`${c.service} ${c.key} ${c.value}`}>
+                  <td>
+                    <div className="clamp" title={c.service}>{c.service}</div>
+                  </td>
+                  <td>
+                    <div className="clamp" title={`${c.key} = ${c.value}`}>
+                      {c.key} = <strong>{c.value}</strong>
+                    </div>
+                  </td>
+                  <td className="number">{percent(c.slow)}</td>
+                  <td className="number">{percent(c.rest)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
       )}
     </Figure>
   );

@@ -10,6 +10,7 @@ export function LogIn({ enter }: { enter: () => void }) {
   const [wrong, setWrong] = useState(token() ? "The token that was used is not known any more, was revoked, or has expired." : "");
   const submit = async (event: FormEvent) => {
     event.preventDefault();
+    if (!/^[\x21-\x7e]+$/.test(secret.trim())) return setWrong("This is no token: those have letters, digits and signs of ASCII only.");
     keepToken(secret.trim(), stay);
     try {
       await answered(client.GET("/status"));

@@ -1,5 +1,5 @@
 // Problem: one of them with its evidence, from the sentence to the traces.
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
@@ -12,7 +12,8 @@ import { useKeys } from "../keys.ts";
 import { Bar, Choice, Empty, Facts, Path, Read, State, When, kindWords, useTitle } from "../parts/basics.tsx";
 import { Figure, save } from "../parts/figure.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { query, useQuery } from "../url.ts";
+import { copy } from "../parts/said.tsx";
+import { query, useOneOf } from "../url.ts";
 import { Latency } from "./latency.tsx";
 import { Exemplars } from "./exemplars.tsx";
 import { Timeline } from "./timeline.tsx";
@@ -46,6 +47,10 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
   const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
   const edges = detail.edges;
+  const whole = group.value !== undefined;
+  useEffect(() => {
+    if (whole && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it was not there when the browser looked
+  }, [whole]);
   return (
     <>
       <Head detail={detail} note={setNote} />
@@ -123,8 +128,8 @@ function Head({ detail, note }: { detail: Detail; note: (n: Note) => void }) {
           label="Share this problem"
           icon="Share"
           items={[
-            { text: "Copy the link", act: () => void navigator.clipboard.writeText(location.href) },
-            { text: "Copy as Markdown", act: () => void navigator.clipboard.writeText(markdown(detail, location.href)) },
+            { text: "Copy the link", act: () => void copy(location.href) },
+            { text: "Copy as Markdown", act: () => void copy(markdown(detail, location.href)) },
             { text: "Save as JSON", act: profile },
           ]}
         />
@@ -143,8 +148,8 @@ const measures: Record<Measure, { word: string; of: (e: Edge, tail: number) => n
 
 // CriticalPath shows where requests spend their time, as wide as that is, coloured by what the edge has of what is wrong.
 function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
-  const [by, setBy] = useQuery("by", "variance");
-  const measure = measures[by as Measure] ?? measures.variance;
+  const [by, setBy] = useOneOf("by", Object.keys(measures) as Measure[]);
+  const measure = measures[by];
   const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
   const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
   const time = (is: number[]) => is.reduce((sum, i) => sum + (edges[i]!.mean_ns ?? 0), 0);
@@ -153,7 +158,7 @@ function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
       id="path"
       title="Critical path"
       hint="As wide as the time of a request on the critical path, callers above callees; the colour and the number say how much of what is wrong lies there, callees not included."
-      tools={<Choice label="Colour by" value={by as Measure} pick={setBy} of={[["variance", "Variance"], ["mean", "Mean"], ["tail", "Slowest tenth"]]} />}
+      tools={<Choice label="Colour by" value={by} pick={setBy} of={[["variance", "Variance"], ["mean", "Mean"], ["tail", "Slowest tenth"]]} />}
       table={() => edgeTable(edges)}
     >
       <Icicle
@@ -242,7 +247,7 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
       tableOnly
     >
       {of.length === 0 ? (
-        <p className="dim">No variable accounts for it so far. Attributes that are looked at are those of the configuration’s `keys`.</p>
+        <p className="dim">No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code> names.</p>
       ) : (
         <table>
           <thead>
@@ -283,7 +288,7 @@ function Contrast({ p }: { p: Problem }) {
       tableOnly
     >
       <Read of={reading} what="the comparison">
-        {(c) => (
+        {(c) => c.a.requests === 0 || c.b.requests === 0 ? <p className="dim">Too few requests were sampled to compare.</p> : (
           <>
             <p className="hint dim small">
               {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} ({count(c.b.requests)})

@@ -1,11 +1,12 @@
 // Switching: a person enables, pins or forbids a tracepoint, knowing first what that costs.
 import { useState } from "react";
-import { type Schemas, answered, client } from "../api/client.ts";
+import { Failure, type Schemas, answered, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, digits, percent, rate } from "../compute/format.ts";
 import { Read, Select, When } from "../parts/basics.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { say } from "../parts/said.tsx";
 
 type Tracepoint = Schemas["Tracepoint"];
 type Kind = "enable" | "pin" | "forbid";
@@ -29,7 +30,11 @@ export function Switching({ id, changed }: { id: string; changed: () => void }) 
 
 export function Switch({ t, changed }: { t: Tracepoint; changed: () => void }) {
   const [kind, setKind] = useState<Kind>();
-  const withdraw = () => void answered<unknown>(client.DELETE("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } } })).then(changed, changed);
+  const withdraw = () =>
+    void answered<unknown>(client.DELETE("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } } })).then(changed, (error: unknown) => {
+      say(`The search does not decide yet: ${error instanceof Failure ? error.detail : String(error)}`);
+      changed();
+    });
   return (
     <>
       {t.wish && (

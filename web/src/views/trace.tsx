@@ -11,7 +11,7 @@ import { useKeys } from "../keys.ts";
 import { Choice, Empty, Facts, Read, Search, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Virtual, depth } from "../parts/virtual.tsx";
-import { useQuery } from "../url.ts";
+import { useID, useOneOf, useQuery } from "../url.ts";
 import { Details } from "./tracedetails.tsx";
 
 type Trace = Schemas["Trace"];
@@ -30,7 +30,7 @@ export default function TraceView({ id }: { id: string }) {
 }
 
 function Shown({ trace }: { trace: Trace }) {
-  const [problem] = useQuery("problem");
+  const [problem] = useID("problem");
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];
   const own = trace.roots[0]?.sections.length ?? 0;
   return (
@@ -50,9 +50,9 @@ function Shown({ trace }: { trace: Trace }) {
           ["Took", duration(trace.duration_ns)],
           ["Began", <When at={trace.start} />],
           ["Spans", count(trace.spans.length)],
-          ["Critical path", `${count(own)} sections`],
+          ["Critical path", `${count(own)} ${own === 1 ? "section" : "sections"}`],
           ...(trace.dropped_spans > 0 ? ([["Not shown", `${count(trace.dropped_spans)} spans, beyond the bound`]] as [string, string][]) : []),
-          ...(trace.flags.length > 0 ? ([["Unusual", trace.flags.join(", ")]] as [string, string][]) : []),
+          ...(trace.flags.length > 0 ? ([["Unusual", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][]) : []),
         ]}
       />
       {trace.links.length > 0 && (
@@ -71,8 +71,8 @@ function Shown({ trace }: { trace: Trace }) {
 
 function Waterfall({ trace }: { trace: Trace }) {
   const hasRefined = trace.roots.some((r) => r.refined.length > 0);
-  const [path, setPath] = useQuery("path", "refined");
-  const [only, setOnly] = useQuery("only");
+  const [path, setPath] = useOneOf("path", ["refined", "baseline"]);
+  const [only, setOnly] = useOneOf("only", ["", "critical"]);
   const [q, setQ] = useQuery("q");
   const [picked, setPicked] = useQuery("span");
   const [zoom, setZoom] = useQuery("zoom");

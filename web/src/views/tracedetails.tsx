@@ -10,7 +10,7 @@ type Trace = Schemas["Trace"];
 export function Details({ trace, row, all, pick }: { trace: Trace; row: Row | undefined; all: Row[]; pick: (row: Row) => void }) {
   if (!row) return <Whole trace={trace} all={all} pick={pick} />;
   return (
-    <aside className="side" aria-live="polite">
+    <aside className="side" aria-live="polite" aria-label="The span" tabIndex={0}>
       {row.gap ? <OfGap trace={trace} row={row} /> : <OfSpan trace={trace} row={row} />}
     </aside>
   );

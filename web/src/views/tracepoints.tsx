@@ -5,14 +5,14 @@ import { useRead } from "../api/read.ts";
 import { bytes, count, digits, percent, ratio } from "../compute/format.ts";
 import { Bar, Choice, Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { useQuery } from "../url.ts";
+import { useCount, useOneOf, useQuery } from "../url.ts";
 import { Switch } from "./switching.tsx";
 
 type Tracepoint = Schemas["Tracepoint"];
 
 export default function Tracepoints() {
   useTitle("Tracepoints");
-  const [tab, setTab] = useQuery("show", "tracepoints");
+  const [tab, setTab] = useOneOf("show", ["tracepoints", "agents", "plan"]);
   const budget = useRead("budget", (signal) => client.GET("/budget", { signal }), true);
   return (
     <>
@@ -57,14 +57,15 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
   );
 }
 
-const states = ["", "on", "wanted", "forbidden", "off", "baseline"];
+const states = ["", "on", "wanted", "forbidden", "off", "baseline"] as const;
+const most = 1000; // what the API gives at a time
 
 function List() {
   const [q, setQ] = useQuery("q");
-  const [state, setState] = useQuery("state");
-  const [sort, setSort] = useQuery("sort", "state");
-  const [limit, setLimit] = useQuery("limit", "100");
-  const ask = { limit: Math.min(1000, Number(limit) || 100), sort: sort as "state", ...(q && { q }), ...(state && { state: state as "on" }) };
+  const [state, setState] = useOneOf("state", states);
+  const [sort, setSort] = useOneOf("sort", ["state", "name", "bytes", "cpu"]);
+  const [limit, setLimit] = useCount("limit", 100, most);
+  const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
   const reading = useRead(`tracepoints ${JSON.stringify(ask)}`, (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }), true);
   return (
     <Figure
@@ -111,8 +112,8 @@ function List() {
               </div>
               {list.next_cursor && (
                 <p className="under">
-                  {ask.limit < 1000 ? (
-                    <button type="button" onClick={() => setLimit(String(Math.min(1000, ask.limit + 300)))}>
+                  {limit < most ? (
+                    <button type="button" onClick={() => setLimit(limit + 300)}>
                       Show more
                     </button>
                   ) : (

@@ -7,10 +7,10 @@ import { useRead } from "../api/read.ts";
 import { bytes, count, digits, duration, percent } from "../compute/format.ts";
 import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
-import { Failed, Loading, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
+import { Empty, Failed, Loading, Search, Select, Stale, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Virtual, depth } from "../parts/virtual.tsx";
-import { useQuery } from "../url.ts";
+import { useID, useOneOf, useQuery } from "../url.ts";
 import { Switching } from "./switching.tsx";
 
 type Node = Schemas["TreeNode"];
@@ -19,6 +19,7 @@ type Whole = { name: string; nodes: Node[]; matches: Match[] };
 
 const page = 1000;
 const firstDepth = 4;
+const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
 
 // useTree reads all pages of a tree, and again from the start if it changed in between.
 function useTree(id: string, problem: string): { tree?: Whole; failure?: Failure; again: () => void } {
@@ -37,7 +38,7 @@ function useTree(id: string, problem: string): { tree?: Whole; failure?: Failure
     })();
     return () => leave.abort();
   }, [id, problem, run]);
-  useEffect(() => onEvent((event) => event?.type === "decision" && setRun((n) => n + 1)), []);
+  useEffect(() => onEvent((event) => (event === null || event.type === "decision") && setRun((n) => n + 1)), []);
   return { ...(tree && { tree }), ...(failure && { failure }), again: () => setRun(run + 1) };
 }
 
@@ -54,10 +55,11 @@ async function read(id: string, problem: string, signal: AbortSignal, show: (t: 
 }
 
 export default function TreeView({ id }: { id: string }) {
-  const [problem] = useQuery("problem");
+  const [problem] = useID("problem");
   const { tree, failure, again } = useTree(id, problem);
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
   const investigation = useRead(problem ? `investigation ${problem}` : null, (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }), true);
+  if (failure?.status === 404) return <Empty page title="There is no such tree">Requests of this type may not have come for long. <Link href="/trees">All trees</Link></Empty>;
   if (!tree) return failure ? <Failed failure={failure} again={again} /> : <Loading what="the tree" />;
   return (
     <>
@@ -70,6 +72,7 @@ export default function TreeView({ id }: { id: string }) {
         )}
       </div>
       <h1>What {tree.name} calls</h1>
+      {failure && <Stale failure={failure} again={again} />}
       <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} again={again} />
     </>
   );
@@ -78,7 +81,7 @@ export default function TreeView({ id }: { id: string }) {
 function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<string>; again: () => void }) {
   const { nodes, matches } = tree;
   const [q, setQ] = useQuery("q");
-  const [state, setState] = useQuery("state");
+  const [state, setState] = useOneOf("state", states);
   const [picked, setPicked] = useQuery("node");
   const matched = useMemo(() => matchedNodes(matches), [matches]);
   const leading = matches[0]?.nodes[0]?.index ?? -1;
@@ -117,7 +120,7 @@ function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<st
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
-          <Select label="State" value={state} pick={setState} of={[["", "any"], ["on", "on"], ["wanted", "wanted"], ["off", "off"], ["forbidden", "forbidden"], ["baseline", "baseline"]]} />
+          <Select label="State" value={state} pick={setState} of={states.map((s) => [s, s || "any"])} />
         </>
       }
       table={() => ({

@@ -1,0 +1,159 @@
+// A rough world: proxies, views that do not load, links that somebody wrote by hand, names that somebody sent to do harm.
+import assert from "node:assert/strict";
+import http from "node:http";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle } from "./world.mjs";
+
+const base = "/sibyl";
+let service, browser, paths;
+before(async () => {
+  service = await serve({ base });
+  browser = await launch();
+  paths = await places(service);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+// stripping is a proxy that hands requests on, by their path without the base.
+async function stripping() {
+  const to = new URL(service.url);
+  const server = http.createServer((ask, answer) => {
+    const path = ask.url.startsWith(base) ? ask.url.slice(base.length) || "/" : ask.url;
+    const onward = http.request({ host: to.hostname, port: to.port, path, method: ask.method, headers: ask.headers }, (got) => {
+      answer.writeHead(got.statusCode, got.headers);
+      got.pipe(answer);
+    });
+    onward.on("error", () => answer.destroy());
+    ask.pipe(onward);
+    answer.on("close", () => onward.destroy());
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  return { url: `http://127.0.0.1:${server.address().port}${base}`, stop: () => (server.closeAllConnections(), server.close()) };
+}
+
+test("a proxy may take the base path away, and one can do without it", async () => {
+  const proxy = await stripping();
+  const { page, context, wrongs } = await open(browser);
+  for (const url of [proxy.url, `${proxy.url}/`, proxy.url + paths.problem, `${new URL(service.url).origin}${paths.problem}?by=mean`]) {
+    await page.goto(url);
+    await settle(page);
+    assert.ok(new URL(page.url()).pathname.startsWith(base), page.url());
+    await page.locator(url.includes("problems/") ? "#edges" : ".queue").waitFor();
+  }
+  assert.match(page.url(), /by=mean/);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+  proxy.stop();
+});
+
+test("a view whose script does not come says so, and the others can be gone to", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url);
+  await settle(page);
+  await page.route("**/assets/*", (route) => route.fulfill({ status: 404 }));
+  await page.locator("a[data-problem]").first().click();
+  await page.getByText("This page could not be shown").waitFor();
+  await page.getByRole("link", { name: "Problems" }).click();
+  await page.waitForSelector(".queue");
+  await page.locator("a[data-problem]").first().click();
+  await page.unroute("**/assets/*");
+  await page.getByRole("button", { name: "Load it again" }).click();
+  await page.waitForSelector("#edges");
+  await context.close();
+});
+
+test("what a URL says that nobody knows is taken for nothing", async () => {
+  const { page, context } = await open(browser);
+  for (const [path, shows] of [
+    ["/?sort=x&state=x&kind=x&onset=x&muted=x&limit=-5", ".queue"],
+    ["/tracepoints?show=x&state=x&sort=x&limit=0", "table .badge"],
+    [`${paths.tree}x&state=x&node=x`, ".vrow"],
+    [`${paths.compare}&by=x&part=7`, ".diagnosis"],
+    ["/compare?group=x", "text=Choose requests to compare"],
+    ["/trees/x", "text=There is no such tree"],
+  ]) {
+    await page.goto(service.url + path);
+    await settle(page);
+    assert.equal(await page.locator(".state.bad").count(), 0, path);
+    await page.locator(shows).first().waitFor();
+  }
+  await context.close();
+});
+
+test("where browsers keep the clipboard from scripts, copying works all the same, and says so", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.addInitScript(() => {
+    delete Navigator.prototype.clipboard;
+    document.addEventListener("copy", () => (globalThis.copied = document.activeElement.value));
+  });
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  await page.getByRole("button", { name: "Share this problem" }).click();
+  await page.getByRole("menuitem", { name: "Copy as Markdown" }).click();
+  await page.getByText("Copied.").waitFor();
+  assert.ok((await page.evaluate(() => globalThis.copied)).startsWith("**"));
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("what could not be taken back says so", async () => {
+  const { page, context } = await open(browser);
+  await page.route("**/api/v1/tracepoints/*", async (route) => {
+    if (route.request().method() === "DELETE") return route.fulfill({ status: 403, contentType: "application/problem+json", json: { title: "Forbidden", detail: "this takes the role operator" } });
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false } } });
+  });
+  await page.goto(`${service.url}${paths.tree}&state=off`);
+  await settle(page);
+  await page.locator(".vrow", { hasText: "off" }).first().click();
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Let the search decide" }).click();
+  await page.getByText(/this takes the role operator/).waitFor();
+  await context.close();
+});
+
+test("a view begins at its top, a link at what it names, and going back leads to where one was", async () => {
+  const { page, context } = await open(browser, { height: 400 });
+  await page.goto(`${service.url}${paths.problem}#exemplars`);
+  await settle(page);
+  const link = page.locator(".exemplars a").first();
+  await page.waitForFunction(() => scrollY > 300);
+  await link.click();
+  await page.waitForSelector(".vrow");
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await page.goto(service.url);
+  await settle(page);
+  await page.locator("a[data-problem]").last().scrollIntoViewIfNeeded();
+  const at = await page.evaluate(() => scrollY);
+  assert.ok(at > 100, `${at}`);
+  await page.locator("a[data-problem]").last().click();
+  await page.waitForSelector("#edges");
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await page.goBack();
+  await page.waitForSelector(".queue");
+  await page.waitForFunction((y) => Math.abs(scrollY - y) < 50, at);
+  await context.close();
+});
+
+test("long names and attributes stay within the page", async () => {
+  const { page, context } = await open(browser);
+  await page.route("**/api/v1/traces/*", async (route) => {
+    const response = await route.fetch();
+    const trace = await response.json();
+    const slow = trace.duration_ns > 300e6;
+    for (const span of trace.spans) Object.assign(span, { service: "s".repeat(5000), attributes: [{ key: "k".repeat(5000), value: (slow ? "v" : "w").repeat(10_000) }] });
+    await route.fulfill({ response, json: trace });
+  });
+  for (const path of [paths.problem, paths.trace]) {
+    await page.goto(service.url + path);
+    await page.waitForSelector(path === paths.problem ? "#attributes td" : ".vrow");
+    if (path === paths.trace) await page.locator(".vrow").first().click();
+    const { width, height } = await page.evaluate(() => ({ width: document.documentElement.scrollWidth - innerWidth, height: document.documentElement.scrollHeight }));
+    assert.ok(width <= 0, `${path}: ${width} px too wide`);
+    assert.ok(height < 6000, `${path}: ${height} px high`);
+  }
+  await context.close();
+});
