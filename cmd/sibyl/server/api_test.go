@@ -64,7 +64,7 @@ func TestAPI(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // as proxies send them that take the base away
-		r, err := http.Get("http://" + api.String() + path)
+		r, err := http.Get("http://" + at.API.String() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
