@@ -27,6 +27,9 @@ test("rows stay where they are while somebody points at one", async () => {
   list.items.reverse();
   await page.getByText(/rows have changed places/).waitFor({ timeout: 25_000 }); // an epoch
   assert.deepEqual(await order(), before);
+  await page.locator("a[data-problem]").nth(1).focus();
+  await page.locator("[data-search]").focus(); // the pointer stays where it is
+  assert.deepEqual(await order(), before);
   await page.mouse.move(5, 5);
   await page.waitForFunction((id) => document.querySelector("a[data-problem]").dataset.problem !== id, before[0]);
   assert.deepEqual(await order(), [...before].reverse());

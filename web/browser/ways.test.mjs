@@ -175,3 +175,21 @@ test("dead letters are shown, and sent again", async () => {
   await page.waitForFunction((n) => document.querySelectorAll("td .buttons").length < n, before);
   await context.close();
 });
+
+test("a tree shows what was located, also where it lies deep", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const tree = paths.tree.split("?")[0].split("/").at(-1);
+  const { items } = await service.api(`/trees/${tree}?limit=1000`);
+  const deep = items.find((n) => n.depth > 5 && n.tracepoint_name && items.filter((other) => other.tracepoint_name === n.tracepoint_name).length === 1);
+  await page.route("**/api/v1/investigations/*", async (route) => {
+    const response = await route.fetch();
+    const detail = await response.json();
+    const suspect = { tracepoint: deep.tracepoint_name, operation: deep.operation, context: [], share: { value: 0.9, low: 0.8, high: 1 }, inclusive: 1, requests: 100, open: 0 };
+    await route.fulfill({ response, json: { ...detail, wants: [], investigation: { ...detail.investigation, state: "located", suspects: [suspect] } } });
+  });
+  await page.goto(service.url + paths.tree);
+  await page.locator(".vrow.cause", { hasText: deep.operation }).waitFor();
+  assert.ok(await page.getByText("★ located").isVisible());
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});

@@ -9,7 +9,7 @@ const leastText = 26;
 type Look = { fill: string; ink: string; note: string };
 
 // look says how a box is coloured, and the text on it, and what that ends with.
-export function Icicle({ boxes, look, label, title, pick }: { boxes: Box[]; look: (b: Box) => Look; label: string; title: (b: Box) => string; pick?: (b: Box) => void }) {
+export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: Box) => Look; label: string; title: (b: Box) => string }) {
   const svg = useRef<SVGSVGElement>(null);
   const [width, setWidth] = useState(900);
   useEffect(() => {
@@ -26,7 +26,7 @@ export function Icicle({ boxes, look, label, title, pick }: { boxes: Box[]; look
         const room = Math.floor((w - 8) / letter);
         const text = `${b.label}  ${note}`;
         return (
-          <g key={b.key} transform={`translate(${b.x * width} ${b.depth * rowHeight})`} onClick={() => pick?.(b)}>
+          <g key={b.key} transform={`translate(${b.x * width} ${b.depth * rowHeight})`}>
             <title>{title(b)}</title>
             <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
             {w > leastText && (

@@ -52,6 +52,9 @@ export function percent(x: Known): string {
 // rank writes how many of 100 others something is slower than, never all of them.
 export const rank = (x: Known) => (absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`);
 
+// milli is nanoseconds in ms, for tables of other programs.
+export const milli = (ns: Known) => (absent(ns) ? null : Math.round(ns / 1000) / 1000);
+
 export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, sizes, "TiB"));
 
 export const count = (x: Known) => (absent(x) ? unknown : x.toLocaleString("en-US"));

@@ -81,6 +81,7 @@ export function Read<T>({ of, what, children }: { of: Reading<T>; what: string; 
 const glyphs: Record<string, string> = {
   none: "○", opened: "○", investigating: "◔", located: "◑", explained: "●", exhausted: "⊘", gone: "✓",
   on: "●", wanted: "◔", off: "○", baseline: "▪", forbidden: "⊘",
+  current: "●", behind: "◔", lost: "⊘",
 };
 
 // State is a word with a shape: never colour alone.

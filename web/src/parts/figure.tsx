@@ -9,6 +9,8 @@ export type Table = { header: string[]; rows: Cell[][] };
 
 type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean; pictured?: boolean };
 
+const mark = "\ufeff"; // tells spreadsheets that a file is UTF-8
+
 // save has the browser save data under a name.
 export function save(name: string, data: Blob) {
   const link = document.createElement("a");
@@ -28,7 +30,7 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, pic
   const items = [
     ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
     { text: "Copy as CSV", act: () => void copy(text()) },
-    { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([text()], { type: "text/csv" })) },
+    { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([mark, text()], { type: "text/csv" })) },
     ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
   ];
   return (

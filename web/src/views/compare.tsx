@@ -4,10 +4,11 @@ import { useRead } from "../api/read.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, percent, signed, time } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
-import { Choice, Empty, Path, Read, Select, useTitle } from "../parts/basics.tsx";
+import { Choice, Empty, Read, Select, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { useID, useOneOf, useQuery } from "../url.ts";
+import { Places, places } from "./places.tsx";
 
 type Comparison = Schemas["Comparison"];
 
@@ -30,7 +31,7 @@ export default function Compare() {
 }
 
 function Group({ id }: { id: string }) {
-  const [by, setBy] = useOneOf("by", ["slowest", "time"]);
+  const [by, setBy] = useOneOf("by", ["slowest", "duration", "time"]);
   const [part, setPart] = useOneOf("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
   const [from, setFrom] = useQuery("from");
   const [to, setTo] = useQuery("to");
@@ -89,16 +90,11 @@ function Time(props: { label: string; value: string; pick: (v: string) => void; 
   return <Select label={props.label} value={props.value} pick={props.pick} of={[["", props.none], ...all.map((at) => [at, time(at, zone, now)] as const)]} />;
 }
 
-const milli = (ns: number | null) => (ns === null ? null : Math.round(ns / 1000) / 1000);
-
 function Difference({ c }: { c: Comparison }) {
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
   const most = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
   const difference = (is: number[]) => is.reduce((sum, i) => sum + (c.edges[i]!.difference_ns ?? 0), 0);
-  const table = () => ({
-    header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "part of the difference"],
-    rows: c.edges.map((e) => [e.place.label, e.place.context.join(" > "), milli(e.a_ns), milli(e.b_ns), milli(e.difference_ns), e.part]),
-  });
+  const table = () => places(c);
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
@@ -122,35 +118,7 @@ function Difference({ c }: { c: Comparison }) {
         />
       </Figure>
       <Figure title="Places" table={table} tableOnly>
-        <div className="scroll" tabIndex={0} role="group" aria-label="Places">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Place</th>
-                <th scope="col" className="number">{c.a.from ? "These times" : c.a.label.startsWith("the slowest") ? "Slowest" : "These"}</th>
-                <th scope="col" className="number">{c.a.from ? "Before" : "Rest"}</th>
-                <th scope="col" className="number">Difference</th>
-                <th scope="col" className="number">Part of it</th>
-              </tr>
-            </thead>
-            <tbody>
-              {c.edges.map((e) => (
-                <tr key={e.place.edge}>
-                  <td>
-                    <strong>{e.place.label}</strong>
-                    <div className="small dim">
-                      <Path of={e.place.context} />
-                    </div>
-                  </td>
-                  <td className="number nowrap">{duration(e.a_ns)}</td>
-                  <td className="number nowrap">{duration(e.b_ns)}</td>
-                  <td className="number nowrap">{signed(e.difference_ns, duration)}</td>
-                  <td className="number nowrap">{percent(e.part)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Places label="Places" c={c} />
       </Figure>
     </>
   );

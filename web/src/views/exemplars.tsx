@@ -7,6 +7,7 @@ import { duration, percent } from "../compute/format.ts";
 import { contrasts } from "../compute/waterfall.ts";
 import { Read, When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { Listing } from "../parts/listing.tsx";
 import { query } from "../url.ts";
 
 type Exemplar = Schemas["Exemplar"];
@@ -75,40 +76,33 @@ function Attributes({ items }: { items: Exemplar[] }) {
       id="attributes"
       title="Attributes of slow requests against the others"
       hint={`Of the ${traces.slow.length} slowest requests above, and the ${traces.rest.length} others: few, so take it as a hint; what was tested is under “What goes with it”.`}
-      table={() => ({ header: ["service", "attribute", "value", "of the slow", "of the others"], rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]) })}
+      table={() => ({ header: ["service", "attribute", "value", "of the slow (of 1)", "of the others (of 1)"], rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]) })}
       tableOnly
     >
       {found.length === 0 ? (
         <p className="dim">They differ in no attribute.</p>
       ) : (
-        <div className="scroll" tabIndex={0} role="group" aria-label="Attributes of slow requests against the others">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Service</th>
-                <th scope="col">Attribute</th>
-                <th scope="col" className="number">Of the slow</th>
-                <th scope="col" className="number">Of the others</th>
-              </tr>
-            </thead>
-            <tbody>
-              {found.map((c) => (
-                <tr key={`${c.service} ${c.key} ${c.value}`}>
-                  <td>
-                    <div className="clamp" title={c.service}>{c.service}</div>
-                  </td>
-                  <td>
-                    <div className="clamp" title={`${c.key} = ${c.value}`}>
-                      {c.key} = <strong>{c.value}</strong>
-                    </div>
-                  </td>
-                  <td className="number">{percent(c.slow)}</td>
-                  <td className="number">{percent(c.rest)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Listing
+          label="Attributes of slow requests against the others"
+          head={[
+            "Service", "Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true },
+          ]}
+        >
+          {found.map((c) => (
+            <tr key={`${c.service} ${c.key} ${c.value}`}>
+              <td>
+                <div className="clamp" title={c.service}>{c.service}</div>
+              </td>
+              <td>
+                <div className="clamp" title={`${c.key} = ${c.value}`}>
+                  {c.key} = <strong>{c.value}</strong>
+                </div>
+              </td>
+              <td className="number">{percent(c.slow)}</td>
+              <td className="number">{percent(c.rest)}</td>
+            </tr>
+          ))}
+        </Listing>
       )}
     </Figure>
   );

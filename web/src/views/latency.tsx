@@ -5,7 +5,7 @@ import { useRead } from "../api/read.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
-import { count, duration, hundredths } from "../compute/format.ts";
+import { count, duration, hundredths, milli } from "../compute/format.ts";
 import { quantile } from "../compute/heat.ts";
 import { Choice } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
@@ -27,8 +27,6 @@ export function Latency({ group, problem, decisions }: Props) {
     </div>
   );
 }
-
-const milli = (ns: number | null) => (ns === null ? null : Math.round(ns / 1000) / 1000);
 
 function OverTime({ group, problem, decisions }: Props) {
   const [, go] = useLocation();

@@ -5,17 +5,19 @@ import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
 import { pieces } from "../compute/diagnosis.ts";
-import { count, duration, hundredths, percent, range, rate, ratio, signed } from "../compute/format.ts";
+import { count, duration, hundredths, milli, percent, range, rate, ratio, signed } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
 import { markdown } from "../compute/markdown.ts";
 import { useKeys } from "../keys.ts";
 import { Bar, Choice, Empty, Facts, Path, Read, State, When, kindWords, useTitle } from "../parts/basics.tsx";
 import { Figure, save } from "../parts/figure.tsx";
+import { Listing } from "../parts/listing.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { copy } from "../parts/said.tsx";
 import { query, useOneOf } from "../url.ts";
 import { Latency } from "./latency.tsx";
 import { Exemplars } from "./exemplars.tsx";
+import { Places, places } from "./places.tsx";
 import { Timeline } from "./timeline.tsx";
 import { Noting, type Note } from "./noting.tsx";
 
@@ -181,14 +183,12 @@ function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
 }
 
 const edgeTable = (edges: Edge[]) => ({
-  header: ["place", "context", "share of variance", "low", "high", "share of mean", "mean (ms)", "tail lift (ms)", "excess (ms)"],
+  header: ["place", "context", "share of variance (of 1)", "low (of 1)", "high (of 1)", "share of mean (of 1)", "mean (ms)", "tail lift (ms)", "excess (ms)"],
   rows: edges.map((e) => [
     e.place.label, e.place.context.join(" > "), e.share_variance.value, e.share_variance.low, e.share_variance.high, e.share_mean,
     milli(e.mean_ns), milli(e.tail_lift_ns), milli(e.excess_ns.value),
   ]),
 });
-
-const milli = (ns: number | null) => (ns === null ? null : Math.round(ns / 1000) / 1000);
 
 // byVariance sorts edges by their share of the variance, but for the first, which is the leading one.
 function byVariance([leading, ...rest]: Edge[]): Edge[] {
@@ -200,40 +200,33 @@ function Edges({ edges }: { edges: Edge[] }) {
   const most = Math.max(1, ...edges.map((e) => e.share_variance.value ?? 0));
   return (
     <Figure id="edges" title="Edges" hint="Places on the critical path with their share of the variance and its 95 % interval; shares add up to 100 %, and one can be negative." table={() => edgeTable(edges)} tableOnly>
-      <div className="scroll" tabIndex={0} role="group" aria-label="Edges">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Place</th>
-              <th scope="col">Share of variance</th>
-              <th scope="col" className="number">Share of mean</th>
-              <th scope="col" className="number">Mean</th>
-              <th scope="col" className="number" title="How much more the slowest tenth spend there">Slowest tenth</th>
-              <th scope="col" className="number" title="Above the usual, with its 95 % interval">Excess</th>
-            </tr>
-          </thead>
-          <tbody>
-            {edges.map((e) => (
-              <tr key={e.place.edge}>
-                <td>
-                  <strong>{e.place.label}</strong>
-                  <div className="small dim">
-                    <Path of={e.place.context} />
-                  </div>
-                </td>
-                <td className="bars">
-                  {percent(e.share_variance.value)} <span className="dim small nowrap">{range(e.share_variance, percent)}</span>
-                  <Bar of={e.share_variance.value} low={e.share_variance.low} high={e.share_variance.high} most={most} />
-                </td>
-                <td className="number nowrap">{percent(e.share_mean)}</td>
-                <td className="number nowrap">{duration(e.mean_ns)}</td>
-                <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
-                <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Listing
+        label="Edges"
+        head={[
+          "Place", "Share of variance", { text: "Share of mean", number: true }, { text: "Mean", number: true },
+          { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
+          { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
+        ]}
+      >
+        {edges.map((e) => (
+          <tr key={e.place.edge}>
+            <td>
+              <strong>{e.place.label}</strong>
+              <div className="small dim">
+                <Path of={e.place.context} />
+              </div>
+            </td>
+            <td className="bars">
+              {percent(e.share_variance.value)} <span className="dim small nowrap">{range(e.share_variance, percent)}</span>
+              <Bar of={e.share_variance.value} low={e.share_variance.low} high={e.share_variance.high} most={most} />
+            </td>
+            <td className="number nowrap">{percent(e.share_mean)}</td>
+            <td className="number nowrap">{duration(e.mean_ns)}</td>
+            <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
+            <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
+          </tr>
+        ))}
+      </Listing>
     </Figure>
   );
 }
@@ -243,33 +236,30 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
     <Figure
       id="explanations"
       title="What goes with it"
-      table={() => ({ header: ["explanation", "variable", "value", "effect", "low", "high", "p", "CoV that remains"], rows: of.map((x) => [x.text, x.variable, x.value, x.effect.value, x.effect.low, x.effect.high, x.p_value, x.remains]) })}
+      table={() => ({ header: ["explanation", "variable", "value", "part of the variance (of 1)", "low (of 1)", "high (of 1)", "p", "part of the CoV that remains (of 1)"], rows: of.map((x) => [x.text, x.variable, x.value, x.effect.value, x.effect.low, x.effect.high, x.p_value, x.remains]) })}
       tableOnly
     >
       {of.length === 0 ? (
         <p className="dim">No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code> names.</p>
       ) : (
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Where it is, or what it grows with</th>
-              <th scope="col" title="Part of the variance that it accounts for">Accounts for</th>
-              <th scope="col" className="number" title="Part of the coefficient of variation that remains within equal values">Remains</th>
+        <Listing
+          label="What goes with it"
+          head={[
+            "Where it is, or what it grows with", { text: "Accounts for", title: "Part of the variance that it accounts for" },
+            { text: "Remains", number: true, title: "Part of the coefficient of variation that remains within equal values" },
+          ]}
+        >
+          {of.map((x, i) => (
+            <tr key={i}>
+              <td title={x.where.join(" → ")}>{x.text}</td>
+              <td className="bars">
+                {percent(x.effect.value)} <span className="dim small nowrap">{range(x.effect, percent)}</span>
+                <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
+              </td>
+              <td className="number">{percent(x.remains)}</td>
             </tr>
-          </thead>
-          <tbody>
-            {of.map((x, i) => (
-              <tr key={i}>
-                <td title={x.where.join(" → ")}>{x.text}</td>
-                <td className="bars">
-                  {percent(x.effect.value)} <span className="dim small nowrap">{range(x.effect, percent)}</span>
-                  <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
-                </td>
-                <td className="number">{percent(x.remains)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          ))}
+        </Listing>
       )}
     </Figure>
   );
@@ -278,13 +268,12 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
 // Contrast says what the slowest requests spend more time in.
 function Contrast({ p }: { p: Problem }) {
   const reading = useRead(`contrast ${p.group}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }), true);
-  const edges = reading.value?.edges.slice(0, 6) ?? [];
   return (
     <Figure
       id="contrast"
       title="Slowest tenth against the rest"
       tools={<Link href={`/compare${query({ group: p.group })}`}>All of it</Link>}
-      table={() => ({ header: ["place", "slowest (ms)", "rest (ms)", "difference (ms)", "part"], rows: (reading.value?.edges ?? []).map((e) => [e.place.label, milli(e.a_ns), milli(e.b_ns), milli(e.difference_ns), e.part]) })}
+      table={() => places(reading.value)}
       tableOnly
     >
       <Read of={reading} what="the comparison">
@@ -293,26 +282,7 @@ function Contrast({ p }: { p: Problem }) {
             <p className="hint dim small">
               {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} ({count(c.b.requests)})
             </p>
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">Place</th>
-                  <th scope="col" className="number">Slowest</th>
-                  <th scope="col" className="number">Rest</th>
-                  <th scope="col" className="number">Difference</th>
-                </tr>
-              </thead>
-              <tbody>
-                {edges.map((e) => (
-                  <tr key={e.place.edge}>
-                    <td title={e.place.context.join(" → ")}>{e.place.label}</td>
-                    <td className="number nowrap">{duration(e.a_ns)}</td>
-                    <td className="number nowrap">{duration(e.b_ns)}</td>
-                    <td className="number nowrap" title={`${percent(e.part)} of the difference`}>{signed(e.difference_ns, duration)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Places label="Slowest tenth against the rest" c={c} few={6} />
           </>
         )}
       </Read>
@@ -326,36 +296,29 @@ function Refined({ of }: { of: Schemas["Refined"][] }) {
       id="refined"
       title="What switched-on tracepoints show"
       hint="Within the edges above, of the requests that had them on."
-      table={() => ({ header: ["operation", "within", "requests", "hits", "share", "low", "high", "mean (ms)"], rows: of.map((r) => [r.operation, r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
+      table={() => ({ header: ["operation", "within", "requests", "hits", "share of variance (of 1)", "low (of 1)", "high (of 1)", "mean (ms)"], rows: of.map((r) => [r.operation, r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
       tableOnly
     >
-      <div className="scroll" tabIndex={0} role="group" aria-label="What switched-on tracepoints show">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Operation</th>
-              <th scope="col">Share of variance</th>
-              <th scope="col" className="number">Mean</th>
-              <th scope="col" className="number">Requests</th>
-            </tr>
-          </thead>
-          <tbody>
-            {of.map((r, i) => (
-              <tr key={i}>
-                <td title={r.context.join(" → ")}>
-                  <strong>{r.operation}</strong> <span className="dim small">within {r.within}</span>
-                </td>
-                <td className="bars">
-                  {percent(r.share.value)} <span className="dim small nowrap">{range(r.share, percent)}</span>
-                  <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
-                </td>
-                <td className="number nowrap">{duration(r.mean_ns)}</td>
-                <td className="number">{count(r.requests)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Listing
+        label="What switched-on tracepoints show"
+        head={[
+          "Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true },
+        ]}
+      >
+        {of.map((r, i) => (
+          <tr key={i}>
+            <td title={r.context.join(" → ")}>
+              <strong>{r.operation}</strong> <span className="dim small">within {r.within}</span>
+            </td>
+            <td className="bars">
+              {percent(r.share.value)} <span className="dim small nowrap">{range(r.share, percent)}</span>
+              <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
+            </td>
+            <td className="number nowrap">{duration(r.mean_ns)}</td>
+            <td className="number">{count(r.requests)}</td>
+          </tr>
+        ))}
+      </Listing>
     </Figure>
   );
 }

@@ -4,11 +4,12 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type Paged, usePages } from "../api/pages.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { count, duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
+import { ago, count, duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
 import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Chunks } from "../parts/chunks.tsx";
 import { Empty, Read, Search, Select, State, When, kindWords, useTitle } from "../parts/basics.tsx";
+import { useNow } from "../settings.ts";
 import { useOneOf, useQuery } from "../url.ts";
 import { Noting, type Note } from "./noting.tsx";
 
@@ -87,7 +88,7 @@ function Queue({ list, see, filtered, sort, setSort, changed }: QueueProps) {
       {items.length === 0 ? (
         <Nothing filtered={filtered} learning={learning} />
       ) : (
-        <table className="queue" aria-rowcount={total + 1} onPointerEnter={hold} onPointerLeave={release} onFocus={hold} onBlur={release}>
+        <table className="queue" aria-rowcount={total + 1} onPointerEnter={hold.point} onPointerLeave={hold.leave} onFocus={hold.focus} onBlur={hold.blur}>
           <thead>
             <tr>
               {head("#", "rank", "How it ranks: what changed before what is chronic, then by kind and impact", "narrow")}
@@ -109,17 +110,23 @@ function Queue({ list, see, filtered, sort, setSort, changed }: QueueProps) {
   );
 }
 
-// useHeld keeps rows where they are while somebody points at one or has it focused.
+// useHeld keeps rows where they are while somebody points at one or has one focused, or until they are released.
 function useHeld(now: Problem[]) {
-  const [held, setHeld] = useState(false);
+  const [pointed, setPointed] = useState(false);
+  const [focused, setFocused] = useState(false);
+  const held = pointed || focused;
   const shown = useRef(now);
   if (!held) shown.current = now;
   const { items, pending } = heldOrder(shown.current, now);
   useEffect(() => {
     shown.current = items;
   });
-  const release = () => setHeld(false);
-  return { items, pending: held ? pending : 0, hold: () => setHeld(true), release };
+  const hold = { point: () => setPointed(true), leave: () => setPointed(false), focus: () => setFocused(true), blur: () => setFocused(false) };
+  const release = () => {
+    setPointed(false);
+    setFocused(false);
+  };
+  return { items, pending: held ? pending : 0, hold, release };
 }
 
 const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: boolean }) {
@@ -133,7 +140,7 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
         <div className="where">
           <span className="tag">{p.onset}</span> <span className="tag">{kindWords[p.kind]}</span>
           {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
-          {p.notes.muted && <span className="tag noted">muted by {p.notes.muted.by}</span>}
+          {p.notes.muted && <span className="tag noted">muted by {p.notes.muted.by}<Until at={p.notes.muted.expires} /></span>}
           <span className="dim" title={`Request type ${p.request_type_name}`}>
             {p.level === "group" ? `one group of ${p.request_type_name}` : p.request_type_name}
           </span>
@@ -161,6 +168,11 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
     </tr>
   );
 });
+
+function Until({ at }: { at: string | undefined }) {
+  const now = useNow();
+  return at ? `, ends ${ago(at, now)}` : null;
+}
 
 // How says how bad a problem is: in the measure that it is a problem by.
 function How({ p }: { p: Problem }) {

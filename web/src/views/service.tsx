@@ -7,6 +7,7 @@ import { bytes, count, duration, percent } from "../compute/format.ts";
 import { Bar, Facts, Read, When, useTitle } from "../parts/basics.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { Listing } from "../parts/listing.tsx";
 
 export default function Service() {
   useTitle("Service");
@@ -177,42 +178,28 @@ function Dead() {
           items.length === 0 ? (
             <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
           ) : (
-            <div className="scroll" tabIndex={0} role="group" aria-label="Dead letters">
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">Webhook</th>
-                    <th scope="col">Event</th>
-                    <th scope="col">When</th>
-                    <th scope="col" className="number">Attempts</th>
-                    <th scope="col">Last error</th>
-                    <th scope="col">Do</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {items.map((letter) => (
-                    <tr key={letter.number}>
-                      <td>{letter.endpoint}</td>
-                      <td>
-                        {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
-                      </td>
-                      <td className="small"><When at={letter.at} /></td>
-                      <td className="number">{letter.attempts}</td>
-                      <td className="small path">{letter.error}</td>
-                      <td>
-                        <div className="buttons" style={{ margin: 0 }}>
-                          {(["show", "resend", "drop"] as const).map((verb) => (
-                            <button type="button" key={verb} onClick={() => setOpen({ letter, verb })}>
-                              {names[verb]}
-                            </button>
-                          ))}
-                        </div>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Listing label="Dead letters" head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Do"]}>
+              {items.map((letter) => (
+                <tr key={letter.number}>
+                  <td>{letter.endpoint}</td>
+                  <td>
+                    {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
+                  </td>
+                  <td className="small"><When at={letter.at} /></td>
+                  <td className="number">{letter.attempts}</td>
+                  <td className="small path">{letter.error}</td>
+                  <td>
+                    <div className="buttons" style={{ margin: 0 }}>
+                      {(["show", "resend", "drop"] as const).map((verb) => (
+                        <button type="button" key={verb} onClick={() => setOpen({ letter, verb })}>
+                          {names[verb]}
+                        </button>
+                      ))}
+                    </div>
+                  </td>
+                </tr>
+              ))}
+            </Listing>
           )
         }
       </Read>

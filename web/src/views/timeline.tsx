@@ -1,7 +1,7 @@
 // Timeline: what Sibyl did about a problem: what it switched on and off, why, what that showed, and what it cost.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
-import { bytes, count, digits, percent } from "../compute/format.ts";
+import { bytes, count, digits, percent, range } from "../compute/format.ts";
 import { State, When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { query } from "../url.ts";
@@ -11,7 +11,7 @@ type Decision = Schemas["Decision"];
 export function Timeline({ detail }: { detail: Schemas["ProblemDetail"] }) {
   const found = detail.investigation;
   const decisions = detail.decisions;
-  const shown = found?.evidence.filter((e) => (e.share.value ?? 0) >= 0.01) ?? [];
+  const suspects = found?.investigation.suspects.slice(0, 3) ?? [];
   return (
     <Figure
       id="investigation"
@@ -25,9 +25,9 @@ export function Timeline({ detail }: { detail: Schemas["ProblemDetail"] }) {
       table={() => ({ header: ["at", "from", "to", "what", "reason", "on", "off"], rows: decisions.map((d) => [d.at, d.from, d.to, d.text, d.reason, d.picks.map((p) => p.tracepoint_name).join(" "), d.off.map((o) => o.tracepoint_name).join(" ")]) })}
       tableOnly
     >
-      {shown.length > 0 && (
+      {suspects.length > 0 && (
         <p className="under">
-          Showed most so far: {shown.slice(0, 3).map((e) => `${e.operation || e.tracepoint} (${percent(e.share.value)} of the variance, ${count(e.requests)} requests)`).join("; ")}
+          Carries most, as far as is known: {suspects.map((x) => `${x.operation} (${percent(x.share.value)} of what is wrong${x.share.low === null ? "" : `, ${range(x.share, percent)}`}; ${count(x.requests)} requests)`).join(", ")}
         </p>
       )}
       {decisions.length === 0 ? (
@@ -67,6 +67,8 @@ function Step({ d }: { d: Decision }) {
 const cost = (d: Decision) =>
   d.estimate.tracepoints === 0 ? "nothing is on for anybody then" : `all that is on then: ${count(d.estimate.tracepoints)} tracepoints, ${bytes(d.estimate.bytes)}/s, ${digits((d.estimate.cpu ?? 0) * 1000)} ms of CPU a second`;
 
+const mostRejected = 20; // that are shown
+
 function Lists({ d }: { d: Decision }) {
   return (
     <>
@@ -98,11 +100,12 @@ function Lists({ d }: { d: Decision }) {
         <>
           <h3>Not the others</h3>
           <ul>
-            {d.rejected.slice(0, 20).map((r) => (
+            {d.rejected.slice(0, mostRejected).map((r) => (
               <li key={r.tracepoint}>
                 <span className="mono">{r.tracepoint_name}</span> — {r.reason}
               </li>
             ))}
+            {d.rejected.length > mostRejected && <li>and {count(d.rejected.length - mostRejected)} more</li>}
           </ul>
         </>
       )}

@@ -3,8 +3,10 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, count, digits, percent, ratio } from "../compute/format.ts";
+import { moveFocus, useKeys } from "../keys.ts";
 import { Bar, Choice, Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { Listing } from "../parts/listing.tsx";
 import { useCount, useOneOf, useQuery } from "../url.ts";
 import { Switch } from "./switching.tsx";
 
@@ -48,9 +50,9 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
         {gauge("Extra trace data", b.estimate.bytes, b.total.bytes, (x) => `${bytes(x)}/s`)}
         {gauge("CPU", b.estimate.cpu, b.total.cpu, cores)}
       </div>
-      {b.measured_plan > 0 && (
+      {b.measured_plan > 0 && b.estimate.tracepoints > 0 && (
         <p className="under">
-          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and {ratio(b.overrun_cpu)} the estimate.
+          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and {ratio(b.overrun_cpu)} the estimates.
         </p>
       )}
     </>
@@ -65,6 +67,7 @@ function List() {
   const [state, setState] = useOneOf("state", states);
   const [sort, setSort] = useOneOf("sort", ["state", "name", "bytes", "cpu"]);
   const [limit, setLimit] = useCount("limit", 100, most);
+  useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
   const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
   const reading = useRead(`tracepoints ${JSON.stringify(ask)}`, (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }), true);
   return (
@@ -78,7 +81,7 @@ function List() {
         </>
       }
       table={() => ({
-        header: ["tracepoint", "operation", "layer", "kind", "state", "share", "bytes/s", "cpu", "since", "expires", "cause", "owner"],
+        header: ["tracepoint", "operation", "layer", "kind", "state", "share of requests (of 1)", "data (bytes/s)", "CPU (cores)", "since", "expires", "cause", "owner"],
         rows: (reading.value?.items ?? []).map((t) => [t.name, t.operation, t.layer, t.kind, t.state, t.share, t.cost.bytes, t.cost.cpu, t.leases[0]?.since, t.leases[0]?.expires, t.leases[0]?.cause, t.leases[0]?.owner]),
       })}
       tableOnly
@@ -86,30 +89,22 @@ function List() {
       <Read of={reading} what="tracepoints">
         {(list) =>
           list.items.length === 0 ? (
-            <Empty title={q || state ? "No tracepoint fits" : "No tracepoints are known"}>{q || state ? "Take a filter away to see more." : "They come from agents, and from spans that carry sibyl.tracepoint.id."}</Empty>
+            <None q={q} state={state} />
           ) : (
             <>
-              <div className="scroll" tabIndex={0} role="group" aria-label="Tracepoints">
-                <table>
-                  <thead>
-                    <tr>
-                      <th scope="col">Tracepoint</th>
-                      <th scope="col">State</th>
-                      <th scope="col">Why, and for whom</th>
-                      <th scope="col">Until</th>
-                      <th scope="col" className="number" title="Part of the requests that have it on">Of requests</th>
-                      <th scope="col" className="number" title="On all requests">Data</th>
-                      <th scope="col" className="number" title="CPU time a second, on all requests">CPU</th>
-                      <th scope="col">Do</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.items.map((t) => (
-                      <Line key={t.id} t={t} changed={reading.again} />
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Listing
+                label="Tracepoints"
+                head={[
+                  "Tracepoint", "State", "Why, and for whom", "Until",
+                  { text: "Of requests", number: true, title: "Part of the requests that have it on" },
+                  { text: "Data", number: true, title: "On all requests" },
+                  { text: "CPU", number: true, title: "CPU time a second, on all requests" }, "Do",
+                ]}
+              >
+                {list.items.map((t) => (
+                  <Line key={t.id} t={t} changed={reading.again} />
+                ))}
+              </Listing>
               {list.next_cursor && (
                 <p className="under">
                   {limit < most ? (
@@ -127,6 +122,12 @@ function List() {
       </Read>
     </Figure>
   );
+}
+
+function None({ q, state }: { q: string; state: string }) {
+  if (state === "on" && !q) return <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated, and off again when that is done.</Empty>;
+  if (state || q) return <Empty title="No tracepoint fits">Take a filter away to see more.</Empty>;
+  return <Empty title="No tracepoints are known">They come from agents, and from spans that carry sibyl.tracepoint.id.</Empty>;
 }
 
 function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
@@ -182,43 +183,34 @@ function Agents() {
               <p className="under">
                 {count(list.total.current)} current, {count(list.total.behind)} behind, {count(list.total.lost)} lost
               </p>
-              <div className="scroll" tabIndex={0} role="group" aria-label="Agents">
-                <table>
-                  <thead>
-                    <tr>
-                      <th scope="col">Service</th>
-                      <th scope="col">State</th>
-                      <th scope="col">Seen</th>
-                      <th scope="col" className="number">Plan</th>
-                      <th scope="col" className="number" title="Tracepoints of its plan that are on">On</th>
-                      <th scope="col" className="number" title="That it can switch">Can switch</th>
-                      <th scope="col" className="number">Data</th>
-                      <th scope="col">What is wrong with it</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.items.map((a) => (
-                      <tr key={`${a.service} ${a.id}`}>
-                        <td>
-                          {a.service}
-                          <div className="small dim mono path">{a.id}</div>
-                        </td>
-                        <td>
-                          <State of={a.state} />
-                        </td>
-                        <td className="small nowrap"><When at={a.seen} brief /></td>
-                        <td className="number">{a.plan || "–"}</td>
-                        <td className="number">{count(a.applied)}</td>
-                        <td className="number">{count(a.catalogue)}</td>
-                        <td className="number nowrap">{bytes(a.usage.bytes)}/s</td>
-                        <td className="small">
-                          {a.problem || (a.failed > 0 ? `${count(a.failed)} could not be switched on` : a.conflicts > 0 ? "another uses its ID" : a.drops > 0 ? `${count(a.drops)} hits dropped` : "–")}
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
+              <Listing
+                label="Agents"
+                head={[
+                  "Service", "State", "Seen", { text: "Plan", number: true },
+                  { text: "On", number: true, title: "Tracepoints of its plan that are on" },
+                  { text: "Can switch", number: true, title: "That it can switch" }, { text: "Data", number: true }, "What is wrong with it",
+                ]}
+              >
+                {list.items.map((a) => (
+                  <tr key={`${a.service} ${a.id}`}>
+                    <td>
+                      {a.service}
+                      <div className="small dim mono path">{a.id}</div>
+                    </td>
+                    <td>
+                      <State of={a.state} />
+                    </td>
+                    <td className="small nowrap"><When at={a.seen} brief /></td>
+                    <td className="number">{a.plan || "–"}</td>
+                    <td className="number">{count(a.applied)}</td>
+                    <td className="number">{count(a.catalogue)}</td>
+                    <td className="number nowrap">{bytes(a.usage.bytes)}/s</td>
+                    <td className="small">
+                      {a.problem || (a.failed > 0 ? `${count(a.failed)} could not be switched on` : a.conflicts > 0 ? "another uses its ID" : a.drops > 0 ? `${count(a.drops)} hits dropped` : "–")}
+                    </td>
+                  </tr>
+                ))}
+              </Listing>
             </>
           )
         }
@@ -233,7 +225,7 @@ function Plan() {
     <Figure
       title="The plan"
       hint="Requests are divided at random: those of an arm have its tracepoints on. Arms that have more on say what that costs the requests."
-      table={() => ({ header: ["arm", "share", "tracepoint", "since", "expires", "cause"], rows: (reading.value?.arms ?? []).flatMap((a) => a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause])) })}
+      table={() => ({ header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"], rows: (reading.value?.arms ?? []).flatMap((a) => a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause])) })}
       tableOnly
     >
       <Read of={reading} what="the plan">
@@ -245,33 +237,24 @@ function Plan() {
             {p.arms.length === 0 ? (
               <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated.</Empty>
             ) : (
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">Arm</th>
-                    <th scope="col" className="number">Of requests</th>
-                    <th scope="col">Tracepoints</th>
+              <Listing label="The plan" head={["Arm", { text: "Of requests", number: true }, "Tracepoints"]}>
+                {p.arms.map((a) => (
+                  <tr key={a.name}>
+                    <td>
+                      {a.name} {a.everything && <span className="tag">explores: everything on</span>}
+                    </td>
+                    <td className="number">{percent(a.share)}</td>
+                    <td className="small path">
+                      <details>
+                        <summary>{count(a.tracepoints.length)} on</summary>
+                        {a.tracepoints.map((t) => (
+                          <div key={t.id} className="mono">{t.name}</div>
+                        ))}
+                      </details>
+                    </td>
                   </tr>
-                </thead>
-                <tbody>
-                  {p.arms.map((a) => (
-                    <tr key={a.name}>
-                      <td>
-                        {a.name} {a.everything && <span className="tag">explores: everything on</span>}
-                      </td>
-                      <td className="number">{percent(a.share)}</td>
-                      <td className="small path">
-                        <details>
-                          <summary>{count(a.tracepoints.length)} on</summary>
-                          {a.tracepoints.map((t) => (
-                            <div key={t.id} className="mono">{t.name}</div>
-                          ))}
-                        </details>
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+                ))}
+              </Listing>
             )}
           </>
         )}

@@ -73,25 +73,36 @@ export default function TreeView({ id }: { id: string }) {
       </div>
       <h1>What {tree.name} calls</h1>
       {failure && <Stale failure={failure} again={again} />}
-      <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} again={again} />
+      <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} located={locatedIn(investigation.value)} again={again} />
     </>
   );
 }
 
-function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<string>; again: () => void }) {
+// locatedIn returns the tracepoint that an investigation ended at; empty: at none, or at a part of the baseline.
+function locatedIn(detail: Schemas["InvestigationDetail"] | undefined): string {
+  const { state, suspects } = detail?.investigation ?? {};
+  return state === "located" || state === "explained" ? (suspects?.[0]?.tracepoint ?? "") : "";
+}
+
+type ContextsProps = { tree: Whole; wanted: ReadonlySet<string>; located: string; again: () => void };
+
+function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const { nodes, matches } = tree;
   const [q, setQ] = useQuery("q");
   const [state, setState] = useOneOf("state", states);
   const [picked, setPicked] = useQuery("node");
   const matched = useMemo(() => matchedNodes(matches), [matches]);
-  const leading = matches[0]?.nodes[0]?.index ?? -1;
-  const [folded, setFolded] = useState<Set<number>>(() => foldedAtFirst(nodes, [...matched.keys(), ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth));
-  const unfolded = useRef(wanted.size > 0);
+  const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
+  const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
+  const fresh = () => foldedAtFirst(nodes, [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth);
+  const [folded, setFolded] = useState(fresh);
+  const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
+  const unfolded = useRef(known);
   useEffect(() => {
-    if (unfolded.current || wanted.size === 0) return; // what is wanted was not known at first
+    if (unfolded.current || !known) return;
     unfolded.current = true;
-    setFolded(foldedAtFirst(nodes, [...matched.keys(), ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth));
-  }, [wanted, nodes, matched]);
+    setFolded(fresh());
+  });
   const low = q.toLowerCase();
   const passes = q || state ? (n: Node) => (!state || n.state === state) && (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low)) : undefined;
   const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
@@ -116,7 +127,7 @@ function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<st
   return (
     <Figure
       title="Calling contexts"
-      hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, ▶ what is tried next. Times are of what is on.`}
+      hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, ▶ what is tried next, ★ what was located. Hits, CPU and data are for each request or hit.`}
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
@@ -140,12 +151,12 @@ function Contexts({ tree, wanted, again }: { tree: Whole; wanted: ReadonlySet<st
                 <span className="number" title="How often a request runs it">Hits</span>
                 <span className="number" title="CPU time of a hit">CPU</span>
                 <span className="number" title="Trace data of a hit">Data</span>
-                <span className="number" title="Share of the variance in past investigations">History</span>
+                <span className="number" title="Share of the variance in past investigations">Past share</span>
               </div>
             }
             row={(i) => {
               const n = nodes[rows[i]!]!;
-              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} match={matched.get(n.index)} folded={!passes && folded.has(n.index)} fold={(yes) => fold(n.index, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
+              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={!passes && folded.has(n.index)} fold={(yes) => fold(n.index, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
             }}
           />
         </div>
@@ -161,11 +172,11 @@ function matchedNodes(matches: Match[]): Map<number, Match> {
   return found;
 }
 
-type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
+type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; cause: boolean; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
 
-function NodeRow({ n, match, next, folded, fold, selected, pick }: NodeRowProps) {
+function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRowProps) {
   return (
-    <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${selected ? " selected" : ""}`} onClick={pick}>
+    <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`} onClick={pick}>
       <div className="vname" style={depth(Math.min(n.depth, 40))}>
         {n.end > n.index + 1 ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
@@ -176,6 +187,7 @@ function NodeRow({ n, match, next, folded, fold, selected, pick }: NodeRowProps)
         )}
         <span title={`${n.service} ${n.operation} (${n.layer}, ${n.kind})`}>
           {match && <span aria-label="the problem was matched to this">◆ {percent(match.score)} </span>}
+          {cause && <strong>★ located </strong>}
           {next && <span aria-label="tried next, or now">▶ </span>}
           <span className="dim">{n.service}</span> {n.operation}
           {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}

@@ -3,12 +3,15 @@ import { Link } from "wouter";
 import { client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { count } from "../compute/format.ts";
+import { moveFocus, useKeys } from "../keys.ts";
 import { Empty, Read, Search, useTitle } from "../parts/basics.tsx";
+import { Listing } from "../parts/listing.tsx";
 import { useQuery } from "../url.ts";
 
 export default function Trees() {
   useTitle("Trees");
   const [q, setQ] = useQuery("q");
+  useKeys({ j: () => moveFocus("tbody a", 1), k: () => moveFocus("tbody a", -1) });
   const ask = { limit: 500, ...(q && { q }) };
   const reading = useRead(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
   return (
@@ -22,32 +25,25 @@ export default function Trees() {
           list.items.length === 0 ? (
             <Empty title={q ? "No request type fits" : "No trees yet"}>{q ? "Search for less of its name." : "They grow with the requests that come: send traces, and look again after an epoch."}</Empty>
           ) : (
-            <div className="scroll" tabIndex={0} role="group" aria-label="Trees">
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">Request type</th>
-                    <th scope="col" className="number">Requests</th>
-                    <th scope="col" className="number">Calling contexts</th>
-                    <th scope="col" className="number">Tracepoints</th>
-                    <th scope="col" className="number" title="Contexts beyond the bound">Left out</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {list.items.map((t) => (
-                    <tr key={t.request_type}>
-                      <td>
-                        <Link href={`/trees/${t.request_type}`}>{t.request_type_name}</Link>
-                      </td>
-                      <td className="number">{count(t.requests)}</td>
-                      <td className="number">{count(t.nodes)}</td>
-                      <td className="number">{count(t.tracepoints)}</td>
-                      <td className="number">{count(t.dropped)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Listing
+              label="Trees"
+              head={[
+                "Request type", { text: "Requests", number: true }, { text: "Calling contexts", number: true },
+                { text: "Tracepoints", number: true }, { text: "Left out", number: true, title: "Contexts beyond the bound" },
+              ]}
+            >
+              {list.items.map((t) => (
+                <tr key={t.request_type}>
+                  <td>
+                    <Link href={`/trees/${t.request_type}`}>{t.request_type_name}</Link>
+                  </td>
+                  <td className="number">{count(t.requests)}</td>
+                  <td className="number">{count(t.nodes)}</td>
+                  <td className="number">{count(t.tracepoints)}</td>
+                  <td className="number">{count(t.dropped)}</td>
+                </tr>
+              ))}
+            </Listing>
           )
         }
       </Read>

@@ -1,0 +1,27 @@
+import type { ReactNode } from "react";
+
+// Column is the head of a column: its text; whether numbers stand below it; what it means, if the text alone does not say.
+export type Column = string | { text: string; number?: true; title?: string };
+
+// Listing is a table that is scrolled by itself where the page is too narrow for it. Its rows are the children.
+export function Listing({ label, head, children }: { label: string; head: Column[]; children: ReactNode }) {
+  return (
+    <div className="scroll" tabIndex={0} role="group" aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            {head.map((column) => {
+              const { text, number, title } = typeof column === "string" ? { text: column } : column;
+              return (
+                <th key={text} scope="col" className={number && "number"} title={title}>
+                  {text}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,41 @@
+// Places: two sides of a comparison, place by place.
+import type { Schemas } from "../api/client.ts";
+import { duration, milli, percent, signed } from "../compute/format.ts";
+import { Path } from "../parts/basics.tsx";
+import type { Table } from "../parts/figure.tsx";
+import { type Column, Listing } from "../parts/listing.tsx";
+
+type Comparison = Schemas["Comparison"];
+
+// places is a comparison as a table for other programs.
+export const places = (c: Comparison | undefined): Table => ({
+  header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "part of the difference"],
+  rows: (c?.edges ?? []).map((e) => [e.place.label, e.place.context.join(" > "), milli(e.a_ns), milli(e.b_ns), milli(e.difference_ns), e.part]),
+});
+
+// Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
+export function Places({ label, c, few }: { label: string; c: Comparison; few?: number }) {
+  const a = c.a.from ? "These times" : c.a.label.startsWith("the slowest") ? "Slowest" : "These";
+  const b = c.a.from ? "Before" : "Rest";
+  const head: Column[] = ["Place", { text: a, number: true }, { text: b, number: true }, { text: "Difference", number: true }];
+  return (
+    <Listing label={label} head={few ? head : [...head, { text: "Part of it", number: true, title: "Of the difference" }]}>
+      {c.edges.slice(0, few).map((e) => (
+        <tr key={e.place.edge}>
+          <td title={e.place.context.join(" → ")}>
+            {few ? e.place.label : <strong>{e.place.label}</strong>}
+            {!few && (
+              <div className="small dim">
+                <Path of={e.place.context} />
+              </div>
+            )}
+          </td>
+          <td className="number nowrap">{duration(e.a_ns)}</td>
+          <td className="number nowrap">{duration(e.b_ns)}</td>
+          <td className="number nowrap">{signed(e.difference_ns, duration)}</td>
+          {!few && <td className="number nowrap">{percent(e.part)}</td>}
+        </tr>
+      ))}
+    </Listing>
+  );
+}
