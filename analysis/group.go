@@ -19,8 +19,8 @@ type Window struct {
 	Transfers stats.Sample[Transfer]  // uniform, of the requests with a size where rules say that sizes matter; nothing elsewhere
 	fitted    *SizeModel              // of Transfers; nil: not yet
 	Failed    uint64                  // requests whose root ended in an error
-	First     trace.Nanos             // start of the earliest request; means nothing in an empty window
-	Last      trace.Nanos             // start of the latest request
+	First     trace.Nanos             // start of the earliest request, or of the epoch in which it came; means nothing in an empty window
+	Last      trace.Nanos             // start of the latest request, or end of the epoch in which it came
 }
 
 // Group is a set of requests that are expected to perform alike, or all requests of one type.
@@ -72,7 +72,7 @@ func (w *Window) absorb(u *Window, limit int) {
 	w.Last = max(w.Last, u.Last)
 }
 
-// Rate returns the requests per second between the first and the last; 0 where these coincide.
+// Rate returns the requests per second between First and Last; 0 where these coincide.
 func (w *Window) Rate() float64 {
 	span := w.Last.Sub(w.First).Seconds()
 	if !(span > 0) {
@@ -86,12 +86,9 @@ func (w *Window) Reset(sample int) {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
 }
 
-// clamp moves the times of requests whose clocks were wrong into the epoch [from, to] in which they came. From is 0 where it is not
-// known.
-func (w *Window) clamp(from, to trace.Nanos) {
-	w.First = min(max(w.First, from), to)
-	w.Last = min(max(w.Last, from), to)
-}
+// cover makes w span the epoch [from, to] in which its requests came, whenever they say they began: traces come late, and clocks may be
+// wrong.
+func (w *Window) cover(from, to trace.Nanos) { w.First, w.Last = from, to }
 
 // GroupOptions bound what a [Grouper] keeps. A zero field takes the default.
 type GroupOptions struct {
@@ -421,9 +418,10 @@ func sort2(keys []int32, values []int64) {
 
 // Close ends an epoch for all groups at time now: what was open becomes part of what is judged. Now is 0 where there are no epochs.
 func (g *Grouper) Close(now trace.Nanos) {
+	from := g.began(now)
 	for _, group := range g.groups {
 		if group.Open.Total.N > 0 {
-			g.endEpoch(group, now)
+			g.endEpoch(group, from, now)
 		}
 	}
 	g.closed = now
@@ -432,10 +430,25 @@ func (g *Grouper) Close(now trace.Nanos) {
 	}
 }
 
+// began returns when the epoch that ends at now began: when the one before it ended or, where nothing came for a while after that, as while
+// a service is down, with its first request. What says that it begins after now says nothing.
+func (g *Grouper) began(now trace.Nanos) trace.Nanos {
+	from := now
+	for _, group := range g.groups {
+		if group.Open.Total.N > 0 {
+			from = min(from, group.Open.First)
+		}
+	}
+	if from == now {
+		return g.closed
+	}
+	return max(from, g.closed)
+}
+
 // endEpoch ends an epoch in which a group had requests.
-func (g *Grouper) endEpoch(group *Group, now trace.Nanos) {
+func (g *Grouper) endEpoch(group *Group, from, now trace.Nanos) {
 	if now > 0 {
-		group.Open.clamp(g.closed, now)
+		group.Open.cover(from, now)
 		if p := group.history.At(int64(now) - 1); p != nil {
 			group.Open.past(&g.past)
 			p.Merge(g.past)

@@ -1,0 +1,50 @@
+package analysis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// A rate is told by when requests came, not by when they say they began: traces are closed seconds later, and the past of one that waited
+// in a queue, or of a wrong clock, may be any.
+func TestRateOfLateRequests(t *testing.T) {
+	const epoch = 10 * time.Second
+	start := trace.Nanos(0).Add(1000 * time.Hour)
+	for _, late := range []time.Duration{0, 15 * time.Second, 24 * time.Hour, -time.Hour} {
+		g, at := newGrouper(analysis.GroupOptions{}), start
+		g.Close(at)
+		for range 3 {
+			for k := range 20 {
+				o := randomRequests(1, 1)[0]
+				o.Start = at.Add(time.Duration(k)*epoch/20 - late)
+				g.Observe(o)
+			}
+			at = at.Add(epoch)
+			g.Close(at)
+		}
+		for _, group := range g.Groups() {
+			if rate := group.Current.Rate(); rate < 1.99 || rate > 2.01 {
+				t.Errorf("%v late: %g requests/s, want 2", late, rate)
+			}
+		}
+	}
+}
+
+// While nothing came, as while the service is down, no time passes for rates.
+func TestRateAfterAPause(t *testing.T) {
+	g, at := newGrouper(analysis.GroupOptions{}), trace.Nanos(0).Add(1000*time.Hour)
+	g.Close(at)
+	at = at.Add(5 * time.Hour)
+	o := randomRequests(1, 1)[0]
+	o.Start = at
+	g.Observe(o)
+	g.Close(at.Add(10 * time.Second))
+	for _, group := range g.Groups() {
+		if rate := group.Current.Rate(); rate != 0.1 {
+			t.Errorf("%g requests/s, want 0.1", rate)
+		}
+	}
+}
