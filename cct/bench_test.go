@@ -1,14 +1,16 @@
 package cct
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// largeBuilder knows n tracepoints in operations of 30, and one request through all operations.
-func largeBuilder(n int) *Builder {
+// large returns a catalogue of n tracepoints in operations of 30, and a builder of one request through all operations.
+func large(n int) (*Builder, []Tracepoint) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := &Builder{}
 	var list []Tracepoint
@@ -26,21 +28,74 @@ func largeBuilder(n int) *Builder {
 			contexts = append(contexts, Sighting{Context: above.Context.Child(op), Parent: above.Context, Op: op, Count: 1})
 		}
 	}
-	b.Announce(1, list)
 	b.Observe(Observation{Seen: 1, Contexts: contexts})
-	return b
+	return b, list
+}
+
+// few is a request of three operations of a large catalogue, which have 90 tracepoints.
+func few() Observation {
+	root := trace.Context(0).Child(1)
+	return Observation{Seen: 1, Contexts: []Sighting{
+		{Context: root, Op: 1, Count: 1}, {Context: root.Child(2), Parent: root, Op: 2, Count: 1}, {Context: root.Child(3), Parent: root, Op: 3, Count: 1},
+	}}
 }
 
 func BenchmarkBuild(b *testing.B) {
-	builder := largeBuilder(100_000)
+	builder, list := large(100_000)
+	catalogue := NewCatalogue(list, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		builder.Build(nil)
+		builder.Build(catalogue, nil)
 	}
 }
 
+func BenchmarkNewCatalogue(b *testing.B) {
+	_, list := large(100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		NewCatalogue(list, nil)
+	}
+}
+
+// BenchmarkTrees measures what a request type of three operations keeps beside a large catalogue, and what the catalogue does.
+func BenchmarkTrees(b *testing.B) {
+	const trees = 500
+	for _, n := range []int{1000, 20_000, 100_000} {
+		b.Run(fmt.Sprintf("catalogue=%d", n), func(b *testing.B) {
+			_, list := large(n)
+			var shared, each float64
+			for b.Loop() {
+				kept := make([]*Tree, 0, trees)
+				builders := make([]Builder, trees)
+				before := inUse()
+				catalogue := NewCatalogue(list, nil)
+				with := inUse()
+				for i := range builders {
+					builders[i].Observe(few())
+					kept = append(kept, builders[i].Build(catalogue, nil))
+				}
+				shared, each = with-before, (inUse()-with)/trees
+				runtime.KeepAlive(catalogue)
+				runtime.KeepAlive(kept)
+				runtime.KeepAlive(builders)
+			}
+			b.ReportMetric(each, "bytes/tree")
+			b.ReportMetric(shared/float64(n), "bytes/tracepoint")
+		})
+	}
+}
+
+// inUse returns the bytes of the heap that are reachable.
+func inUse() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
 func BenchmarkMatch(b *testing.B) {
-	tree := largeBuilder(100_000).Build(nil)
+	builder, list := large(100_000)
+	tree := builder.Build(NewCatalogue(list, nil), nil)
 	path := tree.visiblePath(int32(len(tree.Nodes)-1), nil)
 	renamed := append(path[:len(path)-1:len(path)-1], 12345)
 	on := []trace.Symbol{tree.Nodes[tree.byTracepoint[0]].Tracepoint}
@@ -60,7 +115,7 @@ func BenchmarkMatch(b *testing.B) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	builder := largeBuilder(1000)
+	builder, _ := large(1000)
 	o := Observation{Seen: 2}
 	above := trace.Context(0)
 	for i := range 20 {

@@ -7,6 +7,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
+// A tree costs what its operations have, not what the catalogue has.
+func TestTreesShareTheCatalogue(t *testing.T) {
+	allocations := func(tracepoints int) float64 {
+		_, list := large(tracepoints)
+		catalogue, request := NewCatalogue(list, nil), few()
+		return testing.AllocsPerRun(10, func() {
+			var b Builder
+			b.Observe(request)
+			if tree := b.Build(catalogue, nil); tree.Tracepoints != 90 {
+				t.Fatalf("%d tracepoints in the tree, want 90", tree.Tracepoints)
+			}
+		})
+	}
+	if small, big := allocations(90), allocations(30_000); small != big {
+		t.Errorf("a tree takes %g allocations beside a small catalogue, %g beside a large one", small, big)
+	}
+}
+
 // TestSetsAreBounded: plans that change with every request do not fill the memory between two calls of Age.
 func TestSetsAreBounded(t *testing.T) {
 	var b Builder

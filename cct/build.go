@@ -30,79 +30,35 @@ type draft struct {
 // drafting is the state of one Build.
 type drafting struct {
 	*Builder
-	drafts  []draft
-	roots   []int32
-	byOwner map[trace.Op][]*point     // catalogue entries placed straight under a baseline operation
-	byHint  map[trace.Symbol][]*point // catalogue entries placed under another tracepoint
-	byOp    map[trace.Op][]*point     // variables, by the operation that they annotate
-	base    map[trace.Op]trace.Symbol // the catalogue's names of baseline operations
-	loose   []Tracepoint              // entries that nothing places
-	table   *trace.Table
-	dropped uint64
+	catalogue *Catalogue
+	drafts    []draft
+	roots     []int32
+	table     *trace.Table
+	dropped   uint64
 }
 
-// Build returns the tree of everything that b knows; table, which may be nil, tells the services of operations. It is a function of b's content, not of the order in which it was
-// added. It takes O(n log n) for n nodes of moderate depth, in four steps:
+// Build returns the tree of everything that b knows and of what c, which may be nil, has for the operations in it; table, which may be nil, tells the services of operations. It is a
+// function of the content of b and c, not of the order in which it was added. It takes O(n log n) for n nodes of moderate depth, however large the catalogue is, in four steps:
 //
 //  1. The contexts that appeared form a tree as they appeared.
 //  2. Under every operation that owns catalogued tracepoints these are placed, along their hints.
 //  3. Contexts that appeared shorter than they are, because tracepoints between were off, are merged into the full ones.
 //  4. Leaves beyond the limit are dropped, the least recently seen first, and the rest is laid out in pre-order.
-func (b *Builder) Build(table *trace.Table) *Tree {
-	d := &drafting{Builder: b, table: table}
+func (b *Builder) Build(c *Catalogue, table *trace.Table) *Tree {
+	d := &drafting{Builder: b, catalogue: c, table: table}
+	if c == nil {
+		d.catalogue = new(Catalogue)
+	}
 	if table == nil {
 		d.table = new(trace.Table)
 	}
-	d.indexCatalogue()
 	d.appeared()
 	d.placeCatalogue()
 	d.reconcile()
 	t := newTree(d.layout(d.keep()))
-	t.setLoose(looseByService(d.loose, d.table))
+	t.loose = d.catalogue.loose
 	t.Requests, t.Dropped = b.requests, d.dropped+b.refused
 	return t
-}
-
-// indexCatalogue decides for every entry what it is placed under.
-func (d *drafting) indexCatalogue() {
-	d.byOwner = make(map[trace.Op][]*point)
-	d.byHint = make(map[trace.Symbol][]*point)
-	d.byOp = make(map[trace.Op][]*point)
-	d.base = make(map[trace.Op]trace.Symbol)
-	for _, id := range sortedKeys(d.points) {
-		p := d.points[id]
-		switch {
-		case p.Kind == VariablePoint:
-			d.byOp[p.Op] = append(d.byOp[p.Op], &p)
-			continue
-		case p.Baseline:
-			d.base[p.Op] = id
-		}
-		hinted := d.hinted(&p)
-		if !hinted && p.Owner == 0 && !p.Baseline {
-			d.loose = append(d.loose, p.Tracepoint)
-		}
-		if p.Owner != 0 && !hinted {
-			d.byOwner[p.Owner] = append(d.byOwner[p.Owner], &p)
-		} else {
-			d.byHint[p.Parent] = append(d.byHint[p.Parent], &p)
-		}
-	}
-}
-
-// hinted reports whether p's hints lead up to something that has a place, so that p is placed under its parent.
-func (d *drafting) hinted(p *point) bool {
-	for range maxDepth {
-		above, known := d.points[p.Parent]
-		if !known || above.Kind == VariablePoint {
-			return false
-		}
-		if above.Baseline || above.Owner != 0 {
-			return true
-		}
-		p = &above
-	}
-	return false
 }
 
 // appeared makes the tree of contexts as they appeared. Contexts without their parents are dropped and counted.
@@ -130,8 +86,9 @@ func (d *drafting) appeared() {
 }
 
 func (d *drafting) addPlace(p *place, parent int32) int32 {
+	as := d.catalogue.point(p.tp)
 	return d.add(draft{
-		op: p.op, tp: p.tp, layer: d.points[p.tp].Layer, kind: d.points[p.tp].Kind, parent: parent, seen: p.seen,
+		op: p.op, tp: p.tp, layer: as.Layer, kind: as.Kind, parent: parent, seen: p.seen,
 		requests: p.requests, hits: p.hits, errors: p.errors, history: p.history, reference: p.reference, witnesses: p.witnesses,
 	})
 }
@@ -150,20 +107,21 @@ func (d *drafting) add(n draft) int32 {
 // placeCatalogue adds the catalogue under every draft that it belongs to, including those that it adds, breadth first, until
 // there are twice the limit.
 func (d *drafting) placeCatalogue() {
+	c := d.catalogue
 	for i := 0; i < len(d.drafts); i++ {
 		n := d.drafts[i]
 		if n.kind == VariablePoint {
 			continue
 		}
 		if n.tp == 0 {
-			d.placeAll(int32(i), d.byOwner[n.op])
-			if id := d.base[n.op]; id != 0 {
-				d.placeAll(int32(i), d.byHint[id])
+			d.placeAll(int32(i), c.byOwner[n.op])
+			if id := c.base[n.op]; id != 0 {
+				d.placeAll(int32(i), c.byHint[id])
 			}
 		} else {
-			d.placeAll(int32(i), d.byHint[n.tp])
+			d.placeAll(int32(i), c.byHint[n.tp])
 		}
-		d.placeAll(int32(i), d.byOp[n.op])
+		d.placeAll(int32(i), c.byOp[n.op])
 	}
 }
 
@@ -194,7 +152,7 @@ func (d *drafting) placeOne(parent int32, p *point, kids map[identity]int32) {
 	case p.Baseline:
 		n.tp = 0
 	default:
-		n.floating = !d.hinted(p)
+		n.floating = !p.hinted
 	}
 	if k, there := kids[identity{n.op, n.tp}]; there {
 		d.drafts[k].catalogued = true
@@ -245,19 +203,13 @@ func (d *drafting) reconcileChildren(p int32) {
 	hidden := d.hiddenBelow(p)
 	for _, x := range slices.Clone(d.drafts[p].kids) {
 		n := &d.drafts[x]
-		if n.dead || n.kind == VariablePoint || n.requests == 0 && (n.layer != App || d.explicit(n)) {
+		if n.dead || n.kind == VariablePoint || n.requests == 0 && (n.layer != App || d.catalogue.point(n.tp).hinted) { // hinted: it is not only somewhere under its operation
 			continue
 		}
 		if y := d.fullOf(p, x, hidden[identity{n.op, n.tp}]); y >= 0 {
 			d.merge(y, x)
 		}
 	}
-}
-
-// explicit reports whether n is where it is by a hint, and not only somewhere under its operation.
-func (d *drafting) explicit(n *draft) bool {
-	p := d.points[n.tp]
-	return d.hinted(&p)
 }
 
 // hiddenBelow returns the drafts at least two levels below p with only switchable drafts between, by identity.
@@ -427,7 +379,7 @@ func (d *drafting) layout(kept []bool) []Node {
 }
 
 func (d *drafting) node(f *draft, on map[trace.Symbol]uint64) Node {
-	p := d.points[f.tp]
+	p := d.catalogue.point(f.tp)
 	n := Node{
 		Op: f.op, Service: d.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued,
 		Floating: f.floating && f.requests == 0, Seen: f.seen,

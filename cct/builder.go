@@ -43,7 +43,7 @@ type Sighting struct {
 	Nanos           int64        // on the critical path, with what is below: for the references, from requests that explore
 }
 
-// Builder collects what is known of one request type. Builders merge in any order to the same bytes, because what appeared
+// Builder collects what requests of one type show. Builders merge in any order to the same bytes, because what appeared
 // under which tracepoints is kept as it appeared and reconciled only by Build. The zero Builder is empty. It is not safe for
 // concurrent use.
 type Builder struct {
@@ -51,7 +51,6 @@ type Builder struct {
 
 	requests uint64
 	places   map[trace.Context]*place
-	points   map[trace.Symbol]point
 	sets     map[uint64]*set
 	before   map[trace.Symbol]uint64 // requests with a tracepoint on, of sets that are forgotten
 	refused  uint64                  // sightings turned away because the builder was full
@@ -70,12 +69,6 @@ type place struct {
 	witnesses []uint64 // ascending: hashes of sets that were on while it appeared, the smallest maxWitnesses of them
 	history   History
 	reference Reference
-}
-
-// point is a catalogue's entry.
-type point struct {
-	Tracepoint
-	seen trace.Nanos
 }
 
 // set is a set of tracepoints that was on.
@@ -178,52 +171,6 @@ func (p *place) witness(h uint64) {
 	p.witnesses = p.witnesses[:min(len(p.witnesses), maxWitnesses)]
 }
 
-// Announce adds what an agent says it can enable. Of several entries with one ID the latest stands.
-func (b *Builder) Announce(seen trace.Nanos, catalogue []Tracepoint) {
-	for _, tp := range catalogue {
-		b.announce(point{tp, seen})
-	}
-}
-
-// Withdraw takes back what agents announced: places that requests executed stay, and are forgotten as others are.
-func (b *Builder) Withdraw(tracepoints []trace.Symbol) {
-	for _, id := range tracepoints {
-		delete(b.points, id)
-	}
-}
-
-func (b *Builder) announce(p point) {
-	old, known := b.points[p.ID]
-	if p.ID == 0 || known && comparePoints(p, old) <= 0 {
-		return
-	}
-	if b.points == nil {
-		b.points = make(map[trace.Symbol]point)
-	}
-	if !known && len(b.points) >= 2*b.limit() {
-		b.refused++
-		return
-	}
-	b.points[p.ID] = p
-}
-
-// comparePoints orders entries of one ID by time, then in some total order, so that merging is commutative.
-func comparePoints(a, b point) int {
-	return cmp.Or(cmp.Compare(a.seen, b.seen), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent),
-		cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Bytes, b.Bytes),
-		cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), compareBools(a.Baseline, b.Baseline))
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
 // Learn adds what an investigation found of a context, named as it appeared. It does nothing for a context that was never
 // observed.
 func (b *Builder) Learn(ctx trace.Context, h History) {
@@ -240,9 +187,6 @@ func (b *Builder) Merge(c *Builder) {
 	b.pruned += c.pruned
 	for _, ctx := range sortedKeys(c.places) {
 		b.mergePlace(ctx, c.places[ctx])
-	}
-	for _, id := range sortedKeys(c.points) {
-		b.announce(c.points[id])
 	}
 	for _, h := range sortedKeys(c.sets) {
 		from := c.sets[h]
@@ -279,8 +223,7 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.reference.Merge(from.reference)
 }
 
-// Age forgets the contexts that no request executed for MaxAge before now, and the oldest of too many sets. What catalogues
-// announce stays until it is withdrawn.
+// Age forgets the contexts that no request executed for MaxAge before now, and the oldest of too many sets.
 func (b *Builder) Age(now trace.Nanos) {
 	for ctx, p := range b.places {
 		if now.Sub(p.seen) > MaxAge {

@@ -15,6 +15,7 @@ import (
 type world struct {
 	table   trace.Table
 	builder Builder
+	known   []Tracepoint // the catalogue
 	tree    *Tree
 }
 
@@ -34,13 +35,13 @@ func TestScripts(t *testing.T) {
 func (w *world) run(t *testing.T, d *datadriven.TestData) (string, error) {
 	switch d.Cmd {
 	case "reset":
-		w.builder = Builder{}
+		w.builder, w.known = Builder{}, nil
 		if arg, ok := d.Arg("limit"); ok {
 			fmt.Sscan(arg.Vals[0], &w.builder.Limit)
 		}
 		return "", nil
 	case "announce":
-		w.builder.Announce(1, w.catalogue(d.Input))
+		w.known = append(w.known, w.catalogue(d.Input)...)
 		return "", nil
 	case "observe":
 		return "", w.observe(d)
@@ -50,7 +51,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) (string, error) {
 		w.builder.Age(trace.Nanos(now))
 		return fmt.Sprintf("pruned %d\n", w.builder.Pruned()), nil
 	case "build":
-		w.tree = w.builder.Build(&w.table)
+		w.tree = w.builder.Build(NewCatalogue(w.known, &w.table), &w.table)
 		return w.tree.Text(&w.table) + w.looseText() + fmt.Sprintf("dropped %d\n", w.tree.Dropped), nil
 	case "tree":
 		tree, err := ParseText(d.Input, &w.table)

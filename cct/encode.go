@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -13,8 +12,11 @@ import (
 // ErrFormat is returned for bytes that no [Builder.AppendBinary] wrote.
 var ErrFormat = errors.New("calling-context tree: bad encoding")
 
-// formatVersion is the first byte of an encoded builder.
-const formatVersion = 1
+// Versions of the format, the first byte of an encoded builder.
+const (
+	withPoints    = 1 // had the catalogue in every builder
+	formatVersion = 2 // written
+)
 
 // AppendBinary appends b's stable encoding to buf: equal builders give equal bytes. The error is always nil.
 func (b *Builder) AppendBinary(buf []byte) ([]byte, error) {
@@ -22,10 +24,6 @@ func (b *Builder) AppendBinary(buf []byte) ([]byte, error) {
 	e.numbers(uint64(b.Limit), b.requests, b.refused, b.pruned, uint64(len(b.places)))
 	for _, ctx := range sortedKeys(b.places) {
 		e.place(ctx, b.places[ctx])
-	}
-	e.numbers(uint64(len(b.points)))
-	for _, id := range sortedKeys(b.points) {
-		e.point(b.points[id])
 	}
 	e.numbers(uint64(len(b.sets)))
 	for _, h := range sortedKeys(b.sets) {
@@ -71,19 +69,6 @@ func (e *encoder) place(ctx trace.Context, p *place) {
 	e.numbers(p.reference.N, p.reference.Sum, p.reference.SumSquares[0], p.reference.SumSquares[1])
 }
 
-func (e *encoder) point(p point) {
-	e.word(uint64(p.ID))
-	e.word(uint64(p.Op))
-	e.word(uint64(p.Parent))
-	e.word(uint64(p.Owner))
-	e.signed(int64(p.Cost), int64(p.Bytes), int64(p.seen))
-	flag := uint64(0)
-	if p.Baseline {
-		flag = 1
-	}
-	e.numbers(uint64(p.Layer), uint64(p.Kind), flag)
-}
-
 func (e *encoder) set(s *set) {
 	if s.all {
 		e.numbers(0)
@@ -97,17 +82,19 @@ func (e *encoder) set(s *set) {
 	e.signed(int64(s.seen))
 }
 
-// Decode returns the builder that [Builder.AppendBinary] encoded. It returns nil and an error wrapping [ErrFormat] for
-// anything else. It keeps nothing of data.
+// Decode returns the builder that [Builder.AppendBinary] encoded, of this version or the one before, whose copy of the catalogue is
+// left out. It returns nil and an error wrapping [ErrFormat] for anything else. It keeps nothing of data.
 func Decode(data []byte) (*Builder, error) {
 	d := decoder{data: data}
-	if len(data) == 0 || data[0] != formatVersion {
+	if len(data) == 0 || data[0] != formatVersion && data[0] != withPoints {
 		return nil, fmt.Errorf("%w: unknown version", ErrFormat)
 	}
 	d.data = d.data[1:]
 	b := &Builder{Limit: int(d.upTo(1 << 30)), requests: d.number(), refused: d.number(), pruned: d.number()}
 	d.places(b)
-	d.points(b)
+	if data[0] == withPoints {
+		d.skipPoints()
+	}
 	d.sets(b)
 	d.before(b)
 	if d.bad || len(d.data) > 0 {
@@ -196,32 +183,19 @@ func (d *decoder) place() *place {
 	return p
 }
 
-func (d *decoder) points(b *Builder) {
-	n := d.count(38)
-	b.points = make(map[trace.Symbol]point, n)
-	var last uint64
-	for i := range n {
-		var p point
-		p.ID = trace.Symbol(d.ascending(&last, i == 0))
-		p.Op, p.Parent, p.Owner = trace.Op(d.word()), trace.Symbol(d.word()), trace.Op(d.word())
-		p.Cost, p.Bytes, p.seen = time.Duration(d.signed()), d.small(), trace.Nanos(d.signed())
-		p.Layer, p.Kind, p.Baseline = Layer(d.upTo(uint64(Kernel))), TracepointKind(d.upTo(uint64(ProbePoint))), d.upTo(1) == 1
-		if p.ID == 0 {
-			d.fail()
+// skipPoints reads over entries of a catalogue: four hashes and six numbers each.
+func (d *decoder) skipPoints() {
+	for range d.count(38) {
+		for range 4 {
+			d.word()
+		}
+		for range 6 {
+			d.number()
 		}
 		if d.bad {
 			return
 		}
-		b.points[p.ID] = p
 	}
-}
-
-func (d *decoder) small() int32 {
-	x := d.signed()
-	if x != int64(int32(x)) {
-		d.fail()
-	}
-	return int32(x)
 }
 
 func (d *decoder) sets(b *Builder) {

@@ -11,7 +11,7 @@ import (
 func TestReferences(t *testing.T) {
 	const a, b, c = 1, 2, 3
 	var builder Builder
-	builder.Announce(1, []Tracepoint{{ID: a, Op: a, Baseline: true}})
+	catalogue := NewCatalogue([]Tracepoint{{ID: a, Op: a, Baseline: true}}, nil)
 	root := trace.Context(0).Child(a)
 	observe := func(unwell bool, nanos int64) {
 		builder.Observe(Observation{Seen: 1, Explore: true, Unwell: unwell, Contexts: []Sighting{
@@ -21,13 +21,13 @@ func TestReferences(t *testing.T) {
 		}})
 	}
 	for i := range minReference {
-		if r := builder.Build(nil).References([]trace.Symbol{c}); len(r) > 0 {
+		if r := builder.Build(catalogue, nil).References([]trace.Symbol{c}); len(r) > 0 {
 			t.Fatalf("a reference after %d requests", i)
 		}
 		observe(false, int64(100+i%2))
 		observe(true, 1000)
 	}
-	r := builder.Build(nil).References([]trace.Symbol{c})
+	r := builder.Build(catalogue, nil).References([]trace.Symbol{c})
 	if got, want := r[root.Child(c)], 100.5; len(r) != 1 || got.Mean != want || math.Abs(got.Error-0.151) > 0.001 {
 		t.Fatalf("%v, want a mean of %g under the context without what is off", r, want)
 	}

@@ -2,6 +2,7 @@ package cct
 
 import (
 	"bytes"
+	"encoding/hex"
 	"slices"
 	"testing"
 
@@ -12,14 +13,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// drawBuilder returns a builder of a few observations and catalogues over few names, so that much collides.
+// drawBuilder returns a builder of a few observations over few names, so that much collides.
 func drawBuilder(t *rapid.T) *Builder {
 	b := &Builder{}
 	for range rapid.IntRange(0, 5).Draw(t, "observations") {
 		b.Observe(drawObservation(t))
 	}
+	return b
+}
+
+// drawEntries returns a catalogue over the same names as drawBuilder's, some of them twice.
+func drawEntries(t *rapid.T) []Tracepoint {
 	var list []Tracepoint
-	for range rapid.IntRange(0, 6).Draw(t, "entries") {
+	for range rapid.IntRange(0, 12).Draw(t, "entries") {
 		list = append(list, Tracepoint{
 			ID: trace.Symbol(rapid.Uint64Range(1, 6).Draw(t, "id")), Op: trace.Op(rapid.Uint64Range(1, 6).Draw(t, "op")),
 			Parent: trace.Symbol(rapid.Uint64Range(0, 6).Draw(t, "parent")), Owner: trace.Op(rapid.Uint64Range(0, 9).Draw(t, "owner")),
@@ -27,8 +33,12 @@ func drawBuilder(t *rapid.T) *Builder {
 			Baseline: rapid.Bool().Draw(t, "baseline"),
 		})
 	}
-	b.Announce(trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "announced")), list)
-	return b
+	return list
+}
+
+// drawTree returns the tree of a drawn builder and catalogue.
+func drawTree(t *rapid.T) *Tree {
+	return drawBuilder(t).Build(NewCatalogue(drawEntries(t), nil), nil)
 }
 
 // drawObservation returns a request whose contexts form a tree. Operations above 6 are baseline, others have a tracepoint of
@@ -79,7 +89,18 @@ func TestMergeIsAssociativeAndCommutative(t *testing.T) {
 		if got := encoded(t, merged(c, merged(b, a))); !bytes.Equal(got, want) {
 			t.Fatal("merging depends on the order")
 		}
-		if diff := cmp.Diff(merged(a, b, c).Build(nil).Nodes, merged(c, b, a).Build(nil).Nodes); diff != "" {
+		catalogue := NewCatalogue(drawEntries(t), nil)
+		if diff := cmp.Diff(merged(a, b, c).Build(catalogue, nil).Nodes, merged(c, b, a).Build(catalogue, nil).Nodes); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestOrderOfCatalogueIsIrrelevant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, list := drawBuilder(t), drawEntries(t)
+		shuffled := rapid.Permutation(list).Draw(t, "order")
+		if diff := cmp.Diff(b.Build(NewCatalogue(list, nil), nil).Nodes, b.Build(NewCatalogue(shuffled, nil), nil).Nodes); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -89,7 +110,7 @@ func TestTreeIsWellFormed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBuilder(t)
 		b.Limit = rapid.IntRange(1, 30).Draw(t, "limit")
-		tree := b.Build(nil)
+		tree := b.Build(NewCatalogue(drawEntries(t), nil), nil)
 		if len(tree.Nodes) > b.Limit {
 			t.Fatalf("%d nodes, limit %d", len(tree.Nodes), b.Limit)
 		}
@@ -128,7 +149,7 @@ func checkNode(t *rapid.T, tree *Tree, i int32) {
 // Nothing on, or everything on, a node's own context matches it exactly.
 func TestMatchFindsWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tree := drawBuilder(t).Build(nil)
+		tree := drawTree(t)
 		if len(tree.Nodes) == 0 {
 			return
 		}
@@ -150,7 +171,7 @@ func TestMatchFindsWhatIsThere(t *testing.T) {
 // Pruning by bounds changes nothing: the nearest contexts are those of a search through all.
 func TestMatchIsNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tree := drawBuilder(t).Build(nil)
+		tree := drawTree(t)
 		var path []trace.Op
 		for range rapid.IntRange(1, 6).Draw(t, "length") {
 			path = append(path, trace.Op(rapid.Uint64Range(1, 12).Draw(t, "op")))
@@ -194,13 +215,37 @@ func TestEncodingRoundTrip(t *testing.T) {
 	})
 }
 
+// What version 1 wrote, with a catalogue of three tracepoints, is read without it.
+func TestDecodeVersion1(t *testing.T) {
+	old, err := hex.DecodeString("01000100000108000000000000000000000000000000090000000000000000000000000000000801010001e85a61eca1bbca4100000000000000000301000000" +
+		"00000000020000000000000000000000000000000900000000000000e807d8040600000002000000000000000300000000000000010000000000000000000000" +
+		"00000000000006020200030000000000000009000000000000000000000000000000000000000000000000000600000101020100000000000000010800")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want Builder
+	want.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []Sighting{{Context: 8, Op: 9, Count: 1}}})
+	got, err := Decode(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(encoded(t, got), encoded(t, &want)) {
+		t.Error("what was observed is not what is read")
+	}
+	for n := range old {
+		if _, err := Decode(old[:n]); err == nil {
+			t.Errorf("the first %d bytes are read", n)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	var b Builder
-	b.Announce(3, []Tracepoint{{ID: 1, Op: 2, Owner: 9}})
 	b.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []Sighting{{Context: 8, Op: 9, Count: 1}}})
 	data, _ := b.AppendBinary(nil)
 	f.Add(data)
 	f.Add([]byte{formatVersion})
+	f.Add([]byte{withPoints})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := Decode(data)
 		if (err == nil) == (b == nil) {
@@ -210,7 +255,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		b.Limit = 100
-		b.Build(nil)
+		b.Build(nil, nil)
 		b.Limit = 0
 		if again, err := Decode(encoded(t, b)); err != nil || again == nil {
 			t.Fatalf("decoded once, but not again: %v", err)

@@ -21,39 +21,20 @@ type Tree struct {
 	byTracepoint []int32         // nodes that are not baseline, ascending by (Tracepoint, index)
 	byBaseline   []int32         // baseline nodes ascending by baseline context
 	baseline     []trace.Context // of each node: its context with everything off
-	loose        []looseEntry    // ascending by (service, ID)
-	looseByID    []int32         // loose ascending by ID
+	loose        looseIndex      // the catalogue's own
 	services     []trace.Symbol  // of the nodes, ascending, each once
-}
-
-// looseEntry is a catalogued tracepoint of a service that no hint places.
-type looseEntry struct {
-	service trace.Symbol
-	Tracepoint
-}
-
-func looseByService(points []Tracepoint, table *trace.Table) []looseEntry {
-	var list []looseEntry
-	for _, p := range points {
-		if s := table.Operation(p.Op).Service; s != 0 {
-			list = append(list, looseEntry{s, p})
-		}
-	}
-	slices.SortFunc(list, func(a, b looseEntry) int {
-		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.ID, b.ID))
-	})
-	return list
 }
 
 // Loose yields the catalogued tracepoints of a service that may be executed anywhere in it: their agents name neither an
 // operation nor a caller, as for kernel probes of a process. They are nodes only where they were seen.
 func (t *Tree) Loose(service trace.Symbol) iter.Seq[*Tracepoint] {
-	at, _ := slices.BinarySearchFunc(t.loose, service, func(e looseEntry, s trace.Symbol) int {
+	entries := t.loose.entries
+	at, _ := slices.BinarySearchFunc(entries, service, func(e looseEntry, s trace.Symbol) int {
 		return cmp.Compare(e.service, s)
 	})
 	return func(yield func(*Tracepoint) bool) {
-		for ; at < len(t.loose) && t.loose[at].service == service; at++ {
-			if !yield(&t.loose[at].Tracepoint) {
+		for ; at < len(entries) && entries[at].service == service; at++ {
+			if !yield(&entries[at].Tracepoint) {
 				return
 			}
 		}
@@ -68,20 +49,13 @@ func (t *Tree) Serves(service trace.Symbol) bool {
 
 // Unplaced returns the entry of a tracepoint that [Tree.Loose] yields, and its service; nil for any other.
 func (t *Tree) Unplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbol) {
-	at, found := slices.BinarySearchFunc(t.looseByID, tp, func(i int32, tp trace.Symbol) int { return cmp.Compare(t.loose[i].ID, tp) })
+	x := &t.loose
+	at, found := slices.BinarySearchFunc(x.byID, tp, func(i int32, tp trace.Symbol) int { return cmp.Compare(x.entries[i].ID, tp) })
 	if !found {
 		return nil, 0
 	}
-	e := &t.loose[t.looseByID[at]]
+	e := &x.entries[x.byID[at]]
 	return &e.Tracepoint, e.service
-}
-
-func (t *Tree) setLoose(loose []looseEntry) {
-	t.loose, t.looseByID = loose, make([]int32, len(loose))
-	for i := range loose {
-		t.looseByID[i] = int32(i)
-	}
-	slices.SortFunc(t.looseByID, func(a, b int32) int { return cmp.Compare(loose[a].ID, loose[b].ID) })
 }
 
 // newTree completes a tree whose nodes are in pre-order and have Parent, Op and Tracepoint set: End, Depth, Context, indexes.

@@ -236,7 +236,7 @@ func (a *offline) propose(ctx context.Context, problems []analysis.Problem) (map
 	for i := range problems {
 		id := problems[i].RequestType
 		if trees[id] == nil {
-			trees[id] = a.trees[id].Build(a.report.Table)
+			trees[id] = a.trees[id].Build(nil, a.report.Table)
 			rates[id] = a.grouper.Group(id).Current.Rate()
 		}
 	}

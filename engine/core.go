@@ -56,7 +56,7 @@ type Core struct {
 	splitter    *splitter               // nil: groups are not split
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
-	announced   trace.Nanos
+	indexed     *cct.Catalogue // the catalogue, which all trees share
 	heard       heard
 	spans       analysis.RecentSpans
 	state       search.State
@@ -180,7 +180,6 @@ func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
 	t := c.trees[requestType]
 	if t == nil {
 		t = &tree{}
-		t.builder.Announce(c.announced, c.catalogue)
 		c.trees[requestType] = t
 	}
 	t.grown = true
@@ -310,7 +309,7 @@ func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
 		return nil
 	}
 	if t.grown {
-		t.built, t.grown = t.builder.Build(c.table), false
+		t.built, t.grown = t.builder.Build(c.indexed, c.table), false
 	}
 	return t.built
 }

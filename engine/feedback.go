@@ -111,30 +111,26 @@ func (c *Core) merge() {
 			c.catalogue[i].Cost, c.catalogue[i].Bytes = x.CPU, x.Bytes
 		}
 	}
+	c.indexed = cct.NewCatalogue(c.catalogue, c.table)
 	c.causes.announce(c.catalogue)
 }
 
-// announce tells the trees what there is now, and notes which tracepoints are gone since the last time.
+// announce has the trees built anew with what there is now, and notes which tracepoints are gone since the last time.
 func (c *Core) announce(now trace.Nanos) {
 	before := c.catalogue
-	c.announced = now
 	c.merge()
 	present := make(map[trace.Symbol]bool, len(c.catalogue))
 	for i := range c.catalogue {
 		present[c.catalogue[i].ID] = true
 		delete(c.heard.gone, c.catalogue[i].ID)
 	}
-	var gone []trace.Symbol
 	for i := range before {
 		if id := before[i].ID; !present[id] {
-			gone = append(gone, id)
 			c.heard.gone[id] = now
 			delete(c.heard.costs, id)
 		}
 	}
 	for _, t := range c.trees {
-		t.builder.Withdraw(gone)
-		t.builder.Announce(now, c.catalogue)
 		t.grown = true
 	}
 }

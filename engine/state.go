@@ -21,22 +21,22 @@ const coreVersion = 1
 
 // savedCore is the part of a Core that is small and plain.
 type savedCore struct {
-	Settings               *Settings // nil: not known, from a version without them
-	Learned                bool
-	Began, Aged, Announced trace.Nanos
-	Seen, Dropped          uint64
-	Epochs                 []savedMark
-	Heard                  savedHeard
-	Plans                  []savedPlan
-	Problems               []analysis.Problem
-	Refinements            []savedRefinements // ascending by group
-	Samples                []savedSample      // ascending by group
-	Found                  []savedFound       // ascending by problem
-	Trees                  []savedPart        // ascending by request type
-	Splits                 []byte
-	SplitSamples           []savedPart // ascending by whole group
-	SplitEpochs            int
-	Spans                  []byte // nil: none, from a version without them
+	Settings      *Settings // nil: not known, from a version without them
+	Learned       bool
+	Began, Aged   trace.Nanos
+	Seen, Dropped uint64
+	Epochs        []savedMark
+	Heard         savedHeard
+	Plans         []savedPlan
+	Problems      []analysis.Problem
+	Refinements   []savedRefinements // ascending by group
+	Samples       []savedSample      // ascending by group
+	Found         []savedFound       // ascending by problem
+	Trees         []savedPart        // ascending by request type
+	Splits        []byte
+	SplitSamples  []savedPart // ascending by whole group
+	SplitEpochs   int
+	Spans         []byte // nil: none, from a version without them
 }
 
 // savedHeard is what feedback left behind, each list ascending.
@@ -157,7 +157,7 @@ func (c *Core) appendEarly(b []byte) []byte {
 func (c *Core) saved() *savedCore {
 	s := &savedCore{
 		Settings: new(c.options.Settings()),
-		Learned:  c.learned, Began: c.began, Aged: c.aged, Announced: c.announced, Seen: c.seen, Dropped: c.dropped,
+		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.heard.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
 	}
 	for _, m := range c.epochs {
@@ -378,7 +378,7 @@ func (l *log) check() (err error) {
 }
 
 func (c *Core) restore(s *savedCore) error {
-	c.began, c.aged, c.announced, c.seen, c.dropped = s.Began, s.Aged, s.Announced, s.Seen, s.Dropped
+	c.began, c.aged, c.seen, c.dropped = s.Began, s.Aged, s.Seen, s.Dropped
 	c.problems = s.Problems
 	c.restoreHeard(&s.Heard)
 	if s.Spans != nil {

@@ -14,13 +14,13 @@ func TestHistoryIsSmoothed(t *testing.T) {
 	root := trace.Context(0).Child(entry)
 	masses := func(h cct.History) map[trace.Symbol]float64 {
 		var b cct.Builder
-		b.Announce(1, []cct.Tracepoint{
+		catalogue := cct.NewCatalogue([]cct.Tracepoint{
 			{ID: entry, Op: entry, Baseline: true},
 			{ID: was, Op: was, Owner: entry},
 			{ID: beside, Op: beside, Owner: entry},
 			{ID: below, Op: below, Owner: entry, Parent: was},
 			{ID: far, Op: far, Owner: entry, Parent: beside},
-		})
+		}, nil)
 		b.Observe(cct.Observation{On: []trace.Symbol{was}, Contexts: []cct.Sighting{
 			{Context: root, Op: entry, Count: 1}, {Context: root.Child(was), Parent: root, Op: was, Tracepoint: was, Count: 1},
 		}})
@@ -28,7 +28,7 @@ func TestHistoryIsSmoothed(t *testing.T) {
 			b.Learn(root.Child(was), h)
 		}
 		p := analysis.Problem{Edges: []analysis.EdgeShare{{Edge: trace.WholeEdge(root), Context: root, Score: 1}}}
-		searched, _ := areasOf(&p, b.Build(nil), nil)
+		searched, _ := areasOf(&p, b.Build(catalogue, nil), nil)
 		m := make(map[trace.Symbol]float64)
 		for _, c := range searched[0].classes[1:] {
 			m[c.tp] = c.mass

@@ -18,7 +18,7 @@ func BenchmarkNext(b *testing.B) {
 		p := w.problem(&st.Plan)
 		p.Edges = p.Edges[:min(len(p.Edges), 50)]
 		in.Now, in.Problems, in.State = w.now, []analysis.Problem{p}, st
-		in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: w.builder.Build(&w.table)}
+		in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: w.tree()}
 		in.Rates = map[analysis.Hash]float64{p.RequestType: w.rate}
 		st, _ = Next(in)
 	}
@@ -40,12 +40,12 @@ func BenchmarkNextWide(b *testing.B) {
 	for i := range 60_000 {
 		list = append(list, cct.Tracepoint{ID: trace.Symbol(i + 1), Op: trace.Op(i + 1), Owner: w.spots[0].op})
 	}
-	w.builder.Announce(2, list)
+	w.announce(list)
 	w.run(&Plan{})
 	p := w.problem(&Plan{})
 	in := Input{
 		Now: w.now, Problems: []analysis.Problem{p}, Epoch: epoch, Seed: 1,
-		Trees: map[analysis.Hash]*cct.Tree{p.RequestType: w.builder.Build(&w.table)},
+		Trees: map[analysis.Hash]*cct.Tree{p.RequestType: w.tree()},
 	}
 	for b.Loop() {
 		Next(in)

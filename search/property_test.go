@@ -68,7 +68,7 @@ func (g *game) prepare() {
 	p := g.problem(&g.in.State.Plan)
 	g.in.Now = g.now
 	g.in.Problems = []analysis.Problem{p}
-	g.in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: g.builder.Build(&g.table)}
+	g.in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: g.tree()}
 	g.in.Rates = map[analysis.Hash]float64{p.RequestType: g.rate}
 }
 

@@ -23,6 +23,8 @@ type world struct {
 	extra   float64 // ns
 	rate    float64 // requests per second
 	builder cct.Builder
+	known   []cct.Tracepoint // the catalogue
+	indexed *cct.Catalogue   // the same
 	now     trace.Nanos
 	hits    int
 	on      map[trace.Symbol]bool // ever
@@ -93,7 +95,7 @@ func newWorld(seed uint64, tracepoints int, rate float64) *world {
 			switchable++
 		}
 	}
-	w.catalogue()
+	w.announce(w.catalogue())
 	w.place()
 	return w
 }
@@ -134,7 +136,15 @@ func (w *world) function(parent int) {
 	w.spots = append(w.spots, s)
 }
 
-func (w *world) catalogue() {
+// announce adds to what the agents say they can switch on.
+func (w *world) announce(list []cct.Tracepoint) {
+	w.known = append(w.known, list...)
+	w.indexed = cct.NewCatalogue(w.known, &w.table)
+}
+
+func (w *world) tree() *cct.Tree { return w.builder.Build(w.indexed, &w.table) }
+
+func (w *world) catalogue() []cct.Tracepoint {
 	var list []cct.Tracepoint
 	for _, s := range w.spots {
 		if s.tp == 0 {
@@ -150,7 +160,7 @@ func (w *world) catalogue() {
 		}
 		list = append(list, tp)
 	}
-	w.builder.Announce(1, list)
+	return list
 }
 
 // place puts the culprit where it matters.
@@ -386,7 +396,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 	}
 	for k := range epochs {
 		p := w.problem(&st.Plan)
-		tree := w.builder.Build(&w.table)
+		tree := w.tree()
 		st, _ = Next(Input{
 			Now: w.now, Problems: []analysis.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
 			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: strategy, Seed: 1, Epoch: epoch,

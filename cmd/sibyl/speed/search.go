@@ -39,7 +39,7 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	c, err := o.measure(ctx, func() error {
-		f.builder.Build(&f.table)
+		f.builder.Build(nil, &f.table)
 		return nil
 	})
 	if err != nil {
@@ -126,7 +126,7 @@ func newForest(seed uint64, nodes, baseline int) *forest {
 		full.Contexts = append(full.Contexts, sighting)
 	}
 	f.builder.Observe(full)
-	f.tree = f.builder.Build(&f.table)
+	f.tree = f.builder.Build(nil, &f.table)
 	f.edges(places[:min(baseline, len(places))])
 	return f
 }
