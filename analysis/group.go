@@ -81,6 +81,14 @@ func (w *Window) Rate() float64 {
 	return float64(w.Total.N) / span
 }
 
+// Rate returns the requests per second of those that are judged or, where all of them were found well, of the reference.
+func (group *Group) Rate() float64 {
+	if group.Current.Total.N == 0 {
+		return group.Reference.Rate()
+	}
+	return group.Current.Rate()
+}
+
 // Reset empties w and makes it sample that many requests.
 func (w *Window) Reset(sample int) {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
@@ -456,7 +464,7 @@ func (g *Grouper) endEpoch(group *Group, from, now trace.Nanos) {
 		group.Since, group.Seen = cmp.Or(group.Since, now), now
 	}
 	if w := &group.watch; !w.learned {
-		w.blocks = addBlock(w.blocks, group.Open.Total, maxBlocks)
+		w.blocks = addBlock(w.blocks, group.Open.Latency.Logs(), maxBlocks)
 	}
 	group.Current.Merge(&group.Open, g.options.Edges)
 	if group.younger != nil {

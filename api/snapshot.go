@@ -106,7 +106,7 @@ func (s *snapshot) addGroups(c *engine.Core, names *words.Names, last *snapshot)
 		total, failed := group.Kept()
 		row := groupRow{
 			id: group.ID, requestType: group.RequestType, level: group.Level, count: total.N, failed: failed,
-			mean: math.NaN(), cov: total.CoV(), rate: group.Current.Rate(), since: group.Since, seen: group.Seen,
+			mean: math.NaN(), cov: total.CoV(), rate: group.Rate(), since: group.Since, seen: group.Seen,
 		}
 		if total.N > 0 {
 			row.mean = total.Mean()

@@ -73,9 +73,5 @@ func (c *Core) Rate(requestType analysis.Hash) float64 {
 	if g == nil {
 		return 0
 	}
-	w := &g.Current
-	if w.Total.N == 0 {
-		w = &g.Reference
-	}
-	return w.Rate()
+	return g.Rate()
 }

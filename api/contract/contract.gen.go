@@ -815,7 +815,7 @@ type Group struct {
 	// Provisional Sibyl is still learning.
 	Provisional bool `json:"provisional"`
 
-	// Rate Requests per second, of those that are judged.
+	// Rate Requests per second, of those that are judged or, where all is well, of the reference.
 	Rate            *float64 `json:"rate"`
 	RequestType     ID       `json:"request_type"`
 	RequestTypeName string   `json:"request_type_name"`

@@ -827,7 +827,7 @@ export interface components {
             cov: number | null;
             /**
              * Format: double
-             * @description Requests per second, of those that are judged.
+             * @description Requests per second, of those that are judged or, where all is well, of the reference.
              */
             rate: number | null;
             /** Format: date-time */
