@@ -40,7 +40,7 @@ func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte
 		case epoch < 30:
 			return []string{"group=a n=30 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms"}
 		case epoch < 50:
-			return []string{"group=a n=30 a=9ms b=2ms d=1ms e=1ms f=2ms g=1ms", "group=b n=20 a=5ms"}
+			return []string{"group=a n=30 a=9ms b=2ms d=1ms e=1ms f=2ms g=1ms", "group=b n=20 a=9ms"}
 		case epoch < 90:
 			return []string{"group=a n=30 failed=9 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms", fmt.Sprintf("group=%c n=2 a=5ms", 'c'+rune(epoch%9))}
 		}

@@ -24,7 +24,7 @@ const (
 	nextBlocks = 32
 )
 
-// addBlock adds the durations of an epoch. Beyond the bound blocks are merged in pairs: wider ones tell as much.
+// addBlock adds the logarithms of the durations of an epoch. Beyond the bound blocks are merged in pairs: wider ones tell as much.
 func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
 	if len(blocks) == bound {
 		for i := range bound / 2 {
@@ -88,7 +88,7 @@ func (g *Grouper) absorb(group *Group, o WatchOptions) {
 	}
 	group.Reference.absorb(&group.Current, g.options.Edges)
 	group.next.absorb(&group.Current, g.options.Edges)
-	w.blocks = addBlock(w.blocks, group.Current.Total, nextBlocks)
+	w.blocks = addBlock(w.blocks, group.Current.Latency.Logs(), nextBlocks)
 	g.judgeAnew(group)
 	if w.healthy++; w.healthy < o.Renew || group.next.Total.N < o.MinSamples {
 		return

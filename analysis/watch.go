@@ -52,7 +52,7 @@ type watch struct {
 	counts    stats.Counts   // of the open epoch
 	recent    []stats.Counts // of the last epochs with requests, at most Calm of them
 	change    stats.Change
-	blocks    []stats.Moments // the durations of what is to be the next reference, epoch by epoch
+	blocks    []stats.Moments // the logarithms of the durations of what is to be the next reference, epoch by epoch
 	healthy   int             // epochs in the next reference
 
 	// Of request types only: the mix of their groups, see mixOthers.

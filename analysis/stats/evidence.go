@@ -154,8 +154,9 @@ type Reference struct {
 	bands [events]band
 }
 
-// NewReference learns from the durations in s; blocks are the moments of the same durations epoch by epoch, which tell
-// how much alike those of one epoch are.
+// NewReference learns from the durations in s; blocks are the moments of the same durations' logarithms epoch by epoch ([Sketch.Logs]),
+// which tell how much alike those of one epoch are. Of logarithms, because what is counted are durations beyond limits, however far: of
+// the durations themselves a few slow ones in one epoch, as when a service has just started, would decide everything.
 //
 // Slower are durations above the reference's median and above its 90th percentile, both raised by the margin: if all of a
 // healthy group's durations grow by up to the margin, the probability of being beyond is still at most the learned one.

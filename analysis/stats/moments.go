@@ -127,7 +127,7 @@ func BetweenShare(groups []Moments) float64 {
 	return min(1, max(0, 1-within/total))
 }
 
-// IntraClass returns the intra-class correlation of durations within blocks (one-way analysis of variance), at least 0 and
+// IntraClass returns the intra-class correlation of numbers within blocks (one-way analysis of variance), at least 0 and
 // at most 1: how much alike requests of the same epoch are. NaN with fewer than two filled blocks or without any variance.
 // Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {

@@ -109,6 +109,18 @@ func (s *Sketch) CoV() Interval {
 	return Interval{cov, cov * math.Exp(-half), cov * math.Exp(half)}
 }
 
+// Logs returns the moments of the numbers of the durations' bins: of their logarithms, in units of 2 %.
+func (s *Sketch) Logs() Moments {
+	m := Moments{N: s.zeros}
+	keys, counts := s.binsAscending()
+	for i, k := range keys {
+		m.N += counts[i]
+		m.Sum = m.Sum.AddProduct(uint64(k), counts[i])
+		m.Sum2 = m.Sum2.AddProduct(uint64(k)*uint64(k), counts[i])
+	}
+	return m
+}
+
 // Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how
 // many do: exactly those that were above limit. For an empty sketch it returns 0, 0.
 func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {
