@@ -58,6 +58,7 @@ type Core struct {
 	catalogue   []cct.Tracepoint
 	indexed     *cct.Catalogue // the catalogue, which all trees share
 	heard       heard
+	versions    versions
 	spans       analysis.RecentSpans
 	state       search.State
 	problems    []analysis.Problem
@@ -101,6 +102,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		refinements: make(map[analysis.Hash]*refinements),
 		causes:      newCauses(),
 		heard:       newHeard(),
+		versions:    newVersions(),
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
 		preview:     analysis.NewGrouper(types, table, options.Groups),
@@ -209,6 +211,7 @@ func sightings(o *analysis.Observation) []cct.Sighting {
 // evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Turn(now)
+	c.versions.forget()
 	if !c.learned {
 		c.preview.Close(now)
 		if c.seen > 0 {

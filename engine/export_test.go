@@ -4,3 +4,6 @@ import "github.com/sibyl-trace/sibyl/analysis/explain"
 
 // Splits returns the variables by which groups are split.
 func (c *Core) Splits() []*explain.Split { return c.splitter.splits.All() }
+
+// Versions returns how many versions of services are known.
+func (c *Core) Versions() int { return len(c.versions.known) }

@@ -37,6 +37,8 @@ type savedCore struct {
 	SplitSamples  []savedPart // ascending by whole group
 	SplitEpochs   int
 	Spans         []byte // nil: none, from a version without them
+	Versions      []VersionSeen
+	Deploys       []Deploy
 }
 
 // savedHeard is what feedback left behind, each list ascending.
@@ -159,6 +161,7 @@ func (c *Core) saved() *savedCore {
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.heard.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
+		Versions: c.versions.known, Deploys: c.versions.deploys,
 	}
 	for _, m := range c.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
@@ -381,6 +384,7 @@ func (c *Core) restore(s *savedCore) error {
 	c.began, c.aged, c.seen, c.dropped = s.Began, s.Aged, s.Seen, s.Dropped
 	c.problems = s.Problems
 	c.restoreHeard(&s.Heard)
+	c.versions.restore(s.Versions, s.Deploys)
 	if s.Spans != nil {
 		var err error
 		if c.spans, _, err = analysis.DecodeRecentSpans(s.Spans); err != nil {

@@ -19,11 +19,17 @@ import (
 // Batch holds the spans of one or more records, flat, of any traces in any order. Decoders append to it. The zero Batch is
 // empty and ready to use. It is not safe for concurrent use.
 type Batch struct {
-	Traces   []trace.ID   // Traces[i] is the trace of Spans[i]
-	Spans    []trace.Span // in the order of the input
-	Attrs    []trace.Attr // Span is an index in Spans; ascending
-	Joins    []trace.Join // Span is an index in Spans; ascending
-	Rejected []Rejection  // at most one per reason
+	Traces   []trace.ID       // Traces[i] is the trace of Spans[i]
+	Spans    []trace.Span     // in the order of the input
+	Attrs    []trace.Attr     // Span is an index in Spans; ascending
+	Joins    []trace.Join     // Span is an index in Spans; ascending
+	Rejected []Rejection      // at most one per reason
+	Versions []ServiceVersion // of the services of resources; the same may be there more than once
+}
+
+// ServiceVersion is a version of a service, as a resource says with service.version. Neither is zero.
+type ServiceVersion struct {
+	Service, Version trace.Symbol
 }
 
 // Rejection counts the spans of a batch that were left out for one reason.
@@ -65,14 +71,14 @@ func (b *Batch) RejectedSpans() int {
 
 // Mark is a place in a batch to go back to. The zero Mark is its beginning.
 type Mark struct {
-	spans, attrs, joins int
-	rejected            [6]int // Rejected[i].Spans; there are fewer reasons than places
-	reasons             int
+	spans, attrs, joins, versions int
+	rejected                      [6]int // Rejected[i].Spans; there are fewer reasons than places
+	reasons                       int
 }
 
 // Mark returns the present end of b.
 func (b *Batch) Mark() Mark {
-	m := Mark{spans: len(b.Spans), attrs: len(b.Attrs), joins: len(b.Joins), reasons: min(len(b.Rejected), 6)}
+	m := Mark{spans: len(b.Spans), attrs: len(b.Attrs), joins: len(b.Joins), versions: len(b.Versions), reasons: min(len(b.Rejected), 6)}
 	for i := range m.reasons {
 		m.rejected[i] = b.Rejected[i].Spans
 	}
@@ -83,7 +89,7 @@ func (b *Batch) Mark() Mark {
 func (b *Batch) Rollback(m Mark) {
 	b.Traces, b.Spans = b.Traces[:m.spans], b.Spans[:m.spans]
 	b.Attrs, b.Joins = b.Attrs[:m.attrs], b.Joins[:m.joins]
-	b.Rejected = b.Rejected[:m.reasons]
+	b.Versions, b.Rejected = b.Versions[:m.versions], b.Rejected[:m.reasons]
 	for i := range b.Rejected {
 		b.Rejected[i].Spans = m.rejected[i]
 	}

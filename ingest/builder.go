@@ -40,6 +40,7 @@ type Builder struct {
 type Resource struct {
 	service     trace.Symbol
 	longService bool
+	version     trace.Symbol
 	host        trace.Symbol
 	hostRank    int          // place in hostKeys of the key that host came from
 	shared      []trace.Attr // of the resource and the scope
@@ -65,7 +66,10 @@ type link struct {
 // hostKeys are the resource attributes that tell hosts apart, best first.
 var hostKeys = [...]string{"host.id", "host.ip", "host.name", "k8s.pod.uid", "service.instance.id"}
 
-const serviceKey = "service.name"
+const (
+	serviceKey = "service.name"
+	versionKey = "service.version"
+)
 
 // NewBuilder returns a builder that keeps the attributes in keys and enters names in table.
 func NewBuilder(table *trace.Table, keys *Keys) *Builder {
@@ -108,18 +112,35 @@ func (b *Builder) Save() Resource {
 func (b *Builder) Service(name []byte) {
 	if b.longService = len(name) > MaxName; !b.longService {
 		b.service = b.names.Symbol(name)
+		b.noteVersion()
+	}
+}
+
+// noteVersion adds the version of the resource's service to the batch once both are known, unless that of the resource before was the same.
+// This is once for a resource, and costs spans nothing.
+func (b *Builder) noteVersion() {
+	v := ServiceVersion{b.service, b.version}
+	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 && (n == 0 || b.into.Versions[n-1] != v) {
+		b.into.Versions = append(b.into.Versions, v)
 	}
 }
 
 // ResourceText takes a string attribute of the resource. Of several equal keys the first one with a text counts for the
-// service and the host.
+// service, its version and the host.
 func (b *Builder) ResourceText(key, text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	if string(key) == serviceKey {
+	switch string(key) {
+	case serviceKey:
 		if b.service == 0 && !b.longService {
 			b.Service(text)
+		}
+		return
+	case versionKey:
+		if b.version == 0 {
+			b.version = b.names.Value(text)
+			b.noteVersion()
 		}
 		return
 	}

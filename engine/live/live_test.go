@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -204,6 +206,23 @@ type stretch struct {
 	traces int
 }
 
+// deployed makes requests those of a version of the services that send them.
+func deployed(t testing.TB, bodies [][]byte, version string) {
+	t.Helper()
+	for i, body := range bodies {
+		traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rs := range traces.ResourceSpans().All() {
+			rs.Resource().Attributes().PutStr("service.version", version)
+		}
+		if bodies[i], err = (&ptrace.ProtoMarshaler{}).MarshalTraces(traces); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // stretchSpan is how long a stretch is: half an epoch, so that some stops are amid one.
 const stretchSpan = 5 * time.Second
 
@@ -218,6 +237,9 @@ func traffic(t testing.TB, n, fault int) []stretch {
 			app.Inject(from)
 		}
 		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
+		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // half of the requests of one stretch are from the new version
+		deployed(t, all[i].bodies[:rollout], "2")
+		deployed(t, all[i].bodies[rollout:], "1")
 	}
 	return all
 }
@@ -278,7 +300,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	for _, s := range all {
 		sent += s.traces
 	}
-	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string) {
+	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string, deploys []engine.Deploy) {
 		dir := t.TempDir()
 		c := &clock{}
 		c.set(start)
@@ -318,7 +340,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		if n := r.counted(); n != uint64(sent) {
 			t.Errorf("%d shards: %d traces counted, %d sent", shards, n, sent)
 		}
-		if err := r.Ask(t.Context(), func(core *engine.Core) { state = core.AppendState(nil) }); err != nil {
+		if err := r.Ask(t.Context(), func(core *engine.Core) { state, deploys = core.AppendState(nil), slices.Clone(core.Deploys()) }); err != nil {
 			t.Fatal(err)
 		}
 		logged, err := r.store.Decisions(0, c.at(), 1<<20, false)
@@ -326,10 +348,19 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.end()
-		return state, fmt.Sprintf("%+v", logged)
+		return state, fmt.Sprintf("%+v", logged), deploys
 	}
 	never := func(int) string { return "" }
-	state, decisions := play(1, never)
+	state, decisions, deploys := play(1, never)
+	second, first := trace.SymbolOf([]byte("2")), trace.SymbolOf([]byte("1"))
+	for _, d := range deploys {
+		if d.At < start.Add(15*stretchSpan) || d.Version != second || d.Before != first {
+			t.Errorf("deployed: %+v", d)
+		}
+	}
+	if len(deploys) < 2 {
+		t.Errorf("%d services were deployed", len(deploys))
+	}
 	for _, want := range []string{"ann pins ", "bob withdraws what was decided about ", search.WhyUnavailable, "From:opened To:exhausted"} {
 		if !strings.Contains(decisions, want) {
 			t.Errorf("no decision says %q", want)
@@ -355,9 +386,12 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, d := play(c.shards, c.stops)
+			s, d, x := play(c.shards, c.stops)
 			if d != decisions {
 				t.Error("the decisions differ")
+			}
+			if !slices.Equal(x, deploys) {
+				t.Errorf("the deploys differ: %+v, want %+v", x, deploys)
 			}
 			if !bytes.Equal(s, state) {
 				t.Error("the states differ")

@@ -84,6 +84,7 @@ func (g *grouper) reached() {
 		}
 		g.core.ObserveSpans(o.spans)
 	}
+	g.core.ObserveVersions(m.versions)
 	switch {
 	case m.change != nil:
 		m.change.make(g.core, m.at)

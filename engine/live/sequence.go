@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -31,6 +32,8 @@ type mark struct {
 	epoch   bool          // one ended
 	change  *changing     // to be made there; nil: none
 	reached chan struct{} // closed when the grouper has come there, and nothing else; nil: not that
+	// versions are those of services that came since the mark before.
+	versions []engine.VersionSeen
 }
 
 // sequencer owns the order of things. It has one goroutine.
@@ -40,6 +43,8 @@ type sequencer struct {
 	epoch  trace.Nanos // when the present epoch ends; 0: none began
 
 	settings []byte // the change that made those which hold; nil: none did
+	known    uint64 // the last record that the state began with
+	versions arrived
 }
 
 // sequence gives what arrives numbers and times, makes it durable and hands it on, until ctx is done. What waits then is not looked
@@ -151,6 +156,9 @@ func (q *sequencer) epochEnd() *mark {
 
 // send tells all shards.
 func (q *sequencer) send(m message) {
+	if m.mark != nil {
+		m.mark.versions = q.versions.take()
+	}
 	for _, sh := range q.shards {
 		sh.in <- m
 	}
@@ -163,6 +171,12 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
 	if d.names != nil {
 		q.observed <- &observed{names: d.names}
+	}
+	if d.seq > q.known {
+		q.versions.observe(at, d.batch.Versions)
+	}
+	if len(q.versions.seen) >= arrivedVersions {
+		q.send(message{at: at, mark: &mark{at: at, seq: d.seq - 1, reached: make(chan struct{})}})
 	}
 	n := int32(0)
 	for i := range d.runs {
@@ -188,9 +202,9 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 // replay hands on what the journal holds since the checkpoint, as it was handed on then, and before that whatever traces have spans of that
 // were open at the checkpoint.
 func (q *sequencer) replay(ctx context.Context) error {
-	from, known := q.options.Journal.First(), uint64(0)
+	from := q.options.Journal.First()
 	if c := q.restored; c != nil {
-		from, known, q.now = max(from, c.Oldest), c.Seq, c.At
+		from, q.known, q.now = max(from, c.Oldest), c.Seq, c.At
 		q.settings = q.held
 		for _, x := range c.Closed {
 			for _, sh := range q.shards {
@@ -211,11 +225,11 @@ func (q *sequencer) replay(ctx context.Context) error {
 		q.now = max(q.now, r.At)
 		switch r.Kind {
 		case journal.Epoch:
-			if r.Seq > known {
+			if r.Seq > q.known {
 				q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, epoch: true}})
 			}
 		case journal.Change:
-			if r.Seq > known {
+			if r.Seq > q.known {
 				q.changeAgain(r)
 			}
 		case journal.Protobuf, journal.JSON:

@@ -2,6 +2,7 @@ package jaeger_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,23 @@ func TestSpans(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The version of a service is known from the tags of its processes, wherever its name stands.
+func TestVersions(t *testing.T) {
+	var b ingest.Batch
+	table := &trace.Table{}
+	err := jaeger.NewDecoder(table, ingest.AllKeys()).JSON([]byte(`{"spans":[],"processes":{
+		"p1":{"serviceName":"shop","tags":[{"key":"service.version","type":"string","value":"2"}]},
+		"p2":{"tags":[{"key":"service.version","type":"string","value":"3"}],"serviceName":"cart"},
+		"p3":{"serviceName":"mail","tags":[]}}}`), &b)
+	var got []string
+	for _, v := range b.Versions {
+		got = append(got, table.Text(v.Service)+" "+table.Text(v.Version))
+	}
+	if want := []string{"shop 2", "cart 3"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
 

@@ -69,7 +69,7 @@ func decodeBoth(t *testing.T, all bool, lean func(*otlp.Decoder, *ingest.Batch) 
 	got = ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}}
 	want = ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}}
 	err = lean(otlp.NewDecoder(&trace.Table{}, keys), &got)
-	if err != nil && (len(got.Spans) != 1 || len(got.Traces) != 1 || len(got.Attrs)+len(got.Joins)+len(got.Rejected) != 0) {
+	if err != nil && (len(got.Spans) != 1 || len(got.Traces) != 1 || len(got.Attrs)+len(got.Joins)+len(got.Rejected)+len(got.Versions) != 0) {
 		t.Fatalf("error %v, but the batch holds %+v", err, got)
 	}
 	for i, s := range got.Spans {

@@ -51,6 +51,9 @@ func TestEqualsReference(t *testing.T) {
 			if err := d.JSON(text, &gotJSON); err != nil {
 				t.Fatal(err)
 			}
+			if len(want.Versions) < 2 {
+				t.Errorf("%d versions", len(want.Versions))
+			}
 			if diff := cmp.Diff(want, got, sameBatch); diff != "" {
 				t.Errorf("protobuf (-pdata +lean):\n%s", diff)
 			}

@@ -52,6 +52,7 @@ func (r *Reference) JSON(data []byte, into *ingest.Batch) error {
 func (r *Reference) traces(traces ptrace.Traces, into *ingest.Batch) {
 	for _, rs := range traces.ResourceSpans().All() {
 		resource := rs.Resource().Attributes()
+		r.version(resource, into)
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
 				r.span(resource, ss.Scope(), s, into)
@@ -97,6 +98,17 @@ func (r *Reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 		r.scope(scope, into)
 		into.Traces = append(into.Traces, trace.ID(s.TraceID()))
 		into.Spans = append(into.Spans, out)
+	}
+}
+
+func (r *Reference) version(resource pcommon.Map, into *ingest.Batch) {
+	service, version := text(resource, "service.name"), text(resource, "service.version")
+	if service == "" || len(service) > ingest.MaxName || version == "" {
+		return
+	}
+	v := ingest.ServiceVersion{Service: r.names.Symbol([]byte(service)), Version: r.names.Value([]byte(version))}
+	if n := len(into.Versions); n == 0 || into.Versions[n-1] != v {
+		into.Versions = append(into.Versions, v)
 	}
 }
 
