@@ -25,7 +25,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // golden are the operations whose answers are compared with files.
-var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter"}
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter"}
 
 // places fills in the path of an operation.
 func (w *world) places() *strings.Replacer {
@@ -312,7 +312,7 @@ func TestPages(t *testing.T) {
 	for range 3 {
 		w.die(t)
 	}
-	for _, path := range []string{"/api/v1/webhooks/dead", "/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group", "/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions"} {
+	for _, path := range []string{"/api/v1/webhooks/dead", "/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group", "/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions", "/api/v1/deploys"} {
 		join := "&"
 		if !strings.Contains(path, "?") {
 			join = "?"
@@ -405,6 +405,25 @@ func TestDecisionsOfPeople(t *testing.T) {
 	w.call(t, http.MethodDelete, path, nil)
 	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
 		t.Errorf("withdrawn: %+v", x)
+	}
+}
+
+// TestDeploys finds deploys by service and time, the latest first.
+func TestDeploys(t *testing.T) {
+	w := troubled(t)
+	second := w.core.Deploys()[1].At
+	for query, want := range map[string]string{
+		"": "cart 1.5 1.4, bank 8 7", "?service=cart": "cart 1.5 1.4", "?service=car": "", "?limit=1": "cart 1.5 1.4",
+		fmt.Sprintf("?from=%d", second): "cart 1.5 1.4", fmt.Sprintf("?to=%d", second): "bank 8 7",
+	} {
+		list := decode[contract.DeployList](t, w.call(t, http.MethodGet, "/api/v1/deploys"+query, nil))
+		var found []string
+		for _, x := range list.Items {
+			found = append(found, x.Service+" "+x.Version+" "+x.Before)
+		}
+		if got := strings.Join(found, ", "); got != want || (list.NextCursor != nil) != (query == "?limit=1") {
+			t.Errorf("%s: %s and %v more, want %s", query, got, list.NextCursor, want)
+		}
 	}
 }
 

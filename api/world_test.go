@@ -24,6 +24,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/kv"
 	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/internal/wire"
@@ -279,11 +280,24 @@ func (w *world) plan() *simapp.Plan {
 	return plan
 }
 
-// troubled returns a world with a problem that is investigated, with evidence.
+// run has spans of a version of a service arrive at a time.
+func (w *world) run(service, version string, at trace.Nanos) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := w.core.Table()
+	seen := ingest.ServiceVersion{Service: names.Symbol(service), Version: names.Symbol(version)}
+	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
+}
+
+// troubled returns a world with a problem that is investigated, with evidence, after two services were deployed.
 func troubled(t testing.TB) *world {
 	t.Helper()
 	w := newWorld(t)
+	w.run("cart", "1.4", w.now)
+	w.run("bank", "7", w.now)
 	w.play(t, 8, w.core.Learned)
+	w.run("bank", "8", w.now.Add(-5*time.Second))
+	w.run("cart", "1.5", w.now)
 	w.app.Inject(w.now)
 	w.play(t, 40, func() bool {
 		return slices.ContainsFunc(w.core.Problems(), func(p analysis.Problem) bool {

@@ -656,6 +656,26 @@ type DecisionRunnerUp struct {
 	Distance int      `json:"distance"`
 }
 
+// Deploy defines model for Deploy.
+type Deploy struct {
+	// At When the first spans of the version arrived.
+	At time.Time `json:"at"`
+
+	// Before The version that was the service's newest until then; it may go on running.
+	Before string `json:"before"`
+
+	// ID 16 hex digits.
+	ID      string `json:"id"`
+	Service string `json:"service"`
+	Version string `json:"version"`
+}
+
+// DeployList defines model for DeployList.
+type DeployList struct {
+	Items      []Deploy `json:"items"`
+	NextCursor *string  `json:"next_cursor"`
+}
+
 // Edge defines model for Edge.
 type Edge struct {
 	// Affected Part of the requests that bears the excess.
@@ -1643,6 +1663,21 @@ type ListDecisionsParams struct {
 	Problem *ID `form:"problem,omitempty" json:"problem,omitempty"`
 }
 
+// ListDeploysParams defines parameters for ListDeploys.
+type ListDeploysParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// From From this time on.
+	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Before this time.
+	To      *ToParameter `form:"to,omitempty" json:"to,omitempty"`
+	Service *string      `form:"service,omitempty" json:"service,omitempty"`
+}
+
 // ListExemplarsParams defines parameters for ListExemplars.
 type ListExemplarsParams struct {
 	Group   ID                          `form:"group" json:"group"`
@@ -1897,6 +1932,14 @@ type ClientInterface interface {
 	// Corresponds with GET /decisions/{decision} (the `GetDecision` operationId).
 	GetDecision(ctx context.Context, decision string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListDeploys New versions of services, the latest first
+	//
+	// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
+	// Sibyl learned is none. At most the latest 1000 are known.
+	//
+	// Corresponds with GET /deploys (the `ListDeploys` operationId).
+	ListDeploys(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListExemplars Requests of a group to look at
 	//
 	// Corresponds with GET /exemplars (the `ListExemplars` operationId).
@@ -2127,6 +2170,24 @@ func (c *Client) ListDecisions(ctx context.Context, params *ListDecisionsParams,
 // Corresponds with GET /decisions/{decision} (the `GetDecision` operationId).
 func (c *Client) GetDecision(ctx context.Context, decision string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDecisionRequest(c.Server, decision)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListDeploys New versions of services, the latest first
+//
+// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
+// Sibyl learned is none. At most the latest 1000 are known.
+//
+// Corresponds with GET /deploys (the `ListDeploys` operationId).
+func (c *Client) ListDeploys(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDeploysRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -2869,6 +2930,108 @@ func NewGetDecisionRequest(server string, decision string) (*http.Request, error
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListDeploysRequest constructs an http.Request for the ListDeploys method
+func NewListDeploysRequest(server string, params *ListDeploysParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/deploys")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Service != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "service", *params.Service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -4511,6 +4674,16 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /decisions/{decision} (the `GetDecision` operationId).
 	GetDecisionWithResponse(ctx context.Context, decision string, reqEditors ...RequestEditorFn) (*GetDecisionResponse, error)
 
+	// ListDeploysWithResponse New versions of services, the latest first
+	//
+	// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
+	// Sibyl learned is none. At most the latest 1000 are known.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /deploys (the `ListDeploys` operationId).
+	ListDeploysWithResponse(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*ListDeploysResponse, error)
+
 	// ListExemplarsWithResponse Requests of a group to look at
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4923,6 +5096,54 @@ func (r GetDecisionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetDecisionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListDeploysResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeployList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDeploysResponse) GetJSON200() *DeployList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDeploysResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDeploysResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDeploysResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDeploysResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDeploysResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6244,6 +6465,22 @@ func (c *ClientWithResponses) GetDecisionWithResponse(ctx context.Context, decis
 	return ParseGetDecisionResponse(rsp)
 }
 
+// ListDeploysWithResponse New versions of services, the latest first
+//
+// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
+// Sibyl learned is none. At most the latest 1000 are known.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /deploys (the `ListDeploys` operationId).
+func (c *ClientWithResponses) ListDeploysWithResponse(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*ListDeploysResponse, error) {
+	rsp, err := c.ListDeploys(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDeploysResponse(rsp)
+}
+
 // ListExemplarsWithResponse Requests of a group to look at
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6764,6 +7001,39 @@ func ParseGetDecisionResponse(rsp *http.Response) (*GetDecisionResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Decision
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListDeploysResponse parses an HTTP response from a ListDeploysWithResponse call
+func ParseListDeploysResponse(rsp *http.Response) (*ListDeploysResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDeploysResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeployList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -7666,6 +7936,9 @@ type ServerInterface interface {
 	// GetDecision One decision with everything it was made from
 	// (GET /decisions/{decision})
 	GetDecision(w http.ResponseWriter, r *http.Request, decision string)
+	// ListDeploys New versions of services, the latest first
+	// (GET /deploys)
+	ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams)
 	// ListExemplars Requests of a group to look at
 	// (GET /exemplars)
 	ListExemplars(w http.ResponseWriter, r *http.Request, params ListExemplarsParams)
@@ -7774,6 +8047,12 @@ func (_ Unimplemented) ListDecisions(w http.ResponseWriter, r *http.Request, par
 // GetDecision One decision with everything it was made from
 // (GET /decisions/{decision})
 func (_ Unimplemented) GetDecision(w http.ResponseWriter, r *http.Request, decision string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeploys New versions of services, the latest first
+// (GET /deploys)
+func (_ Unimplemented) ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -8149,6 +8428,91 @@ func (siw *ServerInterfaceWrapper) GetDecision(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetDecision(w, r, decision)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeploys operation middleware
+func (siw *ServerInterfaceWrapper) ListDeploys(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeploysParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeploys(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9541,6 +9905,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/decisions/{decision}", wrapper.GetDecision)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/deploys", wrapper.ListDeploys)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/tracepoints", wrapper.ListTracepoints)
 	})
 	r.Group(func(r chi.Router) {
@@ -9729,6 +10096,45 @@ type GetDecisiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetDecisiondefaultApplicationProblemPlusJSONResponse) VisitGetDecisionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeploysRequestObject struct {
+	Params ListDeploysParams
+}
+
+type ListDeploysResponseObject interface {
+	VisitListDeploysResponse(w http.ResponseWriter) error
+}
+
+type ListDeploys200JSONResponse DeployList
+
+func (response ListDeploys200JSONResponse) VisitListDeploysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeploysdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListDeploysdefaultApplicationProblemPlusJSONResponse) VisitListDeploysResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10779,6 +11185,9 @@ type StrictServerInterface interface {
 	// GetDecision One decision with everything it was made from
 	// (GET /decisions/{decision})
 	GetDecision(ctx context.Context, request GetDecisionRequestObject) (GetDecisionResponseObject, error)
+	// ListDeploys New versions of services, the latest first
+	// (GET /deploys)
+	ListDeploys(ctx context.Context, request ListDeploysRequestObject) (ListDeploysResponseObject, error)
 	// ListExemplars Requests of a group to look at
 	// (GET /exemplars)
 	ListExemplars(ctx context.Context, request ListExemplarsRequestObject) (ListExemplarsResponseObject, error)
@@ -10996,6 +11405,32 @@ func (sh *strictHandler) GetDecision(w http.ResponseWriter, r *http.Request, dec
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetDecisionResponseObject); ok {
 		if err := validResponse.VisitGetDecisionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeploys operation middleware
+func (sh *strictHandler) ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams) {
+	var request ListDeploysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeploys(ctx, request.(ListDeploysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeploys")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeploysResponseObject); ok {
+		if err := validResponse.VisitListDeploysResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -43,10 +43,11 @@ var applications = []simapp.Config{
 
 // Times of the play, in epochs.
 const (
-	epoch     = 10 * time.Second
-	learning  = 6
-	faultsAt  = 12 // when faults begin
-	appOffset = 4  // and how much later that of each further application does
+	epoch       = 10 * time.Second
+	learning    = 6
+	faultsAt    = 12 // when faults begin
+	appOffset   = 4  // and how much later that of each further application does
+	deployAhead = 2  // how long before its fault an application is deployed
 )
 
 func seed(dir string, epochs int, much bool) error {
@@ -87,7 +88,7 @@ func applied(dir string, epochs int, end trace.Nanos) (err error) {
 				app.Inject(now)
 			}
 		}
-		if err := s.play(ctx, apps, i == 0, now, now.Add(epoch)); err != nil {
+		if err := s.play(ctx, apps, i, now, now.Add(epoch)); err != nil {
 			return err
 		}
 		now = now.Add(epoch)
@@ -125,9 +126,9 @@ func open(dir string) (*seeded, error) {
 
 func (s *seeded) close() error { return errors.Join(s.store.Close(), s.journal.Close()) }
 
-// play plays one epoch.
-func (s *seeded) play(ctx context.Context, apps []*simapp.App, first bool, from, to trace.Nanos) error {
-	if first {
+// play plays the i-th epoch.
+func (s *seeded) play(ctx context.Context, apps []*simapp.App, i int, from, to trace.Nanos) error {
+	if i == 0 {
 		if err := s.announce(ctx, apps); err != nil {
 			return err
 		}
@@ -136,8 +137,8 @@ func (s *seeded) play(ctx context.Context, apps []*simapp.App, first bool, from,
 	if err != nil {
 		return err
 	}
-	for _, app := range apps {
-		if err := s.send(ctx, app, from, to, plan); err != nil {
+	for k, app := range apps {
+		if err := s.send(ctx, app, from, to, plan, i >= faultsAt+k*appOffset-deployAhead); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -71,11 +73,11 @@ func (s *seeded) plan(ctx context.Context) (*simapp.Plan, error) {
 // batch is how many traces are sent together.
 const batch = 50
 
-// send sends the requests of a stretch of time.
-func (s *seeded) send(ctx context.Context, app *simapp.App, from, to trace.Nanos, plan *simapp.Plan) error {
+// send sends the requests of a stretch of time, with versions of the services.
+func (s *seeded) send(ctx context.Context, app *simapp.App, from, to trace.Nanos, plan *simapp.Plan, rolledOut bool) error {
 	var waiting []*trace.Trace
 	flush := func() error {
-		body, err := wire.Protobuf(waiting, app.Table())
+		body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(versioned(wire.OTLP(waiting, app.Table()), rolledOut))
 		if err != nil {
 			return err
 		}
@@ -94,6 +96,18 @@ func (s *seeded) send(ctx context.Context, app *simapp.App, from, to trace.Nanos
 		}
 	}
 	return flush()
+}
+
+// versioned says which versions the services have; that of the service that requests come in by may have been rolled out since.
+func versioned(traces ptrace.Traces, rolledOut bool) ptrace.Traces {
+	for i, rs := range traces.ResourceSpans().All() {
+		version := "2.7.0"
+		if rolledOut && i == 0 {
+			version = "2.8.0"
+		}
+		rs.Resource().Attributes().PutStr("service.version", version)
+	}
+	return traces
 }
 
 // bury leaves dead letters of a webhook that nobody answered.

@@ -76,6 +76,7 @@ test("every chart has its table, CSV and PNG", async () => {
     await page.getByRole("menuitem", { name: "Show the table" }).click();
   }
   assert.ok((await page.locator(".figure table").count()) >= 3);
+  assert.match(await page.textContent("#latency table"), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
   assert.deepEqual(await violations(page), []);
   assert.deepEqual(wrongs, []);
   await context.close();

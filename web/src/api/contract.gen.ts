@@ -313,6 +313,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/deploys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * New versions of services, the latest first
+         * @description As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
+         *     Sibyl learned is none. At most the latest 1000 are known.
+         */
+        get: operations["listDeploys"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tracepoints": {
         parameters: {
             query?: never;
@@ -1311,6 +1332,23 @@ export interface components {
             items: components["schemas"]["Decision"][];
             next_cursor: string | null;
         };
+        Deploy: {
+            /** @description 16 hex digits. */
+            id: string;
+            /**
+             * Format: date-time
+             * @description When the first spans of the version arrived.
+             */
+            at: string;
+            service: string;
+            version: string;
+            /** @description The version that was the service's newest until then; it may go on running. */
+            before: string;
+        };
+        DeployList: {
+            items: components["schemas"]["Deploy"][];
+            next_cursor: string | null;
+        };
         Wish: {
             /** @enum {string} */
             kind: "enable" | "pin" | "forbid";
@@ -2154,6 +2192,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Decision"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listDeploys: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["limitParameter"];
+                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                cursor?: components["parameters"]["cursorParameter"];
+                /** @description From this time on. */
+                from?: components["parameters"]["fromParameter"];
+                /** @description Before this time. */
+                to?: components["parameters"]["toParameter"];
+                service?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeployList"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -6,7 +6,8 @@ import { count, duration, percent, time } from "../compute/format.ts";
 import { type Drag, type Point, axis, cells, pick } from "../compute/heat.ts";
 import { useNow, useZone } from "../settings.ts";
 
-export type Mark = { at: number; text: string; title: string };
+// Mark is something that happened. That of a deploy has a solid line on a foot, others a dashed one.
+export type Mark = { at: number; text: string; title: string; deploy?: boolean };
 export type Dot = { at: number; ns: number; title: string; go: () => void };
 
 type Props = { windows: Schemas["Window"][]; marks: Mark[]; dots: Dot[]; label: string; brush: (from: number, to: number, longer: number, shorter: number) => void };
@@ -78,7 +79,8 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
       {marks.map((m, i) => (
         <g key={i}>
           <title>{m.title}</title>
-          <line x1={x(m.at)} x2={x(m.at)} y1={top - 4} y2={top + plot.height} style={{ stroke: "var(--text)", strokeDasharray: "3 3", opacity: 0.7 }} />
+          <line x1={x(m.at)} x2={x(m.at)} y1={top - 4} y2={top + plot.height} style={{ stroke: "var(--text)", strokeDasharray: m.deploy ? "none" : "3 3", opacity: 0.7 }} />
+          {m.deploy && <path d={`M${x(m.at)} ${top + plot.height - 7} l5 8 h-10 z`} style={{ fill: "var(--text)", stroke: "var(--raised)" }} />}
           {labelled[i] && (
             <text className="axis" x={x(m.at)} y={top - 7} textAnchor={x(m.at) > width - 40 ? "end" : "middle"}>
               {m.text}

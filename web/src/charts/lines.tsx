@@ -74,13 +74,13 @@ function drawMarks(u: uPlot, marks: Mark[], color: string) {
   const { ctx, bbox } = u;
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = color;
-  ctx.setLineDash([4, 4]);
   ctx.textAlign = "left";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   const labelled: number[] = [];
   for (const mark of marks) {
     const x = u.valToPos(mark.at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.setLineDash(mark.deploy ? [] : [4, 4]);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);

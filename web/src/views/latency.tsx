@@ -5,18 +5,21 @@ import { useRead } from "../api/read.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
-import { count, duration, hundredths, milli } from "../compute/format.ts";
+import { byWindow, deployed } from "../compute/deploys.ts";
+import { count, duration, hundredths, milli, time } from "../compute/format.ts";
 import { quantile } from "../compute/heat.ts";
 import { Choice } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { useNow, useZone } from "../settings.ts";
 import { query, useOneOf } from "../url.ts";
 
-type Props = { group: Schemas["GroupDetail"]; problem: Schemas["Problem"]; decisions: Schemas["Decision"][] };
+// deploys are those of services on the path, the oldest first; undefined: they cannot be read.
+type Props = { group: Schemas["GroupDetail"]; problem: Schemas["Problem"]; decisions: Schemas["Decision"][]; deploys: Schemas["Deploy"][] | undefined };
 
-export function Latency({ group, problem, decisions }: Props) {
+export function Latency({ group, problem, decisions, deploys }: Props) {
   return (
     <div className="columns wide-left" id="latency">
-      <OverTime group={group} problem={problem} decisions={decisions} />
+      <OverTime group={group} problem={problem} decisions={decisions} deploys={deploys} />
       <Figure
         title="Durations of the requests judged"
         hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
@@ -28,13 +31,13 @@ export function Latency({ group, problem, decisions }: Props) {
   );
 }
 
-function OverTime({ group, problem, decisions }: Props) {
+function OverTime({ group, problem, decisions, deploys }: Props) {
   const [, go] = useLocation();
   const [as, setAs] = useOneOf("latency", ["map", "lines"]);
   const id = group.group.id;
   const exemplars = useRead(`exemplars ${id}`, (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }), true);
   const windows = group.windows.filter((w) => w.count > 0);
-  const marks = marksOf(problem, decisions);
+  const marks = marksOf(problem, decisions, deploys ?? []);
   const brush = (from: number, to: number, longer = 0, shorter = Infinity) => {
     if (longer > 0 || shorter < Infinity) {
       go(`/compare${query({ group: id, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`);
@@ -46,6 +49,7 @@ function OverTime({ group, problem, decisions }: Props) {
   const dots = (exemplars.value?.items ?? []).map((e) => ({
     at: Date.parse(e.start), ns: e.duration_ns, title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`, go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
   }));
+  const came = byWindow(windows, deploys ?? []);
   const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
   return (
     <Figure
@@ -53,8 +57,8 @@ function OverTime({ group, problem, decisions }: Props) {
       hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare requests that take so long, as sampled lately, with the rest." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
       tools={<><Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link> <Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} /></>}
       table={() => ({
-        header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV"],
-        rows: windows.map((w) => [w.from, w.to, w.count, w.failed, milli(w.mean_ns), milli(quantile(w.latency, 0.5)), milli(quantile(w.latency, 0.99)), w.cov]),
+        header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV", "deploys"],
+        rows: windows.map((w, i) => [w.from, w.to, w.count, w.failed, milli(w.mean_ns), milli(quantile(w.latency, 0.5)), milli(quantile(w.latency, 0.99)), w.cov, came[i]!.map(deployed).join("; ")]),
       })}
     >
       {windows.length === 0 ? (
@@ -74,13 +78,32 @@ function OverTime({ group, problem, decisions }: Props) {
           brush={brush}
         />
       )}
+      <Deploys of={deploys} />
     </Figure>
   );
 }
 
-// marksOf returns when the problem began, and what was decided about it.
-function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][]): Mark[] {
-  const marks = decisions.map((d) => ({ at: Date.parse(d.at), text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to, title: d.text }));
+const fewDeploys = 3; // that are named
+
+// Deploys names the latest ones, for those who cannot point at the chart.
+function Deploys({ of }: { of: Props["deploys"] }) {
+  const [zone] = useZone();
+  const now = useNow();
+  if (!of) return <p className="hint dim small">Which services were deployed could not be read.</p>;
+  if (of.length === 0) return null;
+  const named = of.slice(-fewDeploys).map((d) => `${deployed(d)}, ${time(d.at, zone, now)}`);
+  return (
+    <p className="hint dim small">
+      ▲ Deployed, of the services on its path: {named.join("; ")}
+      {of.length > fewDeploys && `; ${count(of.length - fewDeploys)} earlier, in the table`}
+    </p>
+  );
+}
+
+// marksOf returns when the problem began, what was deployed, and what was decided about it.
+function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], deploys: Schemas["Deploy"][]): Mark[] {
+  const marks: Mark[] = deploys.map((d) => ({ at: Date.parse(d.at), text: "deploy", title: `Deployed: ${deployed(d)}`, deploy: true }));
+  marks.push(...decisions.map((d) => ({ at: Date.parse(d.at), text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to, title: d.text })));
   if (problem.since) marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
   return marks;
 }

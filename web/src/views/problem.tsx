@@ -5,6 +5,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
 import { pieces } from "../compute/diagnosis.ts";
+import { within } from "../compute/deploys.ts";
 import { count, duration, hundredths, milli, percent, range, rate, ratio, signed } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
 import { markdown } from "../compute/markdown.ts";
@@ -49,6 +50,11 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
   const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
   const edges = detail.edges;
+  const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
+  const since = windows[0]?.from;
+  const recent = useRead(since ? `deploys ${p.group}` : null, (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }), true);
+  const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
+  const deploys = recent.failure ? undefined : within(windows, recent.value?.items ?? [], services);
   const whole = group.value !== undefined;
   useEffect(() => {
     if (whole && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it was not there when the browser looked
@@ -59,7 +65,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
       <Read of={group} what="the requests">
         {(g) => (
           <>
-            <Latency group={g} problem={p} decisions={detail.decisions} />
+            <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
             <CriticalPath edges={g.edges.length > 0 ? g.edges : edges} mean={g.group.mean_ns} />
           </>
         )}
@@ -70,7 +76,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
         <Contrast p={p} />
       </div>
       {detail.refined.length > 0 && <Refined of={detail.refined} />}
-      <Timeline detail={detail} />
+      <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars group={p.group} problem={p.id} />
       {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={again} />}
     </>

@@ -1,16 +1,19 @@
-// Timeline: what Sibyl did about a problem: what it switched on and off, why, what that showed, and what it cost.
+// Timeline: what Sibyl did about a problem: what it switched on and off, why, what that showed, and what it cost; between, what was deployed.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
+import { deployed } from "../compute/deploys.ts";
 import { bytes, count, digits, percent, range } from "../compute/format.ts";
 import { State, When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { query } from "../url.ts";
 
 type Decision = Schemas["Decision"];
+type Deploy = Schemas["Deploy"];
 
-export function Timeline({ detail }: { detail: Schemas["ProblemDetail"] }) {
+export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]; deploys: Deploy[] }) {
   const found = detail.investigation;
   const decisions = detail.decisions;
+  const steps = [...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })), ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d }))].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   const suspects = found?.investigation.suspects.slice(0, 3) ?? [];
   return (
     <Figure
@@ -22,7 +25,7 @@ export function Timeline({ detail }: { detail: Schemas["ProblemDetail"] }) {
           : "None is going on."
       }
       tools={<Link href={`/tracepoints${query({ state: "on" })}`}>What is on</Link>}
-      table={() => ({ header: ["at", "from", "to", "what", "reason", "on", "off"], rows: decisions.map((d) => [d.at, d.from, d.to, d.text, d.reason, d.picks.map((p) => p.tracepoint_name).join(" "), d.off.map((o) => o.tracepoint_name).join(" ")]) })}
+      table={() => ({ header: ["at", "from", "to", "what", "reason", "on", "off"], rows: steps.map(({ at, made: d, deploy }) => (d ? [at, d.from, d.to, d.text, d.reason, d.picks.map((p) => p.tracepoint_name).join(" "), d.off.map((o) => o.tracepoint_name).join(" ")] : [at, "", "", `deployed: ${deployed(deploy)}`, "", "", ""])) })}
       tableOnly
     >
       {suspects.length > 0 && (
@@ -30,16 +33,24 @@ export function Timeline({ detail }: { detail: Schemas["ProblemDetail"] }) {
           Carries most, as far as is known: {suspects.map((x) => `${x.operation} (${percent(x.share.value)} of what is wrong${x.share.low === null ? "" : `, ${range(x.share, percent)}`}; ${count(x.requests)} requests)`).join(", ")}
         </p>
       )}
-      {decisions.length === 0 ? (
-        <p className="dim">Nothing was decided yet. Decisions are made when an epoch ends.</p>
-      ) : (
+      {decisions.length === 0 && <p className="dim">Nothing was decided yet. Decisions are made when an epoch ends.</p>}
+      {steps.length > 0 && (
         <ol className="timeline">
-          {decisions.map((d) => (
-            <Step key={d.id} d={d} />
-          ))}
+          {steps.map(({ made, deploy }) => (made ? <Step key={made.id} d={made} /> : <Deployed key={deploy.id} d={deploy} />))}
         </ol>
       )}
     </Figure>
+  );
+}
+
+function Deployed({ d }: { d: Deploy }) {
+  return (
+    <li className="deployed">
+      <div className="dim small">
+        <When at={d.at} />
+      </div>
+      <div className="path">▲ Deployed: {deployed(d)}</div>
+    </li>
   );
 }
 
