@@ -408,7 +408,7 @@ func TestDecisionsOfPeople(t *testing.T) {
 	}
 }
 
-// TestDeploys finds deploys by service and time, the latest first.
+// TestDeploys finds deploys by service and time, the latest first, and is told of each once.
 func TestDeploys(t *testing.T) {
 	w := troubled(t)
 	second := w.core.Deploys()[1].At
@@ -423,6 +423,18 @@ func TestDeploys(t *testing.T) {
 		}
 		if got := strings.Join(found, ", "); got != want || (list.NextCursor != nil) != (query == "?limit=1") {
 			t.Errorf("%s: %s and %v more, want %s", query, got, list.NextCursor, want)
+		}
+	}
+	w.run("cart", "1.6", w.now)
+	for _, want := range []string{"cart 1.6 1.5", ""} {
+		got := ""
+		for _, e := range w.happened(w.core, w.now, nil) {
+			if e.Type == "deploy" {
+				got += *e.Service + " " + *e.Version + " " + *e.Before
+			}
+		}
+		if got != want {
+			t.Errorf("the event says %q, want %q", got, want)
 		}
 	}
 }

@@ -39,7 +39,9 @@ type hub struct {
 
 	ended chan struct{} // closed when nobody is told anything any more
 
-	known map[analysis.Hash]search.Status // problems as of the last epoch; nil: none ended. The core's owner's only
+	// As of the last epoch, for the core's owner only.
+	known    map[analysis.Hash]search.Status // problems; nil: none ended
+	deployed engine.Deploy                   // the latest; zero: none
 }
 
 // begin starts a run.
@@ -183,7 +185,26 @@ func (a *API) happened(c *engine.Core, ended trace.Nanos, decisions []search.Dec
 		}
 		events = append(events, e)
 	}
+	for _, d := range a.hub.newDeploys(c.Deploys(), first) {
+		x := deployOf(c.Table(), d)
+		events = append(events, contract.Event{Type: "deploy", At: x.At, Service: &x.Service, Version: &x.Version, Before: &x.Before})
+	}
 	return events
+}
+
+// newDeploys returns those of the deploys, the oldest first, that were not there when the last epoch ended; none when the first did.
+func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
+	n := len(deploys)
+	for n > 0 && deploys[n-1] != h.deployed {
+		n--
+	}
+	if len(deploys) > 0 {
+		h.deployed = deploys[len(deploys)-1]
+	}
+	if first {
+		return nil
+	}
+	return deploys[n:]
 }
 
 // streamEvents serves events until the reader leaves, is too slow, or may not read any more, or the service stops.

@@ -744,6 +744,7 @@ type Error struct {
 // Event defines model for Event.
 type Event struct {
 	At        time.Time `json:"at"`
+	Before    *string   `json:"before,omitempty"`
 	Decision  *string   `json:"decision,omitempty"`
 	Diagnosis *string   `json:"diagnosis,omitempty"`
 	Problem   *string   `json:"problem,omitempty"`
@@ -751,7 +752,11 @@ type Event struct {
 	// Problems That are open; with `epoch`.
 	Problems    *int    `json:"problems,omitempty"`
 	RequestType *string `json:"request_type,omitempty"`
-	Type        string  `json:"type"`
+
+	// Service With `deploy`, as are the next two.
+	Service *string `json:"service,omitempty"`
+	Type    string  `json:"type"`
+	Version *string `json:"version,omitempty"`
 }
 
 // Evidence defines model for Evidence.

@@ -458,8 +458,8 @@ export interface paths {
         };
         /**
          * What happens, as server-sent events
-         * @description Events are `epoch`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`
-         *     and `decision`; their data is an `Event`. `reset` says that events were missed: read again what you show. Whoever reads too slowly is cut off
+         * @description Events are `epoch`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
+         *     `decision` and `deploy`; their data is an `Event`. `reset` says that events were missed: read again what you show. Whoever reads too slowly is cut off
          *     and may come again with `Last-Event-ID`.
          */
         get: operations["streamEvents"];
@@ -1524,6 +1524,10 @@ export interface components {
             decision?: string;
             /** @description That are open; with `epoch`. */
             problems?: number;
+            /** @description With `deploy`, as are the next two. */
+            service?: string;
+            version?: string;
+            before?: string;
         };
         Queue: {
             name: string;
