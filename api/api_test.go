@@ -581,4 +581,7 @@ func TestCompareDurations(t *testing.T) {
 	if slow.A.Requests+slow.B.Requests != all.Requests || slow.A.Requests != fast.B.Requests || !(*slow.A.MeanNs >= *all.MeanNs && *fast.A.MeanNs < *all.MeanNs) {
 		t.Errorf("of %+v: %+v and %+v, %+v", all, slow.A, slow.B, fast.A)
 	}
+	if slow.A.From == nil || slow.A.To == nil || !slow.A.From.Before(*slow.A.To) || *slow.A.From != *slow.B.From {
+		t.Errorf("sampled from %v to %v, the rest from %v: want the time that is judged", slow.A.From, slow.A.To, slow.B.From)
+	}
 }

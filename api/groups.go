@@ -262,9 +262,10 @@ func sampled(g *analysis.Group) (t stats.Table, rows []int) {
 	return t, rows
 }
 
-// populationOf returns what some rows of a table of the edges of a group have in the mean.
+// populationOf returns what some rows of a table of the edges of a group have in the mean. They are of all the time that is judged: a row
+// does not say when it was.
 func populationOf(g *analysis.Group, t *stats.Table, label string, rows []int) population {
-	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64), from: g.Current.First, to: g.Current.Last}
 	if len(rows) == 0 {
 		return p
 	}

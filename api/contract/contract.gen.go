@@ -1107,6 +1107,7 @@ type PlannedTracepoint struct {
 
 // Population defines model for Population.
 type Population struct {
+	// From When they came: of requests sampled, which do not say when each was, all the time that was sampled.
 	From     *time.Time `json:"from,omitempty"`
 	Label    string     `json:"label"`
 	MeanNs   *float64   `json:"mean_ns"`

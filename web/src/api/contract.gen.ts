@@ -943,7 +943,10 @@ export interface components {
             requests: number;
             /** Format: double */
             mean_ns: number | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When they came: of requests sampled, which do not say when each was, all the time that was sampled.
+             */
             from?: string;
             /** Format: date-time */
             to?: string;
