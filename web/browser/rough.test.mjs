@@ -71,6 +71,11 @@ test("what a URL says that nobody knows is taken for nothing", async () => {
     ["/tracepoints?show=x&state=x&sort=x&limit=0", "table .badge"],
     [`${paths.tree}x&state=x&node=x`, ".vrow"],
     [`${paths.compare}&by=x&part=7`, ".diagnosis"],
+    [`${paths.compare}&by=duration&longer=x&shorter=-1&from=x`, ".diagnosis"],
+    [`/?q=${"x".repeat(400)}`, "text=No problem fits"],
+    [`/tracepoints?q=${"x".repeat(400)}`, "text=No tracepoint fits"],
+    [`/trees?q=${"x".repeat(400)}`, "text=No request type fits"],
+    [`/compare?q=${"x".repeat(400)}`, "text=No requests fit"],
     ["/compare?group=x", "text=Choose requests to compare"],
     ["/trees/x", "text=There is no such tree"],
   ]) {
@@ -150,7 +155,12 @@ test("long names and attributes stay within the page", async () => {
   for (const path of [paths.problem, paths.trace]) {
     await page.goto(service.url + path);
     await page.waitForSelector(path === paths.problem ? "#attributes td" : ".vrow");
-    if (path === paths.trace) await page.locator(".vrow").first().click();
+    if (path === paths.trace) {
+      const [name, room] = await page.locator(".vrow .vname > span[title]").first().evaluate((e) => [e.textContent, e.scrollWidth - e.clientWidth]);
+      assert.match(name, / s{10,}…s+$/, "the name of a span stands behind that of its service");
+      assert.ok(room < 200, `${room} px of it are cut off`);
+      await page.locator(".vrow").first().click();
+    }
     const { width, height } = await page.evaluate(() => ({ width: document.documentElement.scrollWidth - innerWidth, height: document.documentElement.scrollHeight }));
     assert.ok(width <= 0, `${path}: ${width} px too wide`);
     assert.ok(height < 6000, `${path}: ${height} px high`);

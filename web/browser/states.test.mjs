@@ -99,7 +99,7 @@ test("text of traces is text", async () => {
 });
 
 test("below a base path, with tokens: log in, stay, log out", async () => {
-  const locked = await serve({ base: "/sibyl", token: true });
+  const locked = await serve({ base: "/sibyl", token: "operator" });
   const paths = await places(locked);
   const { page, context, wrongs } = await open(browser);
   await page.goto(locked.url + paths.problem);
@@ -125,4 +125,70 @@ test("below a base path, with tokens: log in, stay, log out", async () => {
   assert.deepEqual(wrongs, []);
   await context.close();
   await locked.stop();
+});
+
+test("a viewer is told of every action what it takes, and loses nothing of what was typed", async () => {
+  const locked = await serve({ token: "viewer" });
+  const paths = await places(locked);
+  const { page, context, wrongs } = await open(browser);
+  await page.addInitScript((secret) => sessionStorage.setItem("sibyl.token", secret), locked.secret);
+  const denied = async () => {
+    await page.getByRole("dialog").getByText(/operator/).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  };
+  await page.goto(locked.url + paths.problem);
+  await settle(page);
+  for (const verb of ["Acknowledge", "Mute"]) {
+    await page.getByRole("button", { name: new RegExp(`^${verb}`) }).click();
+    await page.getByLabel("Why (others see it)").fill("ticket 42");
+    await page.getByRole("dialog").getByRole("button", { name: verb }).click();
+    await page.getByRole("dialog").getByText(/operator/).waitFor();
+    assert.equal(await page.getByLabel("Why (others see it)").inputValue(), "ticket 42");
+    await denied();
+  }
+  await page.goto(`${locked.url}${paths.tracepoints}?state=off`);
+  for (const verb of ["Enable", "Pin", "Forbid"]) {
+    await page.getByRole("button", { name: /^Switch/ }).first().click();
+    await page.getByRole("menuitem", { name: `${verb} …` }).click();
+    await page.getByRole("dialog").getByRole("button", { name: verb }).click();
+    await denied();
+  }
+  await page.goto(locked.url + paths.service);
+  for (const verb of ["Send again", "Forget"]) {
+    await page.getByRole("button", { name: verb }).first().click();
+    await page.getByRole("dialog").getByRole("button", { name: verb }).click();
+    await denied();
+  }
+  await page.getByRole("button", { name: "Show" }).first().click();
+  await page.locator("pre").waitFor();
+  assert.deepEqual(wrongs, []);
+  await context.close();
+  await locked.stop();
+});
+
+test("where a proxy cuts events every second, the page stays as it is and shows what is new", async () => {
+  const { page, context, wrongs } = await open(browser);
+  let made = 0;
+  await page.addInitScript(() => {
+    const real = globalThis.fetch;
+    globalThis.fetch = (input, init) => {
+      if (!String(input.url ?? input).endsWith("/events")) return real(input, init);
+      const cut = new AbortController();
+      setTimeout(() => cut.abort(), 1000);
+      return real(input, { ...init, signal: AbortSignal.any([init.signal, cut.signal]) });
+    };
+  });
+  page.on("request", (ask) => (made += ask.url().endsWith("/events") ? 1 : 0));
+  await page.goto(service.url);
+  await settle(page);
+  const { epoch } = await service.api("/problems?limit=1");
+  await page.locator(".under time").first().waitFor();
+  await page.locator("a[data-problem]").nth(1).focus();
+  const focused = await page.evaluate(() => document.activeElement.dataset.problem);
+  await page.waitForFunction((at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at), epoch, { timeout: 25_000 });
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.problem), focused);
+  assert.ok(made > 2, `${made} connections`);
+  assert.deepEqual(wrongs, []);
+  await context.close();
 });

@@ -1,4 +1,4 @@
-// Every view, in both themes and on a phone: it shows, axe has nothing against it, nothing fails, and nothing sticks out.
+// Every view, in both themes, magnified twice (a window half as wide), and on a phone: it shows, axe has nothing against it, nothing fails, and nothing sticks out.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, open, places, serve, settle, violations } from "./world.mjs";
@@ -22,7 +22,7 @@ const sticksOut = (page) =>
     return [...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, .virtual") && e.getBoundingClientRect().right > width + 1).map((e) => e.outerHTML.slice(0, 150));
   });
 
-for (const [theme, width, height] of [["light", 1280, 800], ["dark", 1280, 800], ["light", 390, 844], ["dark", 390, 844]]) {
+for (const [theme, width, height] of [["light", 1280, 800], ["dark", 1280, 800], ["light", 640, 400], ["light", 390, 844], ["dark", 390, 844]]) {
   test(`all views, ${theme}, ${width} wide`, async () => {
     const { page, context, wrongs } = await open(browser, { theme, width, height });
     for (const [name, path] of Object.entries(paths)) {
@@ -60,9 +60,9 @@ test("dialogs and menus have nothing against them either", async () => {
 
 test("every chart has its table, CSV and PNG", async () => {
   const { page, context, wrongs } = await open(browser, { acceptDownloads: true });
-  await page.goto(service.url + paths.problem);
-  await settle(page);
-  for (const title of ["Latency over time", "Durations of the requests judged", "Critical path"]) {
+  for (const [path, title] of [[paths.problem, "Latency over time"], [paths.problem, "Durations of the requests judged"], [paths.problem, "Critical path"], [paths.trace, "Waterfall"], [paths.tree, "Calling contexts"], [paths.compare, "Difference of critical paths"]]) {
+    if (!page.url().endsWith(path)) await page.goto(service.url + path);
+    await settle(page);
     const menu = page.getByRole("button", { name: `${title}: table and files` });
     for (const [item, ending, least] of [["Save as CSV", ".csv", 50], ["Save as PNG", ".png", 2000]]) {
       await menu.click();
@@ -72,11 +72,12 @@ test("every chart has its table, CSV and PNG", async () => {
       for await (const chunk of await download.createReadStream()) chunks.push(chunk);
       assert.ok(Buffer.concat(chunks).length > least, `${title}: ${item} is empty`);
     }
+    if (/Waterfall|contexts/.test(title)) continue; // they are tables
     await menu.click();
     await page.getByRole("menuitem", { name: "Show the table" }).click();
+    await page.getByRole("region", { name: title }).locator("table").waitFor();
+    if (title === "Latency over time") assert.match(await page.textContent("#latency table"), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
   }
-  assert.ok((await page.locator(".figure table").count()) >= 3);
-  assert.match(await page.textContent("#latency table"), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
   assert.deepEqual(await violations(page), []);
   assert.deepEqual(wrongs, []);
   await context.close();

@@ -154,11 +154,83 @@ test("a box that is brushed compares requests that take so long with the rest, a
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.9, box.y + 150, { steps: 4 });
   await page.mouse.up();
-  await page.waitForURL(/compare\?.*by=duration.*longer=\d+&shorter=\d+/);
+  await page.waitForURL(/compare\?.*from=.*by=duration.*longer=\d+&shorter=\d+/);
+  await page.getByText("Of the box only the durations are compared").waitFor();
+  await page.getByRole("button", { name: "Compare its time with before" }).click();
+  await page.waitForURL(/by=time/);
+  await page.waitForURL(/base_to=/);
   await page.goto(service.url + paths.problem);
   await page.getByRole("link", { name: "Pick by keys" }).press("Enter");
   await page.waitForURL(/compare\?.*by=duration/);
   await page.getByText(/requests sampled that took .* or longer/).first().waitFor();
+  await context.close();
+});
+
+test("what is looked for in a trace is counted, and Enter goes on to the next", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(service.url + paths.trace);
+  await settle(page);
+  const service_ = await page.locator(".vrow:not(.gap-row) .vname .dim").first().textContent();
+  await page.keyboard.press("/");
+  await page.keyboard.type(service_);
+  const said = page.locator(".found [role=status]");
+  await page.waitForFunction(() => /^1 of/.test(document.querySelector(".found [role=status]")?.textContent ?? ""));
+  const [, total] = /^1 of (\d+)/.exec(await said.textContent());
+  assert.ok(Number(total) > 1, `${total} found`);
+  const picked = () => page.locator(".vrow.selected.hit").getAttribute("class").then(() => new URL(page.url()).searchParams.get("span"));
+  const first = await picked();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /^2 of/.test(document.querySelector(".found [role=status]").textContent));
+  assert.notEqual(await picked(), first);
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.press("Shift+Enter");
+  await page.waitForFunction((n) => document.querySelector(".found [role=status]").textContent.startsWith(`${n} of`), total);
+  await page.locator("[data-search]").fill("no such span");
+  await page.getByText("none", { exact: true }).waitFor();
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("requests to compare are found by their name", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(`${service.url}/compare`);
+  const { items } = await service.api("/groups?limit=200");
+  const name = items.find((g) => g.request_type_name !== items[0].request_type_name).request_type_name;
+  await page.locator("[data-search]").fill(name);
+  await page.waitForFunction((name) => [...document.querySelectorAll("main select option")].slice(1).every((o) => o.textContent.includes(name)) && document.querySelectorAll("main select option").length > 1, name);
+  await page.locator("main select").first().selectOption({ index: 1 });
+  await page.waitForURL(/group=[0-9a-f]{32}/);
+  assert.equal(items.find((g) => page.url().includes(g.id))?.request_type_name, name);
+  await page.locator(".diagnosis, .state strong").first().waitFor();
+  await context.close();
+});
+
+test("everything that can be pressed is reached by Tab, and shows that it is", async () => {
+  const { page, context } = await open(browser);
+  for (const [name, path] of Object.entries(paths)) {
+    await page.goto(service.url + path);
+    await settle(page);
+    const all = await page.evaluate(() => {
+      const open = (e) => e.checkVisibility() && !e.disabled;
+      const some = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(open);
+      some.forEach((e, i) => (e.dataset.n = i));
+      return some.length;
+    });
+    const reached = new Set();
+    const unseen = [];
+    for (let i = 0; i < all + 20 && reached.size < all; i++) {
+      await page.keyboard.press("Tab");
+      const [n, seen, html] = await page.evaluate(() => {
+        const e = document.activeElement;
+        return [e.dataset.n, getComputedStyle(e).outlineStyle !== "none", e.outerHTML.slice(0, 80)];
+      });
+      if (n !== undefined && !seen) unseen.push(html);
+      if (n !== undefined) reached.add(n);
+    }
+    const missed = await page.evaluate((reached) => [...document.querySelectorAll("[data-n]")].filter((e) => !reached.includes(e.dataset.n)).map((e) => e.outerHTML.slice(0, 120)), [...reached]);
+    assert.deepEqual(missed, [], `${name}: not reached`);
+    assert.deepEqual(unseen, [], `${name}: reached, and one does not see it`);
+  }
   await context.close();
 });
 

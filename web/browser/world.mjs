@@ -16,14 +16,14 @@ const seeder = need("SEEDER"); // the program that made it
 
 let port = Number(process.env.PORT ?? 28_400);
 
-// serve runs the real binary on a copy of the seeded data, or on none.
-export async function serve({ base = "", token = false, empty = false, large = false, args = [] } = {}) {
+// serve runs the real binary on a copy of the seeded data, or on none; token is the role of the one that it then wants.
+export async function serve({ base = "", token = "", empty = false, large = false, args = [] } = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
   if (large) execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
   else if (!empty) cpSync(seed, dir, { recursive: true });
   const address = `127.0.0.1:${(port += 3)}`;
   const otlp = port + 2;
-  const secret = token ? execFileSync(sibyl, ["token", "create", "--role", "operator", "--name", "night", "--data-dir", dir], { encoding: "utf8" }).match(/\S{20,}/)[0] : "";
+  const secret = token ? execFileSync(sibyl, ["token", "create", "--role", token, "--name", "night", "--data-dir", dir], { encoding: "utf8" }).match(/\S{20,}/)[0] : "";
   const child = spawn(sibyl, [
     "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", `127.0.0.1:${port + 1}`, "--otlp-http", `127.0.0.1:${port + 2}`, "--learning", "1m", "--api-base-path", base,
     "--trace-url", '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]', ...args,
@@ -79,7 +79,7 @@ export async function open(browser, { theme = "light", width = 1280, height = 80
   const page = await context.newPage();
   const wrongs = [];
   page.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
-  page.on("console", (message) => message.type() === "error" && !/status of (401|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) && wrongs.push(`console: ${message.text()}`));
+  page.on("console", (message) => message.type() === "error" && !/status of (401|403|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) && wrongs.push(`console: ${message.text()}`));
   page.on("request", (request) => {
     const at = new URL(request.url());
     if (!["127.0.0.1", ""].includes(at.hostname)) wrongs.push(`asks ${request.url()}`);

@@ -21,17 +21,31 @@ export function useQuery(name: string, fallback = ""): [string, (value: string) 
   return [params.get(name) ?? fallback, set];
 }
 
+// mostSought is how long a text may be that the API looks for.
+export const mostSought = 256;
+
+// useSought is useQuery for the text that is looked for, of which a link may hold more than can be.
+export function useSought(): [string, (value: string) => void] {
+  const [value, set] = useQuery("q");
+  return [value.slice(0, mostSought), set];
+}
+
 // useOneOf is useQuery for one of a few values, of which the first is the default: whatever else a URL says is taken for it.
 export function useOneOf<T extends string>(name: string, values: readonly T[]): [T, (value: string) => void] {
   const [value, set] = useQuery(name, values[0]);
   return [values.find((v) => v === value) ?? values[0]!, set];
 }
 
-// useID is useQuery for the ID of something; empty: none, or none that can be one.
-export function useID(name: string): [string, (value: string) => void] {
+// usePattern is useQuery for what has a form; empty: nothing, or nothing that has it.
+function usePattern(name: string, form: RegExp): [string, (value: string) => void] {
   const [value, set] = useQuery(name);
-  return [/^[0-9a-f]{32}$/.test(value) ? value : "", set];
+  return [form.test(value) ? value : "", set];
 }
+
+// useID is for the ID of something, useMoment for a time as the API has it, and useNanos for a whole number of them.
+export const useID = (name: string) => usePattern(name, /^[0-9a-f]{32}$/);
+export const useMoment = (name: string) => usePattern(name, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/);
+export const useNanos = (name: string) => usePattern(name, /^[1-9]\d{0,14}$/);
 
 // useCount is useQuery for a number from 1 to most.
 export function useCount(name: string, fallback: number, most: number): [number, (value: number) => void] {

@@ -2,6 +2,7 @@
 import { authorization, base } from "./client.ts";
 import type { Schemas } from "./client.ts";
 import { Parser } from "../compute/parser.ts";
+import { failed, pause } from "../compute/retry.ts";
 
 export type Happened = Schemas["Event"];
 
@@ -15,8 +16,6 @@ const watchers = new Set<() => void>();
 let connection: Connection = { live: false, since: Date.now() };
 let running: AbortController | undefined;
 let lastID = "";
-
-const lasting = 20_000; // ms after which a connection that ends is no failure
 
 // onEvent calls listen with every event, and with null when some were missed: what is shown must be read again.
 export function onEvent(listen: Listener): () => void {
@@ -47,25 +46,27 @@ export function connect() {
   disconnect();
   const mine = (running = new AbortController());
   void (async () => {
-    for (let failures = 0; !mine.signal.aborted; failures++) {
+    for (let failures = 0; !mine.signal.aborted; ) {
       const began = Date.now();
+      let made = false;
       try {
-        await read(mine.signal);
+        await read(mine.signal, () => (made = true));
       } catch {
         // Whatever it was: try again.
       }
-      if (Date.now() - began > lasting) failures = 0;
+      failures = failed(failures, Date.now() - began, made);
       if (mine.signal.aborted) return;
       connected(false);
-      await new Promise((done) => setTimeout(done, Math.min(30_000, 500 * 2 ** failures)));
+      await new Promise((done) => setTimeout(done, pause(failures)));
     }
   })();
 }
 
-async function read(signal: AbortSignal) {
+async function read(signal: AbortSignal, made: () => void) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
   if (!response.ok || !response.body) throw new Error(String(response.status));
+  made();
   connected(true);
   if (!lastID) tell(null); // else the service says what was missed
   const parser = new Parser((id, type, data) => {

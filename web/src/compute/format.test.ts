@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio, signed, time, unknown } from "./format.ts";
+import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio, shortened, signed, time, unknown } from "./format.ts";
 
 test.each([
   [0, "0 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
@@ -26,7 +26,8 @@ const now = Date.parse("2026-11-21T20:00:00Z");
 test("times say their day when it is another one, and their zone when it is not the reader's", () => {
   expect(time("2026-11-21T19:04:05Z", "utc", now)).toBe("19:04:05 UTC");
   expect(time("2026-11-20T19:04:05Z", "utc", now)).toBe("2026-11-20 19:04:05 UTC");
-  expect(time(null, "utc", now)).toBe(unknown);
+  expect(time("2026-11-21T00:00:05Z", "utc", now)).toBe("00:00:05 UTC");
+  expect([time(null, "utc", now), time("2026-99-99T00:00:00Z", "utc", now)]).toEqual([unknown, unknown]);
 });
 
 test("how long ago", () => {
@@ -34,4 +35,9 @@ test("how long ago", () => {
   expect(ago("2026-11-21T20:00:05Z", now)).toBe("now"); // clocks differ
   expect(ago("2026-11-21T22:30:00Z", now)).toBe("in 3 h");
   expect([500, 89_000, 91_000, 7_300_000, 200_000_000].map(brief)).toEqual(["1 s", "89 s", "2 min", "2 h", "2 d"]);
+});
+
+test("long names keep both of their ends", () => {
+  expect(["cart", "payment-gateway-eu-west-1", "👍👍👍👍"].map((name) => shortened(name, 10))).toEqual(["cart", "payme…st-1", "👍👍👍👍"]);
+  expect([1, 2, 5].map((most) => shortened("abcdefgh", most))).toEqual(["…", "a…", "ab…gh"]);
 });

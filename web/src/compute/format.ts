@@ -78,11 +78,19 @@ export type Zone = "utc" | "local";
 export function time(at: string | number | null | undefined, zone: Zone, now: number): string {
   if (at === null || at === undefined) return unknown;
   const date = new Date(at);
-  const options = { timeZone: zone === "utc" ? "UTC" : undefined, hour12: false } as const;
-  const clock = date.toLocaleTimeString("en-GB", options);
-  const day = (d: Date) => d.toLocaleDateString("en-CA", options);
-  return `${day(date) === day(new Date(now)) ? "" : `${day(date)} `}${clock}${zone === "utc" ? " UTC" : ""}`;
+  if (absent(date.getTime())) return unknown;
+  const { clock, day } = clocks[zone];
+  const on = day.format(date);
+  return `${on === day.format(now) ? "" : `${on} `}${clock.format(date)}${zone === "utc" ? " UTC" : ""}`;
 }
+
+const clockOf = (timeZone: string | undefined) => ({
+  clock: new Intl.DateTimeFormat("en-GB", { timeZone, timeStyle: "medium" }),
+  day: new Intl.DateTimeFormat("en-CA", { timeZone, dateStyle: "short" }),
+});
+
+// clocks are made once: to make one takes longer than to draw what it is for, and a heat map has thousands of times.
+const clocks: Record<Zone, ReturnType<typeof clockOf>> = { utc: clockOf("UTC"), local: clockOf(undefined) };
 
 // ago writes how long ago something was, or until it is.
 export function ago(at: string | number | null | undefined, now: number): string {
@@ -99,4 +107,12 @@ export function brief(ms: number): string {
     if (ms >= 2 * size || (unit === "min" && ms >= 90_000)) return `${Math.round(ms / size)} ${unit}`;
   }
   return `${Math.round(ms / 1000)} s`;
+}
+
+// shortened is a name of at most so many signs: what tells long ones apart stands at both of their ends.
+export function shortened(name: string, most: number): string {
+  const signs = [...name];
+  if (signs.length <= most) return name;
+  const end = Math.floor((most - 1) / 2);
+  return `${signs.slice(0, most - 1 - end).join("")}…${signs.slice(signs.length - end).join("")}`;
 }

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import { rank } from "./format.ts";
-import { extent, rows, shown, what } from "./waterfall.ts";
+import { extent, hits, matching, rows, shown, step, what } from "./waterfall.ts";
 import { between, moved, parse, place, scaled, write } from "./zoom.ts";
 
 const span = (id: string, parent: string, start_ns: number, duration_ns: number, kind = "internal"): Schemas["Span"] => ({
@@ -72,4 +72,14 @@ test("a stretch is drawn as far as it is in the part", () => {
 
 test("nothing is slower than all", () => {
   expect([0, 49.9, 97.4, 99.97, 100, null].map(rank)).toEqual(["0 %", "49 %", "97 %", "99.9 %", "99.9 %", "–"]);
+});
+
+test("what is looked for is found in any case, among the rows shown, and one goes round", () => {
+  const all = rows(traceOf(call), false);
+  const found = matching(all, "S A");
+  expect([...found].map((i) => all[i]!.span.name)).toEqual(["a", "aside"]);
+  expect(hits([0, ...found], found)).toEqual([1, 2]); // their places among those shown
+  expect(hits([...found].slice(1), found)).toEqual([0]);
+  expect([matching(all, "").size, matching(all, "nothing").size]).toEqual([0, 0]);
+  expect([step([2, 5, 9], -1, 1), step([2, 5, 9], 5, 1), step([2, 5, 9], 9, 1), step([2, 5, 9], 6, -1), step([2, 5, 9], 2, -1), step([2, 5], -1, -1), step([], 3, 1)]).toEqual([2, 9, 2, 5, 9, 5, undefined]);
 });

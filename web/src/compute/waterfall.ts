@@ -146,6 +146,20 @@ export function shown(all: Row[], folded: ReadonlySet<string>, criticalOnly: boo
   return found;
 }
 
+// matching returns the indexes of the rows whose words hold a text, in any case; none for no text.
+export function matching(all: Row[], text: string): ReadonlySet<number> {
+  const low = text.toLowerCase();
+  return new Set(low === "" ? [] : all.flatMap((row, i) => (what(row).toLowerCase().includes(low) ? [i] : [])));
+}
+
+// hits returns the places, among the rows shown, of those that match.
+export const hits = (shown: number[], matching: ReadonlySet<number>) => shown.flatMap((index, i) => (matching.has(index) ? [i] : []));
+
+// step returns which of some hits, ascending, comes after, or before, a place, round and round.
+export function step(hits: number[], at: number, by: 1 | -1): number | undefined {
+  return by > 0 ? (hits.find((i) => i > at) ?? hits[0]) : (hits.findLast((i) => i < at) ?? hits.at(-1));
+}
+
 // Contrast is a value of an attribute that slow requests have more often, or less, than others.
 export type Contrast = { key: string; value: string; service: string; slow: number; rest: number };
 

@@ -1,9 +1,10 @@
 // Small pieces that every view uses.
-import { type ReactNode, useEffect, useState } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useState } from "react";
 import type { Failure, Schemas } from "../api/client.ts";
 import type { Reading } from "../api/read.ts";
 import { ago, time } from "../compute/format.ts";
 import { useNow, useZone } from "../settings.ts";
+import { mostSought } from "../url.ts";
 
 // When shows a time and how long ago it was.
 export function When({ at, brief }: { at: string | null | undefined; brief?: boolean }) {
@@ -151,8 +152,10 @@ export function Select(props: { label: string; of: readonly (readonly [string, s
   );
 }
 
-// Search is a text to look for. It is taken over when nobody types any more.
-export function Search({ value, pick, label }: { value: string; pick: (value: string) => void; label: string }) {
+type SearchProps = { value: string; pick: (value: string) => void; label: string; step?: (by: 1 | -1) => void };
+
+// Search is a text to look for. It is taken over when nobody types any more. With step, Enter goes from one thing found to the next.
+export function Search({ value, pick, label, step }: SearchProps) {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
   useEffect(() => {
@@ -160,10 +163,16 @@ export function Search({ value, pick, label }: { value: string; pick: (value: st
     const timer = setTimeout(() => pick(text), 250);
     return () => clearTimeout(timer);
   }, [text, value, pick]);
+  const pressed = (event: KeyboardEvent<HTMLInputElement>) => {
+    if (event.key === "Escape") event.currentTarget.blur();
+    if (event.key !== "Enter") return;
+    if (text !== value) pick(text);
+    else step?.(event.shiftKey ? -1 : 1);
+  };
   return (
     <input
       type="search" data-search value={text} onChange={(e) => setText(e.target.value)} placeholder={label} aria-label={label}
-      maxLength={256} onKeyDown={(e) => e.key === "Escape" && e.currentTarget.blur()}
+      maxLength={mostSought} onKeyDown={pressed}
     />
   );
 }

@@ -7,7 +7,7 @@ import { copy, say } from "./said.tsx";
 
 export type Table = { header: string[]; rows: Cell[][] };
 
-type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean; pictured?: boolean };
+type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean; pictured?: boolean | (() => Promise<Blob>) };
 
 const mark = "\ufeff"; // tells spreadsheets that a file is UTF-8
 
@@ -20,18 +20,19 @@ export function save(name: string, data: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-// Figure with tableOnly is a table in itself; one that is also pictured has a drawing to save.
+// Figure with tableOnly is a table in itself; one that is also pictured has a drawing to save, or what makes one.
 export function Figure({ id, title, hint, table, tools, children, tableOnly, pictured }: Props) {
   const [asTable, setAsTable] = useState(false);
   const body = useRef<HTMLDivElement>(null);
   const heading = useId();
   const file = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+  const drawn = () => (typeof pictured === "function" ? pictured() : picture(body.current!));
   const text = () => csv(table().header, table().rows);
   const items = [
     ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
     { text: "Copy as CSV", act: () => void copy(text()) },
     { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([mark, text()], { type: "text/csv" })) },
-    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => body.current && void picture(body.current).then((png) => save(`${file}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
+    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => void drawn().then((png) => save(`${file}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
   ];
   return (
     <section className="figure" id={id} aria-labelledby={heading}>

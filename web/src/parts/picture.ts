@@ -10,15 +10,64 @@ export async function picture(within: HTMLElement): Promise<Blob> {
   const source = within.querySelector("canvas") ?? within.querySelector<SVGSVGElement>("svg.chart");
   if (!source) throw new Error("there is no chart to draw");
   const box = source.getBoundingClientRect();
-  const scale = 2;
+  const { canvas, context } = sheet(box.width, box.height);
+  context.drawImage(source instanceof HTMLCanvasElement ? source : await image(source, box), 0, 0, box.width, box.height);
+  return blob(canvas);
+}
+
+const scale = 2;
+
+// sheet returns what to draw on, in the colour of the page, with its context in px of the page.
+function sheet(width: number, height: number) {
   const canvas = document.createElement("canvas");
-  canvas.width = box.width * scale;
-  canvas.height = box.height * scale;
+  canvas.width = width * scale;
+  canvas.height = height * scale;
   const context = canvas.getContext("2d")!;
-  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--back");
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(source instanceof HTMLCanvasElement ? source : await image(source, box), 0, 0, canvas.width, canvas.height);
+  context.scale(scale, scale);
+  context.fillStyle = colour("--back");
+  context.fillRect(0, 0, width, height);
+  return { canvas, context };
+}
+
+const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name);
+
+function blob(canvas: HTMLCanvasElement): Promise<Blob> {
   return new Promise((done, failed) => canvas.toBlob((png) => (png ? done(png) : failed(new Error("the browser drew nothing"))), "image/png"));
+}
+
+// Line is a row of an outline: how deep it lies, its text, what stands in the columns beside it, and whether it matters.
+export type Line = { depth: number; text: string; cells: string[]; strong: boolean };
+
+const mostLines = 500; // browsers draw no picture that is much higher
+const lineHeight = 20;
+const indent = 14;
+const textRoom = 640;
+const cellRoom = 100;
+const margin = 16;
+
+// outline draws rows of text below each other, indented, as many as find room; the last one says how many did not.
+export function outline(head: string[], lines: Line[]): Promise<Blob> {
+  const shown = lines.slice(0, mostLines);
+  const last = lines.length > shown.length ? [`… and ${lines.length - shown.length} more`] : [];
+  const deepest = Math.max(0, ...shown.map((l) => l.depth)) * indent;
+  const cells = head.length - 1;
+  const width = 2 * margin + deepest + textRoom + cells * cellRoom;
+  const { canvas, context } = sheet(width, 2 * margin + (shown.length + 1 + last.length) * lineHeight);
+  const right = width - margin - (cells - 1) * cellRoom;
+  const write = (row: number, x: number, texts: string[], strong: boolean, ink: string) => {
+    const y = margin + row * lineHeight + lineHeight / 2;
+    context.fillStyle = colour(ink);
+    context.font = `${strong ? "600 " : ""}13px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    texts.forEach((text, i) => {
+      context.textAlign = i === 0 ? "left" : "right";
+      context.fillText(text, i === 0 ? x : right + (i - 1) * cellRoom, y, i === 0 ? right - cellRoom - x : cellRoom - 8);
+    });
+  };
+  write(0, margin, head, true, "--dim");
+  shown.forEach((l, i) => write(i + 1, margin + l.depth * indent, [l.text, ...l.cells], l.strong, "--text"));
+  write(shown.length + 1, margin, last, false, "--dim");
+  return blob(canvas);
 }
 
 function image(svg: SVGSVGElement, box: DOMRect): Promise<HTMLImageElement> {

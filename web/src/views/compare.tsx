@@ -1,53 +1,68 @@
 // Compare: two populations of a group's requests, or two stretches of its time, as a difference of critical paths.
+import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, percent, signed, time } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
-import { Choice, Empty, Read, Select, useTitle } from "../parts/basics.tsx";
+import { Choice, Empty, Read, Search, Select, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
-import { useID, useOneOf, useQuery } from "../url.ts";
+import { useID, useMoment, useNanos, useOneOf, useSought } from "../url.ts";
 import { Places, places } from "./places.tsx";
 
 type Comparison = Schemas["Comparison"];
 
+const listedMost = 200; // groups to choose from; others are found by their name
+
+const named = (g: Schemas["Group"]) => `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`;
+
 export default function Compare() {
   useTitle("Compare");
   const [group, setGroup] = useID("group");
-  const groups = useRead("groups", (signal) => client.GET("/groups", { params: { query: { limit: 200 } }, signal }));
+  const [q, setQ] = useSought();
+  const groups = useRead(`groups ${q}`, (signal) => client.GET("/groups", { params: { query: { limit: listedMost, ...(q && { q }) } }, signal }));
+  const chosen = useRead(group ? `group ${group}` : null, (signal) => client.GET("/groups/{group}", { params: { path: { group } }, signal }));
   const known = groups.value?.items ?? [];
-  const listed: [string, string][] = known.map((g) => [g.id, `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`]);
-  if (group && !known.some((g) => g.id === group)) listed.unshift([group, `group ${group.slice(0, 6)}`]);
+  const listed = known.map((g): [string, string] => [g.id, named(g)]);
+  if (group && !known.some((g) => g.id === group)) listed.unshift([group, chosen.value ? named(chosen.value.group) : `group ${group.slice(0, 6)}`]);
   return (
     <>
       <div className="toolbar">
         <h1>Compare</h1>
+        <Search value={q} pick={setQ} label="Search requests ( / )" />
         <Select label="Requests" value={group} pick={setGroup} of={[["", "choose …"], ...listed]} />
+        <span className="dim small" role="status">
+          {groups.value?.next_cursor ? `The ${count(known.length)} with most requests: search for others.` : q && groups.value ? `${count(known.length)} found` : ""}
+        </span>
       </div>
-      {group ? <Group key={group} id={group} /> : <Read of={groups} what="groups">{() => <Empty title={listed.length > 0 ? "Choose requests to compare" : "There are no requests yet"}>Slow ones against the rest, or now against before.</Empty>}</Read>}
+      {group ? <Group key={group} id={group} detail={chosen.value} /> : <Read of={groups} what="groups">{() => <Empty title={listed.length > 0 ? "Choose requests to compare" : q ? "No requests fit" : "There are no requests yet"}>{listed.length === 0 && q ? "Search for less of their name." : "Slow ones against the rest, or now against before."}</Empty>}</Read>}
     </>
   );
 }
 
-function Group({ id }: { id: string }) {
+function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
   const [by, setBy] = useOneOf("by", ["slowest", "duration", "time"]);
   const [part, setPart] = useOneOf("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
-  const [from, setFrom] = useQuery("from");
-  const [to, setTo] = useQuery("to");
-  const [baseFrom, setBaseFrom] = useQuery("base_from");
-  const [baseTo, setBaseTo] = useQuery("base_to");
-  const [longer, setLonger] = useQuery("longer");
-  const [shorter, setShorter] = useQuery("shorter");
-  const detail = useRead(`group ${id}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: id } }, signal }));
-  const windows = detail.value?.windows ?? [];
+  const [from, setFrom] = useMoment("from");
+  const [to, setTo] = useMoment("to");
+  const [baseFrom, setBaseFrom] = useMoment("base_from");
+  const [baseTo, setBaseTo] = useMoment("base_to");
+  const [longer, setLonger] = useNanos("longer");
+  const [shorter, setShorter] = useNanos("shorter");
+  const windows = detail?.windows ?? [];
   const times = { ...(from && { from }), ...(to && { to }), ...(baseFrom && { base_from: baseFrom }), ...(baseTo && { base_to: baseTo }) };
   // Without any time: what is newest against when all was well.
   const newest = windows.at(-2)?.from ?? windows.at(-1)?.from;
-  const bins = detail.value?.histogram ?? [];
-  const durations = longer || shorter ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) } : detail.value?.p50_ns ? { longer_ns: detail.value.p50_ns } : null;
+  const bins = detail?.histogram ?? [];
+  const durations = longer || shorter ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) } : detail?.p50_ns ? { longer_ns: detail.p50_ns } : null;
   const ask = by === "slowest" ? { slowest: Number(part) } : by === "duration" ? durations : Object.keys(times).length > 0 ? times : newest ? { from: newest } : null;
   const reading = useRead(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }));
+  const timesInstead = () => {
+    setBy("time");
+    setBaseFrom(windows[0]?.from ?? "");
+    setBaseTo(from);
+  };
   return (
     <>
       <div className="toolbar">
@@ -69,9 +84,45 @@ function Group({ id }: { id: string }) {
         )}
       </div>
       <Read of={reading} what="the comparison">
-        {(c) => (c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">Choose other times, of which windows count that lie in them for the most part, or other durations.</Empty> : <Difference c={c} />)}
+        {(c) => (
+          <>
+            {by === "duration" && from && to && <OfBox group={id} c={c} from={from} to={to} longer={Number(longer)} shorter={Number(shorter) || Infinity} times={timesInstead} />}
+            {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
+          </>
+        )}
       </Read>
     </>
+  );
+}
+
+type BoxProps = { group: string; c: Comparison; from: string; to: string; longer: number; shorter: number; times: () => void };
+
+// OfBox says which part of a box of times and durations was compared, and which requests of all of it are kept.
+function OfBox({ group, c, from, to, longer, shorter, times }: BoxProps) {
+  const [zone] = useZone();
+  const now = useNow();
+  const exemplars = useRead(`exemplars ${group}`, (signal) => client.GET("/exemplars", { params: { query: { group } }, signal }));
+  const at = (moment: string | undefined) => time(moment, zone, now);
+  const within = (exemplars.value?.items ?? []).filter((e) => e.duration_ns >= longer && e.duration_ns < shorter && Date.parse(e.start) >= Date.parse(from) && Date.parse(e.start) < Date.parse(to));
+  return (
+    <p className="notice" role="status">
+      <strong>Of the box only the durations are compared,</strong> not its time, {at(from)} to {at(to)}: the requests sampled do not say when each of them was. They came from {at(c.a.from)} to {at(c.a.to)}.{" "}
+      {within.length > 0 && (
+        <>
+          Requests to look at that lie in all of the box:{" "}
+          {within.map((e, i) => (
+            <span key={e.trace}>
+              {i > 0 && ", "}
+              <Link href={`/traces/${e.trace}`}>{duration(e.duration_ns)}</Link>
+            </span>
+          ))}
+          .{" "}
+        </>
+      )}
+      <button type="button" onClick={times}>
+        Compare its time with before
+      </button>
+    </p>
   );
 }
 

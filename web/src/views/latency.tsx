@@ -39,12 +39,13 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
   const windows = group.windows.filter((w) => w.count > 0);
   const marks = marksOf(problem, decisions, deploys ?? []);
   const brush = (from: number, to: number, longer = 0, shorter = Infinity) => {
+    const at = (ms: number) => new Date(ms).toISOString();
+    const box = { group: id, from: at(from), to: at(to) };
     if (longer > 0 || shorter < Infinity) {
-      go(`/compare${query({ group: id, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`);
+      go(`/compare${query({ ...box, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`);
       return;
     }
-    const at = (ms: number) => new Date(ms).toISOString();
-    go(`/compare${query({ group: id, by: "time", from: at(from), to: at(to), base_from: windows[0]?.from, base_to: at(from) })}`);
+    go(`/compare${query({ ...box, by: "time", base_from: windows[0]?.from, base_to: box.from })}`);
   };
   const dots = (exemplars.value?.items ?? []).map((e) => ({
     at: Date.parse(e.start), ns: e.duration_ns, title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`, go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),

@@ -15,9 +15,8 @@ export const places = (c: Comparison | undefined): Table => ({
 
 // Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
 export function Places({ label, c, few }: { label: string; c: Comparison; few?: number }) {
-  const a = c.a.from ? "These times" : c.a.label.startsWith("the slowest") ? "Slowest" : "These";
-  const b = c.a.from ? "Before" : "Rest";
-  const head: Column[] = ["Place", { text: a, number: true }, { text: b, number: true }, { text: "Difference", number: true }];
+  const [a, b] = c.a.label.startsWith("the slowest") ? ["Slowest", "Rest"] : c.a.label.startsWith("the requests sampled") ? ["These", "Rest"] : ["These times", "Before"];
+  const head: Column[] = ["Place", { text: a!, number: true }, { text: b!, number: true }, { text: "Difference", number: true }];
   return (
     <Listing label={label} head={few ? head : [...head, { text: "Part of it", number: true, title: "Of the difference" }]}>
       {c.edges.slice(0, few).map((e) => (

@@ -46,8 +46,6 @@ export default function ProblemView({ id }: { id: string }) {
 function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
-  const [note, setNote] = useState<Note>();
-  useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
   const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
@@ -61,7 +59,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   }, [whole]);
   return (
     <>
-      <Head detail={detail} note={setNote} />
+      <Head detail={detail} again={again} />
       <Read of={group} what="the requests">
         {(g) => (
           <>
@@ -78,12 +76,11 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
       {detail.refined.length > 0 && <Refined of={detail.refined} />}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars group={p.group} problem={p.id} />
-      {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={again} />}
     </>
   );
 }
 
-function Head({ detail, note }: { detail: Detail; note: (n: Note) => void }) {
+function Head({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   const path = (id: string) => `${location.pathname}${location.search}#${id}`;
   const profile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
@@ -122,12 +119,7 @@ function Head({ detail, note }: { detail: Detail; note: (n: Note) => void }) {
         {detail.missing.length > 0 && <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>}
       </div>
       <div className="toolbar">
-        <button type="button" onClick={() => note("acknowledge")}>
-          {p.notes.acknowledged ? `✓ acknowledged by ${p.notes.acknowledged.by}` : "Acknowledge"}
-        </button>
-        <button type="button" onClick={() => note("mute")}>
-          {p.notes.muted ? `Muted by ${p.notes.muted.by}` : "Mute …"}
-        </button>
+        <Notes p={p} changed={again} />
         <Link className="push" href={`/trees/${p.request_type}${query({ problem: p.id })}`}>
           Where it was searched
         </Link>
@@ -142,6 +134,23 @@ function Head({ detail, note }: { detail: Detail; note: (n: Note) => void }) {
           ]}
         />
       </div>
+    </>
+  );
+}
+
+// Notes says who looks after a problem, and changes that. It is apart from the rest, which is not drawn anew when a dialog opens.
+function Notes({ p, changed }: { p: Problem; changed: () => void }) {
+  const [note, setNote] = useState<Note>();
+  useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
+  return (
+    <>
+      <button type="button" onClick={() => setNote("acknowledge")}>
+        {p.notes.acknowledged ? `✓ acknowledged by ${p.notes.acknowledged.by}` : "Acknowledge"}
+      </button>
+      <button type="button" onClick={() => setNote("mute")}>
+        {p.notes.muted ? `Muted by ${p.notes.muted.by}` : "Mute …"}
+      </button>
+      {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
     </>
   );
 }

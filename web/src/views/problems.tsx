@@ -10,7 +10,7 @@ import { moveFocus, useKeys } from "../keys.ts";
 import { Chunks } from "../parts/chunks.tsx";
 import { Empty, Read, Search, Select, State, When, kindWords, useTitle } from "../parts/basics.tsx";
 import { useNow } from "../settings.ts";
-import { useOneOf, useQuery } from "../url.ts";
+import { useOneOf, useSought } from "../url.ts";
 import { Noting, type Note } from "./noting.tsx";
 
 type Problem = Schemas["Problem"];
@@ -22,7 +22,7 @@ const page = 200; // read at a time
 
 export function Problems() {
   useTitle("Problems");
-  const [q, setQ] = useQuery("q");
+  const [q, setQ] = useSought();
   const [sort, setSort] = useOneOf("sort", sorts);
   const [state, setState] = useOneOf("state", states);
   const [kind, setKind] = useOneOf("kind", ["", ...(Object.keys(kindWords) as Schemas["Kind"][])]);

@@ -4,6 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, answered, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, count, duration, percent } from "../compute/format.ts";
+import { type Meaning, filling, meaning } from "../compute/health.ts";
 import { Bar, Facts, Read, When, useTitle } from "../parts/basics.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Figure } from "../parts/figure.tsx";
@@ -27,50 +28,33 @@ export default function Service() {
 }
 
 function Health({ s }: { s: Schemas["Status"] }) {
+  const counted = (of: "refused" | "closed" | "unusable") => Object.entries(s[of]).map(([key, n]): Count => [meaning(of, key), n]);
+  const taken = { requests: s.ingest.requests, spans: s.ingest.spans, rejected_spans: s.ingest.rejected_spans, open_traces: s.open.traces, open_spans: s.open.spans, checkpoints: s.ingest.checkpoints, checkpoints_failed: s.ingest.checkpoints_failed, damaged_records: s.ingest.damaged_records };
   return (
     <>
       <Facts
         of={[
           ["Sibyl", s.version], ["Takes traces", s.ready ? "yes" : "not yet: the journal is being read"],
-          ["Learning", s.learning.active ? `${s.learning.progress === null ? "no request yet" : percent(s.learning.progress)}` : "done"],
-          ["Last epoch", <When at={s.epoch.ended} />], ["Epoch", duration(s.epoch.length_ns)],
+          ["Learning", s.learning.active ? `${s.learning.progress === null ? "no request yet" : percent(s.learning.progress)}` : "done", "Sibyl first learns what is normal; until then there are no problems"],
+          ["Last epoch", <When at={s.epoch.ended} />, "When problems were last looked for, and tracepoints decided about; longer ago than two epochs: look at the log of Sibyl"], ["Epoch", duration(s.epoch.length_ns), "How often that is done"],
           ["Problems", <>{count(s.problems)}{s.problems_uninvestigated > 0 && <span className="dim small"> {count(s.problems_uninvestigated)} wait to be investigated</span>}</>],
-          ["Request types", <Link href="/trees">{count(s.request_types)}</Link>], ["Groups", count(s.groups)],
+          ["Request types", <Link href="/trees">{count(s.request_types)}</Link>, "Kinds of requests, by what they enter"], ["Groups", count(s.groups), "Request types, and requests of a type that take the same path and should perform alike"],
         ]}
       />
+      <Counts title="What is refused or left out" of={[...counted("refused"), ...counted("unusable").map(([m, n]): Count => [{ ...m, name: `Traces left out: ${m.name.toLowerCase()}` }, n])]} note="Since the start of the service. All is well while these do not grow." />
       <div className="columns">
-        <Counts
-          title="Taken since the start"
-          of={[
-            ["Export requests", s.ingest.requests], ["Spans", s.ingest.spans], ["Spans rejected", s.ingest.rejected_spans], ["Damaged records of the journal", s.ingest.damaged_records],
-            ["Checkpoints", s.ingest.checkpoints], ["Checkpoints that failed", s.ingest.checkpoints_failed],
-            ["Open traces", s.open.traces], ["Their spans", s.open.spans],
-          ]}
-          note={`Open traces take ${bytes(s.open.bytes)}.`}
-        />
-        <Counts
-          title="Traces closed, and what was left out"
-          of={[
-            ...Object.entries(s.closed).map(([why, n]) => [`Closed: ${words(why)}`, n] as const),
-            ...Object.entries(s.refused).map(([why, n]) => [`Refused: ${words(why)}`, n] as const),
-            ...Object.entries(s.unusable).map(([why, n]) => [`Unusable: ${words(why)}`, n] as const),
-          ]}
-          note="Refused requests are sent again by their senders; unusable traces enter no statistics."
-        />
+        <Counts title="What is taken" of={Object.entries(taken).map(([key, n]): Count => [meaning("ingest", key), n])} note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`} />
+        <Counts title="Traces that are over" of={counted("closed")} note="Since the start of the service. Most should be complete." />
       </div>
       {s.queues.length > 0 && (
-        <Figure title="Queues" table={() => ({ header: ["queue", "length", "capacity"], rows: s.queues.map((q) => [q.name, q.length, q.capacity]) })} tableOnly>
+        <Figure
+          title="What waits" hint="Short is well: where a bar stays more than half full, it says what to do."
+          table={() => ({ header: ["queue", "meaning", "length", "capacity"], rows: s.queues.map((q) => [q.name, meaning("queues", q.name).means, q.length, q.capacity]) })}
+          tableOnly
+        >
           <div className="gauges">
             {s.queues.map((q) => (
-              <div className="gauge" key={q.name}>
-                <div className="small">
-                  <span>{words(q.name)}</span>
-                  <span className="dim nowrap">
-                    {amount(q.name, q.length)} {q.capacity > 0 && `of ${amount(q.name, q.capacity)}`}
-                  </span>
-                </div>
-                <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
-              </div>
+              <Gauge q={q} key={q.name} />
             ))}
           </div>
         </Figure>
@@ -81,16 +65,38 @@ function Health({ s }: { s: Schemas["Status"] }) {
 
 const amount = (name: string, n: number) => (name.endsWith("_bytes") ? bytes(n) : count(n));
 
-const words = (name: string) => name.replaceAll("_", " ");
-
-function Counts({ title, of, note }: { title: string; of: (readonly [string, number])[]; note: string }) {
+function Gauge({ q }: { q: Schemas["Queue"] }) {
+  const { name, means, remedy } = meaning("queues", q.name);
   return (
-    <Figure title={title} hint={note} table={() => ({ header: ["what", "count"], rows: of.map(([name, n]) => [name, n]) })} tableOnly>
+    <div className="gauge">
+      <div className="small">
+        <strong>{name}</strong>
+        <span className="dim nowrap">
+          {amount(q.name, q.length)} {q.capacity > 0 && `of ${amount(q.name, q.capacity)}`}
+        </span>
+      </div>
+      <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
+      <p className="small dim">{means}</p>
+      {filling(q.length, q.capacity) && <p className="small bad">Fills up. {remedy}</p>}
+    </div>
+  );
+}
+
+type Count = [Meaning, number];
+
+// Counts lists what was counted, with what it means, and, where there is anything of what should not be, what to do.
+function Counts({ title, of, note }: { title: string; of: Count[]; note: string }) {
+  return (
+    <Figure title={title} hint={note} table={() => ({ header: ["what", "meaning", "count"], rows: of.map(([m, n]) => [m.name, m.means, n]) })} tableOnly>
       <table>
         <tbody>
-          {of.map(([name, n]) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
+          {of.map(([m, n]) => (
+            <tr key={m.name}>
+              <th scope="row">
+                {m.name}
+                <div className="small dim">{m.means}</div>
+                {n > 0 && m.remedy && <div className="small">If it grows: {m.remedy}</div>}
+              </th>
               <td className="number">{count(n)}</td>
             </tr>
           ))}
@@ -116,7 +122,7 @@ function Webhooks() {
       <Read of={reading} what="webhooks">
         {({ items }) =>
           items.length === 0 ? (
-            <p className="dim">None is configured. Say in `webhooks` of the configuration who is to be told when a problem opens, is located, or closes.</p>
+            <p className="dim">None is configured. Say in <code>webhooks</code> of the configuration who is to be told when a problem opens, is located, or closes.</p>
           ) : (
             <div className="scroll" tabIndex={0} role="group" aria-label="Webhooks">
               <table>

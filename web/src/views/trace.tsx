@@ -4,14 +4,14 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Minimap } from "../charts/minimap.tsx";
-import { count, duration, rank } from "../compute/format.ts";
-import { type Row, type Stretch, extent, rows, shown, what } from "../compute/waterfall.ts";
+import { count, duration, rank, shortened } from "../compute/format.ts";
+import { type Row, type Stretch, extent, hits, matching, rows, shown, step, what } from "../compute/waterfall.ts";
 import { parse, place, write } from "../compute/zoom.ts";
 import { useKeys } from "../keys.ts";
 import { Choice, Empty, Facts, Read, Search, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Virtual, depth } from "../parts/virtual.tsx";
-import { useID, useOneOf, useQuery } from "../url.ts";
+import { useID, useOneOf, useQuery, useSought } from "../url.ts";
 import { Details } from "./tracedetails.tsx";
 
 type Trace = Schemas["Trace"];
@@ -73,7 +73,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   const hasRefined = trace.roots.some((r) => r.refined.length > 0);
   const [path, setPath] = useOneOf("path", ["refined", "baseline"]);
   const [only, setOnly] = useOneOf("only", ["", "critical"]);
-  const [q, setQ] = useQuery("q");
+  const [q, setQ] = useSought();
   const [picked, setPicked] = useQuery("span");
   const [zoom, setZoom] = useQuery("zoom");
   const [dragged, setDragged] = useState<Stretch>(); // while the part that is shown is being changed
@@ -82,7 +82,8 @@ function Waterfall({ trace }: { trace: Trace }) {
   const kept = useMemo(() => parse(zoom, trace.duration_ns), [zoom, trace]);
   const part = dragged ?? kept;
   const visible = useMemo(() => shown(all, folded, only === "critical", part), [all, folded, only, part]);
-  const found = useMemo(() => (q ? visible.findIndex((i) => what(all[i]!).toLowerCase().includes(q.toLowerCase())) : -1), [all, visible, q]);
+  const matched = useMemo(() => matching(all, q), [all, q]);
+  const found = useMemo(() => hits(visible, matched), [visible, matched]);
   const at = visible.findIndex((i) => all[i]!.id === picked);
   const fold = (row: Row, yes: boolean) => {
     const next = new Set(folded);
@@ -93,6 +94,15 @@ function Waterfall({ trace }: { trace: Trace }) {
   const pickAt = (i: number) => {
     const index = visible[Math.max(0, Math.min(visible.length - 1, i))];
     if (index !== undefined) setPicked(all[index]!.id);
+  };
+  const go = (by: 1 | -1) => {
+    const next = step(found, at, by);
+    if (next !== undefined) pickAt(next);
+  };
+  const seek = (text: string) => {
+    setQ(text);
+    const [first] = hits(visible, matching(all, text));
+    if (first !== undefined) pickAt(first);
   };
   const keep = (part: Stretch) => {
     setDragged(undefined);
@@ -117,7 +127,8 @@ function Waterfall({ trace }: { trace: Trace }) {
       hint="Solid: on the critical path, where only this span runs. Striped: between a caller and its callee, on the wire or in a queue. Framed: a gap, in which nothing instrumented ran. Light: waiting for others, or off the path."
       tools={
         <>
-          <Search value={q} pick={setQ} label="Find a span ( / )" />
+          <Search value={q} pick={seek} label="Find a span ( / )" step={go} />
+          {q && <Found of={found} at={at} hidden={matched.size - found.length} step={go} />}
           <Choice label="Spans" value={only} pick={setOnly} of={[["", "All"], ["critical", "Critical path"]]} />
           {zoom && (
             <button type="button" onClick={() => setZoom("")}>
@@ -150,7 +161,7 @@ function Waterfall({ trace }: { trace: Trace }) {
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
           <Virtual
-            label="Spans" count={visible.length} height={26} focus={q ? found : at}
+            label="Spans" count={visible.length} height={26} focus={at >= 0 ? at : (found[0] ?? -1)}
             head={
               <div className="vhead">
                 <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>
@@ -162,13 +173,33 @@ function Waterfall({ trace }: { trace: Trace }) {
             }
             row={(i) => {
               const row = all[visible[i]!]!;
-              return <SpanRow key={row.id} row={row} part={part} folded={folded.has(row.id)} fold={(yes) => fold(row, yes)} selected={row.id === picked || i === found} pick={() => setPicked(row.id)} />;
+              return <SpanRow key={row.id} row={row} part={part} folded={folded.has(row.id)} fold={(yes) => fold(row, yes)} selected={row.id === picked} hit={matched.has(visible[i]!)} pick={() => setPicked(row.id)} />;
             }}
           />
         </div>
         <Details trace={trace} row={chosen} all={all} pick={reveal} />
       </div>
     </Figure>
+  );
+}
+
+// Found says how many spans are found and which of them is looked at, and goes to the others, as Enter does.
+function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: number; step: (by: 1 | -1) => void }) {
+  const place = of.indexOf(at) + 1;
+  return (
+    <span className="found">
+      <span role="status">
+        {place > 0 && `${count(place)} of `}
+        {of.length === 0 ? "none" : count(of.length)}
+        {hidden > 0 && <span className="dim"> ({count(hidden)} not shown)</span>}
+      </span>
+      <button type="button" className="quiet" disabled={of.length === 0} aria-label="The one before" title="The one before (Shift+Enter)" onClick={() => step(-1)}>
+        ↑
+      </button>
+      <button type="button" className="quiet" disabled={of.length === 0} aria-label="The next one" title="The next one (Enter)" onClick={() => step(1)}>
+        ↓
+      </button>
+    </span>
   );
 }
 
@@ -182,9 +213,11 @@ function Scale({ of }: { of: Stretch }) {
   );
 }
 
-type SpanRowProps = { row: Row; part: Stretch; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
+type SpanRowProps = { row: Row; part: Stretch; folded: boolean; fold: (yes: boolean) => void; selected: boolean; hit: boolean; pick: () => void };
 
-function SpanRow({ row, part, folded, fold, selected, pick }: SpanRowProps) {
+const shortService = 28; // signs
+
+function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps) {
   const { span, gap } = row;
   const { from, to } = extent(row);
   const rect = (s: Stretch, className: string, y: number, height: number) => {
@@ -192,7 +225,7 @@ function SpanRow({ row, part, folded, fold, selected, pick }: SpanRowProps) {
     return placed && <rect key={`${className} ${s.from}`} className={className} x={`${placed.x * 100}%`} style={{ width: `max(1.5px, ${placed.width * 100}%)` }} y={y} height={height} />;
   };
   return (
-    <div className={`vrow${selected ? " selected" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`} onClick={pick}>
+    <div className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`} onClick={pick}>
       <div className="vname" style={depth(Math.min(row.depth, 30))}>
         {row.parent ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
@@ -204,10 +237,10 @@ function SpanRow({ row, part, folded, fold, selected, pick }: SpanRowProps) {
         {gap ? (
           <span title={`${what(row)}, in ${span.service} ${span.name}`}>{what(row)}</span>
         ) : (
-          <span title={`${span.service} ${span.name} (${span.kind})`}>
+          <span title={`${span.name}, ${span.service} (${span.kind})`}>
             {row.through && <span aria-label="on the critical path">● </span>}
             {span.error && <span className="bad">✕ error </span>}
-            <span className="dim">{span.service}</span> {span.name}
+            {span.name} <span className="dim">{shortened(span.service, shortService)}</span>
           </span>
         )}
       </div>

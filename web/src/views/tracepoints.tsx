@@ -7,7 +7,7 @@ import { moveFocus, useKeys } from "../keys.ts";
 import { Bar, Choice, Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Listing } from "../parts/listing.tsx";
-import { useCount, useOneOf, useQuery } from "../url.ts";
+import { useCount, useOneOf, useSought } from "../url.ts";
 import { Switch } from "./switching.tsx";
 
 type Tracepoint = Schemas["Tracepoint"];
@@ -63,7 +63,7 @@ const states = ["", "on", "wanted", "forbidden", "off", "baseline"] as const;
 const most = 1000; // what the API gives at a time
 
 function List() {
-  const [q, setQ] = useQuery("q");
+  const [q, setQ] = useSought();
   const [state, setState] = useOneOf("state", states);
   const [sort, setSort] = useOneOf("sort", ["state", "name", "bytes", "cpu"]);
   const [limit, setLimit] = useCount("limit", 100, most);
@@ -164,7 +164,7 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
 }
 
 function Agents() {
-  const [q, setQ] = useQuery("q");
+  const [q, setQ] = useSought();
   const ask = { limit: 500, ...(q && { q }) };
   const reading = useRead(`agents ${q}`, (signal) => client.GET("/agents", { params: { query: ask }, signal }), true);
   return (

@@ -4,13 +4,14 @@ import { Link } from "wouter";
 import { Failure, type Schemas, answered, client } from "../api/client.ts";
 import { onEvent } from "../api/events.ts";
 import { useRead } from "../api/read.ts";
-import { bytes, count, digits, duration, percent } from "../compute/format.ts";
+import { bytes, count, digits, duration, percent, shortened } from "../compute/format.ts";
 import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
 import { Empty, Failed, Loading, Search, Select, Stale, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { outline } from "../parts/picture.ts";
 import { Virtual, depth } from "../parts/virtual.tsx";
-import { useID, useOneOf, useQuery } from "../url.ts";
+import { useID, useOneOf, useQuery, useSought } from "../url.ts";
 import { Switching } from "./switching.tsx";
 
 type Node = Schemas["TreeNode"];
@@ -19,6 +20,8 @@ type Whole = { name: string; nodes: Node[]; matches: Match[] };
 
 const page = 1000;
 const firstDepth = 4;
+const mostIndent = 40; // levels
+const shortService = 28; // signs
 const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
 
 // useTree reads all pages of a tree, and again from the start if it changed in between.
@@ -88,7 +91,7 @@ type ContextsProps = { tree: Whole; wanted: ReadonlySet<string>; located: string
 
 function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const { nodes, matches } = tree;
-  const [q, setQ] = useQuery("q");
+  const [q, setQ] = useSought();
   const [state, setState] = useOneOf("state", states);
   const [picked, setPicked] = useQuery("node");
   const matched = useMemo(() => matchedNodes(matches), [matches]);
@@ -139,6 +142,16 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
         rows: nodes.map((n) => [n.depth, n.service, n.operation, n.layer, n.kind, n.state, n.tracepoint_name, n.hits_per_request, n.bytes_per_hit, n.cost_ns / 1000, n.requests]),
       })}
       tableOnly
+      pictured={() =>
+        outline(
+          ["Operation", "State", "Hits", "CPU"],
+          rows.map((i) => {
+            const n = nodes[i]!;
+            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶", !passes && folded.has(i) && "▸"].filter(Boolean);
+            return { depth: Math.min(n.depth, mostIndent), text: [...marks, shortened(n.operation, 70), `· ${shortened(n.service, shortService)}`].join(" "), cells: [n.state, hitsOf(n), cpuOf(n)], strong: matched.has(i) || i === cause };
+          }),
+        )
+      }
     >
       <div className="split">
         <div className="tree">
@@ -172,12 +185,15 @@ function matchedNodes(matches: Match[]): Map<number, Match> {
   return found;
 }
 
+const hitsOf = (n: Node) => (n.hits_per_request === null ? "–" : `${digits(n.hits_per_request)}×`);
+const cpuOf = (n: Node) => (n.cost_ns ? duration(n.cost_ns) : "–");
+
 type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; cause: boolean; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
 
 function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRowProps) {
   return (
     <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`} onClick={pick}>
-      <div className="vname" style={depth(Math.min(n.depth, 40))}>
+      <div className="vname" style={depth(Math.min(n.depth, mostIndent))}>
         {n.end > n.index + 1 ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
             {folded ? "▸" : "▾"}
@@ -185,19 +201,19 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
         ) : (
           <span className="fold" />
         )}
-        <span title={`${n.service} ${n.operation} (${n.layer}, ${n.kind})`}>
+        <span title={`${n.operation}, ${n.service} (${n.layer}, ${n.kind})`}>
           {match && <span aria-label="the problem was matched to this">◆ {percent(match.score)} </span>}
           {cause && <strong>★ located </strong>}
           {next && <span aria-label="tried next, or now">▶ </span>}
-          <span className="dim">{n.service}</span> {n.operation}
+          {n.operation} <span className="dim">{shortened(n.service, shortService)}</span>
           {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}
         </span>
       </div>
       <span>
         <State of={n.state} />
       </span>
-      <span className="number">{n.hits_per_request === null ? "–" : `${digits(n.hits_per_request)}×`}</span>
-      <span className="number">{n.cost_ns ? duration(n.cost_ns) : "–"}</span>
+      <span className="number">{hitsOf(n)}</span>
+      <span className="number">{cpuOf(n)}</span>
       <span className="number">{n.bytes_per_hit ? bytes(n.bytes_per_hit) : "–"}</span>
       <span className="number">{n.history_investigations ? percent(n.history) : "–"}</span>
     </div>

@@ -6,11 +6,11 @@ import { count } from "../compute/format.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Empty, Read, Search, useTitle } from "../parts/basics.tsx";
 import { Listing } from "../parts/listing.tsx";
-import { useQuery } from "../url.ts";
+import { useSought } from "../url.ts";
 
 export default function Trees() {
   useTitle("Trees");
-  const [q, setQ] = useQuery("q");
+  const [q, setQ] = useSought();
   useKeys({ j: () => moveFocus("tbody a", 1), k: () => moveFocus("tbody a", -1) });
   const ask = { limit: 500, ...(q && { q }) };
   const reading = useRead(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);

@@ -1,0 +1,17 @@
+import { expect, test } from "vitest";
+import { filling, meaning } from "./health.ts";
+
+test("what is known has words, and what is not keeps its name", () => {
+  for (const [of, keys] of [
+    ["refused", ["busy", "disk_full", "too_many_groups", "learning_full"]],
+    ["closed", ["complete", "idle", "age", "size", "evicted"]],
+    ["queues", ["arrivals", "in_flight_bytes", "shards", "observed", "questions", "changes", "exemplars", "outbox", "export"]],
+  ] as const) {
+    for (const key of keys) expect(meaning(of, key).means, key).toMatch(/\.$/);
+  }
+  expect(meaning("queues", "new_one")).toEqual({ name: "new one", means: "", remedy: "" });
+});
+
+test("a queue is said to fill up from its half on, one without a bound never", () => {
+  expect([filling(49, 100), filling(50, 100), filling(1e9, 0)]).toEqual([false, true, false]);
+});
