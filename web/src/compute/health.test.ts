@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { filling, meaning } from "./health.ts";
+import { counted, filling, meaning } from "./health.ts";
 
 test("what is known has words, and what is not keeps its name", () => {
   for (const [of, keys] of [
@@ -14,4 +14,8 @@ test("what is known has words, and what is not keeps its name", () => {
 
 test("a queue is said to fill up from its half on, one without a bound never", () => {
   expect([filling(49, 100), filling(50, 100), filling(1e9, 0)]).toEqual([false, true, false]);
+});
+
+test("counts come in the order in which they matter, and none is lost", () => {
+  expect(counted("closed", { new_one: 1, evicted: 2, complete: 3 }).map(([m, n]) => [m.name, n])).toEqual([["Complete traces", 3], ["Closed for want of memory", 2], ["new one", 1]]);
 });

@@ -59,6 +59,13 @@ export function meaning(of: keyof typeof all, key: string): Meaning {
   return { name, means, remedy };
 }
 
+// counted lists counts in the order in which they are told here, those that are not known last.
+export function counted(of: keyof typeof all, counts: Record<string, number>): [Meaning, number][] {
+  const known = Object.keys(all[of]).filter((key) => key in counts);
+  const others = Object.keys(counts).filter((key) => !known.includes(key));
+  return [...known, ...others].map((key) => [meaning(of, key), counts[key]!]);
+}
+
 const full = 0.5; // of a queue: from there on something is amiss
 
 // filling reports whether a queue is so full that something should be done.

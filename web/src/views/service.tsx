@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, answered, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, count, duration, percent } from "../compute/format.ts";
-import { type Meaning, filling, meaning } from "../compute/health.ts";
+import { type Meaning, counted, filling, meaning } from "../compute/health.ts";
 import { Bar, Facts, Read, When, useTitle } from "../parts/basics.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Figure } from "../parts/figure.tsx";
@@ -28,7 +28,6 @@ export default function Service() {
 }
 
 function Health({ s }: { s: Schemas["Status"] }) {
-  const counted = (of: "refused" | "closed" | "unusable") => Object.entries(s[of]).map(([key, n]): Count => [meaning(of, key), n]);
   const taken = { requests: s.ingest.requests, spans: s.ingest.spans, rejected_spans: s.ingest.rejected_spans, open_traces: s.open.traces, open_spans: s.open.spans, checkpoints: s.ingest.checkpoints, checkpoints_failed: s.ingest.checkpoints_failed, damaged_records: s.ingest.damaged_records };
   return (
     <>
@@ -41,10 +40,10 @@ function Health({ s }: { s: Schemas["Status"] }) {
           ["Request types", <Link href="/trees">{count(s.request_types)}</Link>, "Kinds of requests, by what they enter"], ["Groups", count(s.groups), "Request types, and requests of a type that take the same path and should perform alike"],
         ]}
       />
-      <Counts title="What is refused or left out" of={[...counted("refused"), ...counted("unusable").map(([m, n]): Count => [{ ...m, name: `Traces left out: ${m.name.toLowerCase()}` }, n])]} note="Since the start of the service. All is well while these do not grow." />
+      <Counts title="What is refused or left out" of={[...counted("refused", s.refused), ...counted("unusable", s.unusable).map(([m, n]): Count => [{ ...m, name: `Traces left out: ${m.name.toLowerCase()}` }, n])]} note="Since the start of the service. All is well while these do not grow." />
       <div className="columns">
-        <Counts title="What is taken" of={Object.entries(taken).map(([key, n]): Count => [meaning("ingest", key), n])} note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`} />
-        <Counts title="Traces that are over" of={counted("closed")} note="Since the start of the service. Most should be complete." />
+        <Counts title="What is taken" of={counted("ingest", taken)} note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`} />
+        <Counts title="Traces that are over" of={counted("closed", s.closed)} note="Since the start of the service. Most should be complete." />
       </div>
       {s.queues.length > 0 && (
         <Figure

@@ -147,8 +147,8 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
           ["Operation", "State", "Hits", "CPU"],
           rows.map((i) => {
             const n = nodes[i]!;
-            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶", !passes && folded.has(i) && "▸"].filter(Boolean);
-            return { depth: Math.min(n.depth, mostIndent), text: [...marks, shortened(n.operation, 70), `· ${shortened(n.service, shortService)}`].join(" "), cells: [n.state, hitsOf(n), cpuOf(n)], strong: matched.has(i) || i === cause };
+            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶ next", !passes && folded.has(i) && "▸"].filter(Boolean);
+            return { depth: Math.min(n.depth, mostIndent), text: [...marks, shortened(n.operation, 70), n.service && `· ${shortened(n.service, shortService)}`].join(" "), cells: [n.state, hitsOf(n), cpuOf(n)], strong: matched.has(i) || i === cause };
           }),
         )
       }
