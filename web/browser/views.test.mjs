@@ -5,7 +5,7 @@ import { launch, open, places, serve, settle, violations } from "./world.mjs";
 
 let service, browser, paths;
 before(async () => {
-  service = await serve();
+  service = await serve({ args: ["--webhooks", `[{name: pager, url: "http://127.0.0.1:9/secret", events: [problem.opened, problem.located], allow-private: true}, {name: chat, url: "http://127.0.0.1:9/", format: slack, allow-private: true}]`] });
   browser = await launch();
   paths = await places(service);
 });
@@ -36,6 +36,17 @@ for (const [theme, width, height] of [["light", 1280, 800], ["dark", 1280, 800],
     await context.close();
   });
 }
+
+test("webhooks are listed, with what they did not take, but not all of their address", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(service.url + paths.service);
+  const list = page.getByRole("group", { name: "Webhooks" });
+  await list.getByText("pager").waitFor();
+  assert.match(await list.textContent(), /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*everything.*as slack, not signed/);
+  assert.doesNotMatch(await page.content(), /9\/secret/);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
 
 test("dialogs and menus have nothing against them either", async () => {
   const { page, context, wrongs } = await open(browser, { theme: "dark" });
