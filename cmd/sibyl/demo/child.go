@@ -142,10 +142,24 @@ func Attend(ctx context.Context, in io.Reader, dir string, run func(context.Cont
 	}()
 	err := run(ctx)
 	if errors.Is(context.Cause(ctx), errLeft) {
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, remove(dir))
 	}
 	return err
 }
+
+// remove removes dir, in which processes that are about to end may still make files.
+func remove(dir string) error {
+	deadline := time.Now().Add(stopWithin)
+	for {
+		err := os.RemoveAll(dir)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(removeEvery)
+	}
+}
+
+const removeEvery = 50 * time.Millisecond
 
 // errLeft says that whoever attended left.
 var errLeft = errors.New("the other end left")

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,7 +161,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// Whoever is attended ends with its input, and leaves nothing.
+// Whoever is attended ends with its input, and leaves nothing, though others that are about to end still make files.
 func TestAttend(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -169,17 +171,29 @@ func TestAttend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var writing sync.WaitGroup
 	err = Attend(t.Context(), input, dir, func(ctx context.Context) error {
 		if err := end.Close(); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
+			until, begun := time.Now().Add(200*time.Millisecond), make(chan struct{})
+			writing.Go(func() {
+				for i := 0; time.Now().Before(until); i++ {
+					_ = os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600) // there may be no directory any more
+					if i == 100 {
+						close(begun)
+					}
+				}
+			})
+			<-begun
 			return nil
 		case <-time.After(time.Minute):
 			return context.DeadlineExceeded
 		}
 	})
+	writing.Wait()
 	if _, gone := os.Stat(dir); err != nil || !os.IsNotExist(gone) {
 		t.Errorf("%v, %v", err, gone)
 	}
