@@ -126,7 +126,7 @@ func TestBenchLocalizeSimulated(t *testing.T) {
 		t.Skip("plays a simulation")
 	}
 	for _, output := range []string{"table", "json", "csv", "svg"} {
-		got := sibyl(t, "", "bench", "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60", "-o", output)
+		got := sibyl(t, "", "bench", "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60", "--strategies", "adaptive,flat", "-o", output)
 		if got.code != exitFine || !strings.Contains(got.out, "disk") && output != "svg" {
 			t.Errorf("-o %s: exit code %d, %s\n%s", output, got.code, got.err, got.out)
 		}
