@@ -111,13 +111,16 @@ func (s *Sketch) CoV() Interval {
 
 // Logs returns the moments of the numbers of the durations' bins: of their logarithms, in units of 2 %.
 func (s *Sketch) Logs() Moments {
-	m := Moments{N: s.zeros}
-	keys, counts := s.binsAscending()
-	for i, k := range keys {
-		m.N += counts[i]
-		m.Sum = m.Sum.AddProduct(uint64(k), counts[i])
-		m.Sum2 = m.Sum2.AddProduct(uint64(k)*uint64(k), counts[i])
+	m := Moments{N: s.total}
+	if s.store == nil {
+		return m
 	}
+	s.store.ForEach(func(key int, count float64) bool {
+		k, n := uint64(key), uint64(count)
+		m.Sum = m.Sum.AddProduct(k, n)
+		m.Sum2 = m.Sum2.AddProduct(k*k, n)
+		return false
+	})
 	return m
 }
 
