@@ -3,15 +3,9 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
@@ -88,10 +82,10 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 const leastRanked = 20
 
 // rank says of each span what part of the spans of its operation was shorter.
-func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[spanKey]trace.Op) error {
+func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[string]trace.Op) error {
 	ranks := make(map[trace.Op]*stats.Ranks)
 	for i := range d.Spans {
-		ranks[ops[keyOf(&d.Spans[i])]] = nil
+		ranks[ops[d.Spans[i].ID]] = nil
 	}
 	err := a.ask(ctx, func(c *engine.Core) {
 		if since := c.Spans().Since(); since > 0 {
@@ -106,18 +100,13 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[spanKey]trace
 	}
 	for i := range d.Spans {
 		s := &d.Spans[i]
-		r := ranks[ops[keyOf(s)]]
+		r := ranks[ops[s.ID]]
 		if s.Among = int64(r.Count()); s.Among >= leastRanked {
 			s.Percentile = new(100 * r.Below(min(max(0, s.DurationNs), stats.MaxNanos-1)))
 		}
 	}
 	return nil
 }
-
-// spanKey tells the spans of a trace apart, the two halves of a shared ID, too.
-type spanKey struct{ id, kind string }
-
-func keyOf(s *contract.Span) spanKey { return spanKey{s.ID, s.Kind} }
 
 // linked returns what links to a trace lead to: it, and its first root.
 func linked(id trace.ID, d *contract.Trace) *notify.Request {
@@ -135,8 +124,8 @@ func linked(id trace.ID, d *contract.Trace) *notify.Request {
 // shownSpans bounds the spans of a trace that are shown.
 const shownSpans = 100_000
 
-// readTrace returns a trace of an OTLP request with its critical path, and the operations of its spans.
-func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Trace, map[spanKey]trace.Op, error) {
+// readTrace returns a trace of an OTLP request with its critical path, and the operations of its spans by their ID.
+func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Trace, map[string]trace.Op, error) {
 	keys, err := ingest.NewKeys()
 	if err != nil {
 		return nil, nil, err
@@ -147,11 +136,6 @@ func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Tr
 		return nil, nil, err
 	}
 	t := flat(id, &batch)
-	ops := make(map[spanKey]trace.Op, len(t.Spans))
-	for i := range t.Spans {
-		s := &t.Spans[i]
-		ops[spanKey{s.ID.String(), s.Kind.String()}] = s.Op
-	}
 	path := analysis.NewExtractor(options).Extract(t)
 	d := &contract.Trace{
 		ID: id.String(), Flags: path.Flags.Names(), Spans: []contract.Span{}, Roots: []contract.Root{}, Links: []contract.Link{},
@@ -175,18 +159,67 @@ func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Tr
 			own[path.Nodes[s.Node].ID.String()] += int64(s.End - s.Start)
 		}
 	}
-	v := &spanReader{trace: id[:], start: start, own: own}
+	v := &spanReader{trace: id[:], start: start}
 	v.request(data)
-	slices.SortStableFunc(v.spans, func(x, y contract.Span) int {
+	spans, ops := prepared(path, t, v.spans)
+	for i := range spans {
+		spans[i].ExclusiveNs = own[spans[i].ID]
+		d.DurationNs = max(d.DurationNs, spans[i].StartNs+spans[i].DurationNs)
+	}
+	slices.SortStableFunc(spans, func(x, y contract.Span) int {
 		return cmp.Or(cmp.Compare(x.StartNs, y.StartNs), cmp.Compare(y.DurationNs, x.DurationNs))
 	})
-	d.DroppedSpans = max(0, len(v.spans)-shownSpans)
-	d.Spans = append(d.Spans, v.spans[:len(v.spans)-d.DroppedSpans]...)
+	d.DroppedSpans = max(0, len(spans)-shownSpans)
+	d.Spans = append(d.Spans, spans[:len(spans)-d.DroppedSpans]...)
 	d.Start = at(start)
-	for i := range v.spans {
-		d.DurationNs = max(d.DurationNs, v.spans[i].StartNs+v.spans[i].DurationNs)
-	}
 	return d, ops, nil
+}
+
+// prepared returns, of the spans that were sent, those that the path is made of, and their operations by their ID. Of several with one ID that is
+// one; but of a client and a server that share theirs both, the server with an ID of its own, below the client and above what was below the ID,
+// as the path has it. A span that the path knows nothing of stays as it was sent, if no other has its ID.
+func prepared(path *analysis.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
+	type key struct{ id, kind string } // of a span as it was sent: tells the halves of a shared ID apart
+	nodes := make(map[key]*analysis.Node, len(path.Nodes))
+	taken := make(map[string]bool, len(path.Nodes)) // IDs as they were sent
+	for i := range path.Nodes {
+		n := &path.Nodes[i]
+		s := &t.Spans[n.Span]
+		nodes[key{s.ID.String(), s.Kind.String()}] = n
+		taken[s.ID.String()] = true
+	}
+	start := firstStart(t)
+	spans, ops := make([]contract.Span, 0, len(sent)), make(map[string]trace.Op, len(sent))
+	for _, s := range sent {
+		n := nodes[key{s.ID, s.Kind}]
+		switch {
+		case n == nil && taken[s.ID]:
+			continue
+		case n == nil:
+			taken[s.ID] = true
+		default:
+			as := &t.Spans[n.Span]
+			if _, again := ops[n.ID.String()]; again || as.Start.Sub(start).Nanoseconds() != s.StartNs || as.Duration().Nanoseconds() != s.DurationNs {
+				continue
+			}
+			ops[n.ID.String()] = as.Op
+			if n.Parent >= 0 {
+				s.Parent = parentOf(path, t, n, s.Parent)
+			}
+			s.ID = n.ID.String()
+		}
+		spans = append(spans, s)
+	}
+	return spans, ops
+}
+
+// parentOf returns the ID of the parent of a node that has one, which it was sent with unless that or its own ID is shared.
+func parentOf(path *analysis.Path, t *trace.Trace, n *analysis.Node, sent string) string {
+	up := &path.Nodes[n.Parent]
+	if shared := up.ID != t.Spans[up.Span].ID || t.Spans[up.Span].ID == t.Spans[n.Span].ID; shared {
+		return up.ID.String()
+	}
+	return sent
 }
 
 // flat returns one trace of a batch.
@@ -227,170 +260,4 @@ func sections(p *analysis.Path, origin trace.Nanos, list []analysis.Section) []c
 		all = append(all, contract.Section{Span: p.Nodes[s.Node].ID.String(), StartNs: int64(s.Start - origin), EndNs: int64(s.End - origin)})
 	}
 	return all
-}
-
-// spanReader reads the spans of a trace as they were sent, with all attributes. What is nested is not followed, so that depth costs
-// nothing. Whatever the decoder has read can be read again: what is malformed in attributes is left out.
-type spanReader struct {
-	trace []byte
-	start trace.Nanos
-	own   map[string]int64
-
-	service string
-	spans   []contract.Span
-}
-
-// fields calls f with the fields of a message; bytes are set for those that have a length.
-func fields(b []byte, f func(number int32, bytes []byte, word uint64)) {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return
-		}
-		b = b[n:]
-		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-			return
-		}
-		var bytes []byte
-		var word uint64
-		if kind == protowire.BytesType {
-			bytes, _ = protowire.ConsumeBytes(b)
-		}
-		if kind == protowire.VarintType {
-			word, _ = protowire.ConsumeVarint(b)
-		}
-		if kind == protowire.Fixed64Type {
-			word, _ = protowire.ConsumeFixed64(b)
-		}
-		f(int32(number), bytes, word)
-		b = b[n:]
-	}
-}
-
-// Numbers of fields, from opentelemetry-proto trace.proto and common.proto.
-const (
-	requestResource  = 1
-	resourceResource = 1
-	resourceScope    = 2
-	resourceAttrs    = 1
-	scopeSpan        = 2
-	spanTrace        = 1
-	spanID           = 2
-	spanParent       = 4
-	spanName         = 5
-	spanKind         = 6
-	spanStart        = 7
-	spanEnd          = 8
-	spanAttr         = 9
-	spanStatus       = 15
-	statusCode       = 3
-	statusError      = 2
-)
-
-func (v *spanReader) request(data []byte) {
-	fields(data, func(number int32, resource []byte, _ uint64) {
-		if number != requestResource {
-			return
-		}
-		v.service = ""
-		fields(resource, func(number int32, b []byte, _ uint64) { // it may come after its spans
-			if number == resourceResource {
-				fields(b, func(number int32, b []byte, _ uint64) {
-					if x := attribute(b); number == resourceAttrs && x.Key == "service.name" {
-						v.service = x.Value
-					}
-				})
-			}
-		})
-		fields(resource, func(number int32, b []byte, _ uint64) {
-			if number == resourceScope {
-				fields(b, func(number int32, b []byte, _ uint64) {
-					if number == scopeSpan {
-						v.span(b)
-					}
-				})
-			}
-		})
-	})
-}
-
-func (v *spanReader) span(b []byte) {
-	s := contract.Span{Service: v.service, Kind: trace.Unspecified.String(), Attributes: []contract.Attribute{}}
-	var id []byte
-	var start, end uint64
-	fields(b, func(number int32, b []byte, word uint64) {
-		switch number {
-		case spanTrace:
-			id = b
-		case spanID:
-			s.ID = hex.EncodeToString(b)
-		case spanParent:
-			if len(b) == 8 && binary.BigEndian.Uint64(b) != 0 {
-				s.Parent = hex.EncodeToString(b)
-			}
-		case spanName:
-			s.Name = string(b)
-		case spanKind:
-			s.Kind = trace.Kind(word).String()
-		case spanStart:
-			start = word
-		case spanEnd:
-			end = word
-		case spanAttr:
-			x := attribute(b)
-			if x.Key == trace.KeyTracepoint {
-				s.Tracepoint = x.Value
-			}
-			s.Attributes = append(s.Attributes, x)
-		case spanStatus:
-			fields(b, func(number int32, _ []byte, word uint64) {
-				s.Error = s.Error || number == statusCode && word == statusError
-			})
-		}
-	})
-	if string(id) != string(v.trace) || max(start, end) > uint64(trace.MaxNanos) {
-		return
-	}
-	s.StartNs, s.DurationNs, s.ExclusiveNs = int64(start)-int64(v.start), int64(end)-int64(start), v.own[s.ID]
-	v.spans = append(v.spans, s)
-}
-
-// Numbers of the fields of an attribute and of its value.
-const (
-	attrKey     = 1
-	attrValue   = 2
-	valueText   = 1
-	valueBool   = 2
-	valueInt    = 3
-	valueDouble = 4
-	valueBytes  = 7
-)
-
-func attribute(b []byte) contract.Attribute {
-	var x contract.Attribute
-	fields(b, func(number int32, b []byte, _ uint64) {
-		switch number {
-		case attrKey:
-			x.Key = string(b)
-		case attrValue:
-			fields(b, func(number int32, b []byte, word uint64) { x.Value = attributeText(number, b, word) })
-		}
-	})
-	return x
-}
-
-func attributeText(number int32, b []byte, word uint64) string {
-	switch number {
-	case valueText:
-		return string(b)
-	case valueBool:
-		return strconv.FormatBool(word != 0)
-	case valueInt:
-		return strconv.FormatInt(int64(word), 10)
-	case valueDouble:
-		return strconv.FormatFloat(math.Float64frombits(word), 'g', -1, 64)
-	case valueBytes:
-		return hex.EncodeToString(b)
-	}
-	return "…" // a list or map: not followed
 }

@@ -87,11 +87,66 @@ func TestReadTrace(t *testing.T) {
 	if len(d.Roots) != 1 || d.DurationNs != 1000 || len(d.Roots[0].Refined) != 3 || len(d.Roots[0].Sections) != 1 {
 		t.Errorf("%+v", d)
 	}
-	if pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server); len(ops) != 2 || ops[keyOf(&d.Spans[1])] != pay {
+	if pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server); len(ops) != 2 || ops[d.Spans[1].ID] != pay {
 		t.Errorf("operations %v", ops)
 	}
 	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), analysis.DefaultOptions()); err == nil {
 		t.Error("what is no request was read")
+	}
+}
+
+// TestReadTraceWithCopies: what was sent twice is there once, a client and a server that share an ID are two, one below the other.
+func TestReadTraceWithCopies(t *testing.T) {
+	id := trace.ID{15: 7}
+	traces := ptrace.NewTraces()
+	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for _, x := range []struct {
+		id, parent byte
+		kind       ptrace.SpanKind
+		start, end pcommon.Timestamp
+	}{
+		{1, 0, ptrace.SpanKindServer, 1000, 2000},
+		{2, 1, ptrace.SpanKindClient, 1100, 1900},
+		{2, 1, ptrace.SpanKindServer, 1200, 1800},
+		{3, 2, ptrace.SpanKindInternal, 1300, 1700},
+		{3, 2, ptrace.SpanKindInternal, 1300, 1600}, // says something else: only one of them is taken
+		{2, 1, ptrace.SpanKindServer, 1200, 1800},
+		{1, 0, ptrace.SpanKindServer, 1000, 2000},
+		{1, 0, ptrace.SpanKindInternal, 1000, 1500},
+	} {
+		s := spans.AppendEmpty()
+		s.SetTraceID(pcommon.TraceID(id))
+		s.SetSpanID(pcommon.SpanID{7: x.id})
+		s.SetParentSpanID(pcommon.SpanID{7: x.parent})
+		s.SetKind(x.kind)
+		s.SetStartTimestamp(x.start)
+		s.SetEndTimestamp(x.end)
+	}
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, ops, err := readTrace(id, data, analysis.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const root, client, inner = "0000000000000001", "0000000000000002", "0000000000000003"
+	if len(d.Spans) != 4 || len(ops) != 4 {
+		t.Fatalf("%d spans of %d operations, want 4: %+v", len(d.Spans), len(ops), d.Spans)
+	}
+	server := d.Spans[2].ID
+	var got [][3]string
+	var own int64
+	for i := range d.Spans {
+		s := &d.Spans[i]
+		got = append(got, [3]string{s.ID, s.Parent, s.Kind})
+		own += s.ExclusiveNs
+	}
+	if diff := cmp.Diff([][3]string{{root, "", "server"}, {client, root, "client"}, {server, client, "server"}, {inner, server, "internal"}}, got); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	if own != 1000 || d.Spans[2].ExclusiveNs != 200 {
+		t.Errorf("%d ns on the path of 1000, of these %d of the server: %+v", own, d.Spans[2].ExclusiveNs, d.Spans)
 	}
 }
 

@@ -1284,10 +1284,12 @@ type Span struct {
 	Error      bool        `json:"error"`
 
 	// ExclusiveNs On the critical path, where only this span runs.
-	ExclusiveNs int64  `json:"exclusive_ns"`
-	ID          string `json:"id"`
-	Kind        string `json:"kind"`
-	Name        string `json:"name"`
+	ExclusiveNs int64 `json:"exclusive_ns"`
+
+	// ID No other span of the trace has it: of copies one is left. Of a client and a server that shared theirs, the server has one of its own.
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	Name string `json:"name"`
 
 	// Parent Empty: none.
 	Parent string `json:"parent"`

@@ -995,6 +995,7 @@ export interface components {
             value: string;
         };
         Span: {
+            /** @description No other span of the trace has it: of copies one is left. Of a client and a server that shared theirs, the server has one of its own. */
             id: string;
             /** @description Empty: none. */
             parent: string;

@@ -62,7 +62,7 @@ export const extent = ({ span, gap }: Row): Stretch => gap ?? { from: span.start
 export function rows(trace: Trace, refined: boolean): Row[] {
   const byID = new Map(trace.spans.map((span) => [span.id, span]));
   const children = new Map<string, Span[]>();
-  for (const span of trace.spans) {
+  for (const span of byID.values()) {
     const parent = byID.has(span.parent) && span.parent !== span.id ? span.parent : "";
     const list = children.get(parent);
     if (list) list.push(span);
@@ -70,7 +70,7 @@ export function rows(trace: Trace, refined: boolean): Row[] {
   }
   const sections = sectionsOf(trace, refined);
   const all: Row[] = [];
-  // Not recursive: a trace may be as deep as it is long. What was visited is not visited again, whatever parents say.
+  // Not recursive: a trace may be as deep as it is long. Spans that are each other's parents are never reached.
   const stack: { span: Span; gap?: Gap; depth: number }[] = [...(children.get("") ?? [])].reverse().map((span) => ({ span, depth: 0 }));
   const open: number[] = [];
   const close = (depth: number) => {
