@@ -125,6 +125,8 @@ test("a view begins at its top, a link at what it names, and going back leads to
   await settle(page);
   const link = page.locator(".exemplars a").first();
   await page.waitForFunction(() => scrollY > 300);
+  await page.locator(".diagnosis a").first().click(); // a link within the view
+  await page.waitForFunction(() => location.hash !== "#exemplars");
   await link.click();
   await page.waitForSelector(".vrow");
   assert.equal(await page.evaluate(() => scrollY), 0);

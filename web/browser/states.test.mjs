@@ -71,6 +71,17 @@ test("what fails says why and can be tried again; what is old says so", async ()
   await context.close();
 });
 
+test("a tree that could not be read for want of a service comes by itself when there is one", async () => {
+  const { page, context } = await open(browser);
+  let gone = true;
+  await page.route("**/api/v1/trees/*", (route) => (gone ? route.abort() : route.continue()));
+  await page.goto(service.url + (await places(service)).tree);
+  await page.getByText("Sibyl does not answer").waitFor();
+  gone = false;
+  await page.locator(".vrow").first().waitFor({ timeout: 10_000 });
+  await context.close();
+});
+
 test("what is over, or not kept, says so", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/problems/${"0".repeat(32)}`);
@@ -125,6 +136,18 @@ test("below a base path, with tokens: log in, stay, log out", async () => {
   assert.deepEqual(wrongs, []);
   await context.close();
   await locked.stop();
+});
+
+test("a token that is over while events come is asked for again", async () => {
+  const { page, context } = await open(browser);
+  let over = false;
+  await page.route("**/api/v1/events", (route) => (over ? route.fulfill({ ...problem, status: 401 }) : route.abort()));
+  await page.goto(service.url);
+  await settle(page);
+  assert.equal(await page.getByLabel("Token").count(), 0);
+  over = true;
+  await page.getByLabel("Token").waitFor();
+  await context.close();
 });
 
 test("a viewer is told of every action what it takes, and loses nothing of what was typed", async () => {

@@ -109,6 +109,31 @@ test("gaps and ranks are in the table, and the strip is a picture", async () => 
   await context.close();
 });
 
+test("with another theme the strip is drawn in its colours", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.goto(service.url + path);
+  await settle(page);
+  // drawn reports whether some of the strip has the colour that the page has for the critical path.
+  const drawn = () =>
+    page.evaluate(() => {
+      const strip = document.querySelector(".minimap canvas");
+      const { width, height } = strip;
+      const dots = strip.getContext("2d").getImageData(0, 0, width, height).data;
+      const hex = getComputedStyle(document.documentElement).getPropertyValue("--critical").trim().slice(1);
+      const want = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+      for (let i = 0; i < dots.length; i += 4) if (want.every((part, k) => dots[i + k] === part)) return true;
+      return false;
+    });
+  assert.ok(await drawn(), "in light colours");
+  await page.getByRole("button", { name: "Theme, time, help" }).click();
+  await page.getByRole("menuitemcheckbox", { name: "Dark", exact: true }).click();
+  await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
+  await page.waitForTimeout(100);
+  assert.ok(await drawn(), "in dark ones");
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
 test("a span says how slow it is for its operation", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + path);

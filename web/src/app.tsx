@@ -1,7 +1,7 @@
 // The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
-import { base, client, keepToken, token, unauthorized } from "./api/client.ts";
+import { base, client, keepToken, lock, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
 import { useConnection, useRead } from "./api/read.ts";
 import { brief } from "./compute/format.ts";
@@ -37,9 +37,9 @@ export function App() {
   const theme = useThemeOnPage();
   const now = useTicking(10_000);
   useEffect(() => {
-    const lock = () => setLocked(true);
-    unauthorized.addEventListener("unauthorized", lock);
-    return () => unauthorized.removeEventListener("unauthorized", lock);
+    const close = () => setLocked(true);
+    unauthorized.addEventListener("unauthorized", close);
+    return () => unauthorized.removeEventListener("unauthorized", close);
   }, []);
   useEffect(() => {
     if (locked) return;
@@ -62,9 +62,10 @@ export function App() {
 // useArrival begins a view where it begins, for eyes and for screen readers. Going back leads to where one was, which the browser knows.
 function useArrival(at: string) {
   const was = useRef(at);
+  const path = useRef(location.pathname);
   const back = useRef(false);
   useEffect(() => {
-    const popped = () => (back.current = true);
+    const popped = () => (back.current = location.pathname !== path.current); // links within a view pop, too
     addEventListener("popstate", popped, true);
     return () => removeEventListener("popstate", popped, true);
   }, []);
@@ -74,6 +75,7 @@ function useArrival(at: string) {
       document.getElementById("main")?.focus({ preventScroll: true });
     }
     was.current = at;
+    path.current = location.pathname;
     back.current = false;
   }, [at]);
 }
@@ -176,7 +178,7 @@ function Preferences({ help }: { help: () => void }) {
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
         { text: "Keys", act: help },
-        ...(token() ? [{ text: "Log out", act: () => (keepToken("", false), unauthorized.dispatchEvent(new Event("unauthorized"))) }] : []),
+        ...(token() ? [{ text: "Log out", act: () => (keepToken("", false), lock()) }] : []),
       ]}
     />
   );

@@ -1,5 +1,5 @@
 // What somebody prefers, kept in the browser: theme and time zone.
-import { createContext, useContext, useEffect, useState, useSyncExternalStore } from "react";
+import { createContext, useContext, useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
 import type { Zone } from "./compute/format.ts";
 
 export type Theme = "system" | "light" | "dark";
@@ -33,7 +33,8 @@ export function useThemeOnPage(): "light" | "dark" {
     return () => query.removeEventListener("change", changed);
   }, []);
   const inEffect = theme === "system" ? (systemDark ? "dark" : "light") : theme;
-  useEffect(() => {
+  // Before other effects: those of charts, which come first, draw with the colours that the page has then.
+  useLayoutEffect(() => {
     document.documentElement.dataset.theme = inEffect;
   }, [inEffect]);
   return inEffect;

@@ -16,6 +16,11 @@ export class Failure extends Error {
   ) {
     super(`${title}: ${detail}`);
   }
+
+  // passes reports whether it may be over soon: nobody was there, or had time.
+  get passes() {
+    return [0, 502, 503, 504].includes(this.status);
+  }
 }
 
 const tokenKey = "sibyl.token";
@@ -45,7 +50,11 @@ client.use(authorize);
 // unauthorized is told whenever the API wants a (better) token.
 export const unauthorized = new EventTarget();
 
-type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
+// lock has the page ask for a token.
+export const lock = () => void unauthorized.dispatchEvent(new Event("unauthorized"));
+
+// Answer is what openapi-fetch gives.
+export type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
 // answered returns what was answered, or throws a Failure.
 export async function answered<T>(answer: Answer<T>): Promise<T> {
@@ -57,7 +66,7 @@ export async function answered<T>(answer: Answer<T>): Promise<T> {
     throw new Failure(0, "Sibyl does not answer", "The service may have stopped, or the network is down. This page tries again by itself.");
   }
   if (got.response.ok) return got.data as T;
-  if (got.response.status === 401) unauthorized.dispatchEvent(new Event("unauthorized"));
+  if (got.response.status === 401) lock();
   const problem = got.error as Partial<Schemas["Error"]> | undefined;
   throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, problem?.detail || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
 }

@@ -1,6 +1,5 @@
 // Server-sent events. Read by fetch, since EventSource cannot show a token.
-import { authorization, base } from "./client.ts";
-import type { Schemas } from "./client.ts";
+import { type Schemas, authorization, base, lock } from "./client.ts";
 import { Parser } from "../compute/parser.ts";
 import { failed, pause } from "../compute/retry.ts";
 
@@ -65,6 +64,7 @@ export function connect() {
 async function read(signal: AbortSignal, made: () => void) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
+  if (response.status === 401) lock(); // else a page whose token is over waits for ever: it reads nothing without events
   if (!response.ok || !response.body) throw new Error(String(response.status));
   made();
   connected(true);

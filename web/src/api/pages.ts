@@ -1,12 +1,12 @@
 // Reading lists that have many pages: those in sight, and the first, are read again when an epoch ends; others when they come into sight.
 import { useCallback, useEffect, useRef, useState } from "react";
-import { answered, Failure } from "./client.ts";
+import { type Answer, Failure, answered } from "./client.ts";
 import { onEvent } from "./events.ts";
-import type { Reading } from "./read.ts";
+import { type Reading, useRetry } from "./read.ts";
 import { type Page, due, flat, put } from "../compute/pages.ts";
 
 type List<T> = { items: T[]; next_cursor: string | null };
-type Ask<L> = (cursor: string | undefined, signal: AbortSignal) => Promise<{ data?: L; error?: unknown; response: Response }>;
+type Ask<L> = (cursor: string | undefined, signal: AbortSignal) => Answer<L>;
 
 // Paged is a list as far as it was read: its first page, and the items of all.
 export type Paged<T, L> = { first: L; items: T[]; more: boolean };
@@ -57,11 +57,7 @@ export function usePages<T extends { id: string }, L extends List<T>>(key: strin
     return () => work.current?.abort.abort();
   }, [again]);
   useEffect(() => onEvent((event) => (event === null || event.type === "epoch") && again()), [again]);
-  useEffect(() => {
-    if (failure?.failure.status !== 0 && failure?.failure.status !== 503) return;
-    const timer = setTimeout(again, 3000);
-    return () => clearTimeout(timer);
-  }, [failure, again]);
+  useRetry(failure?.failure, again);
   const see = useCallback(
     (first: number, last: number) => {
       sight.current = [Math.floor(first / size), Math.floor(last / size)];

@@ -1,6 +1,6 @@
 // Reading from the API in components: what was read last is shown at once, and read again when an epoch ends.
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
-import { answered, Failure } from "./client.ts";
+import { type Answer, Failure, answered } from "./client.ts";
 import { currentConnection, onConnection, onEvent } from "./events.ts";
 
 // Reading is what is known of a resource. With a value and a failure, the value is stale.
@@ -21,7 +21,7 @@ function keep(key: string, value: unknown) {
 // useRead reads a resource that key names; null: nothing. When live it is read again after each epoch, and when events were missed.
 export function useRead<T>(
   key: string | null,
-  ask: (signal: AbortSignal) => Promise<{ data?: T; error?: unknown; response: Response }>,
+  ask: (signal: AbortSignal) => Answer<T>,
   live = false,
 ): Reading<T> {
   const [, changed] = useState(0);
@@ -53,17 +53,24 @@ export function useRead<T>(
     if (!live || key === null) return;
     return onEvent((event) => (event === null || event.type === "epoch") && again());
   }, [live, key, again]);
-  useEffect(() => {
-    if (!failure || (failure.failure.status > 0 && failure.failure.status < 500)) return; // trying again does not help
-    const timer = setTimeout(again, 3000);
-    return () => clearTimeout(timer);
-  }, [failure, again]);
+  useRetry(failure?.failure, again);
   const value = key === null ? undefined : (kept.get(key) as T | undefined);
   return {
     ...(value === undefined ? {} : { value }),
     ...(failure && failure.key === key ? { failure: failure.failure } : {}),
     again,
   };
+}
+
+const untilRetry = 3000; // ms
+
+// useRetry tries again after each failure that may pass.
+export function useRetry(failure: Failure | undefined, again: () => void) {
+  useEffect(() => {
+    if (!failure?.passes) return;
+    const timer = setTimeout(again, untilRetry);
+    return () => clearTimeout(timer);
+  }, [failure, again]);
 }
 
 // useConnection returns whether events come.

@@ -1,9 +1,9 @@
 // Tree: where a request type can be searched, what is on, where its problem was matched, and what comes next.
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { Failure, type Schemas, answered, client } from "../api/client.ts";
 import { onEvent } from "../api/events.ts";
-import { useRead } from "../api/read.ts";
+import { useRead, useRetry } from "../api/read.ts";
 import { bytes, count, digits, duration, percent, shortened } from "../compute/format.ts";
 import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
@@ -29,6 +29,7 @@ function useTree(id: string, problem: string): { tree?: Whole; failure?: Failure
   const [tree, setTree] = useState<Whole>();
   const [failure, setFailure] = useState<Failure>();
   const [run, setRun] = useState(0);
+  const again = useCallback(() => setRun((n) => n + 1), []);
   useEffect(() => {
     const leave = new AbortController();
     void (async () => {
@@ -41,8 +42,9 @@ function useTree(id: string, problem: string): { tree?: Whole; failure?: Failure
     })();
     return () => leave.abort();
   }, [id, problem, run]);
-  useEffect(() => onEvent((event) => (event === null || event.type === "decision") && setRun((n) => n + 1)), []);
-  return { ...(tree && { tree }), ...(failure && { failure }), again: () => setRun(run + 1) };
+  useEffect(() => onEvent((event) => (event === null || event.type === "decision") && again()), [again]);
+  useRetry(failure, again);
+  return { ...(tree && { tree }), ...(failure && { failure }), again };
 }
 
 async function read(id: string, problem: string, signal: AbortSignal, show: (t: Whole) => void) {
