@@ -82,6 +82,20 @@ test("a tree that could not be read for want of a service comes by itself when t
   await context.close();
 });
 
+test("a list that goes on behind what is shown says so", async () => {
+  const { page, context } = await open(browser);
+  const more = async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), next_cursor: "more" } });
+  };
+  for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"]) await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
+  for (const path of ["/trees", "/tracepoints?limit=1000", "/service"]) {
+    await page.goto(service.url + path);
+    await page.getByText("and there are more").first().waitFor();
+  }
+  await context.close();
+});
+
 test("what is over, or not kept, says so", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/problems/${"0".repeat(32)}`);

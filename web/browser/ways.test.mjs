@@ -79,6 +79,10 @@ test("sorting and filtering stand in the URL", async () => {
   await page.getByRole("button", { name: "Impact" }).click();
   await page.waitForURL(/sort=impact/);
   await page.waitForFunction(() => document.querySelector("th[aria-sort=descending]"));
+  await page.locator("th[aria-sort=descending] button:focus").waitFor(); // the table was made anew
+  await page.getByRole("button", { name: "Rate" }).press("Enter");
+  await page.waitForURL(/sort=rate/);
+  await page.locator("th[aria-sort=descending] button:focus", { hasText: "Rate" }).waitFor();
   await page.getByLabel("Onset").selectOption("chronic");
   await page.waitForURL(/onset=chronic/);
   await page.waitForFunction(() => !document.querySelector("tr.changed"));
@@ -104,7 +108,7 @@ test("acknowledge, take back, mute", async () => {
   await page.goto(service.url);
   await settle(page);
   assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "what is muted is shown");
-  await page.goto(`${service.url}/?muted=only`.replace("only", "true"));
+  await page.goto(`${service.url}/?muted=true`);
   await page.locator(`a[data-problem="${id}"]`).waitFor();
   await context.close();
 });
@@ -231,6 +235,36 @@ test("everything that can be pressed is reached by Tab, and shows that it is", a
     assert.deepEqual(missed, [], `${name}: not reached`);
     assert.deepEqual(unseen, [], `${name}: reached, and one does not see it`);
   }
+  await context.close();
+});
+
+test("what is folded stays folded when the tree grows", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const tree = paths.tree.split("?")[0];
+  // grown puts a node in front of all below the root.
+  const grown = (items) => {
+    const [root, first] = items;
+    const moved = items.slice(1).map((n) => ({ ...n, index: n.index + 1, parent: n.parent === 0 ? 0 : n.parent + 1, end: n.end + 1 }));
+    return [{ ...root, end: root.end + 1 }, { ...first, index: 1, end: 2, context: "f".repeat(16), operation: "quite new" }, ...moved];
+  };
+  let later = false;
+  await page.route("**/api/v1/trees/*", async (route) => {
+    const response = await route.fetch();
+    const got = await response.json();
+    await route.fulfill({ response, json: { ...got, matches: [], items: later ? grown(got.items) : got.items } });
+  });
+  const events = [];
+  await page.route("**/api/v1/events", (route) => void events.push(route)); // answered below
+  await page.goto(service.url + tree);
+  await page.locator(".fold[aria-expanded]").nth(1).click();
+  const name = await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label");
+  const folded = await page.locator(".fold[aria-expanded=false]").count();
+  later = true;
+  await events[0].fulfill({ contentType: "text/event-stream", body: "event: reset\ndata: {}\n\n" });
+  await page.getByText("quite new").waitFor();
+  assert.equal(await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label"), name);
+  assert.equal(await page.locator(".fold[aria-expanded=false]").count(), folded);
+  assert.deepEqual(wrongs, []);
   await context.close();
 });
 

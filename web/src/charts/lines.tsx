@@ -30,11 +30,11 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
         tzDate: (ts) => (zone === "utc" ? uPlot.tzDate(new Date(ts), "Etc/UTC") : new Date(ts)),
         scales: { x: { time: true }, y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) } },
         axes: [
-          { ...axis, values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)) , space: 80 },
+          { ...axis, values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)), space: 80 },
           { ...axis, size: 64, values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))), splits: (_u, _axis, low, high) => splits(low, high), filter: (_u, ticks) => ticks },
         ],
         series: [
-          { value: (_u, v) => (v === null ? "–" : time(v, zone, now)) , label: "Until" },
+          { value: (_u, v) => (v === null ? "–" : time(v, zone, now)), label: "Around" },
           ...series.map((s) => ({
             label: s.name, stroke: color(s.color), width: 2, points: { size: 6, fill: color("raised") }, spanGaps: true,
             ...(s.dash ? { dash: s.dash } : {}), value: (_u: uPlot, v: number | null) => duration(v),

@@ -3,7 +3,7 @@ import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio,
 
 test.each([
   [0, "0 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
-  [-2_000_000, "-2 ms"], [null, unknown], [undefined, unknown], [Number.NaN, unknown],
+  [-2_000_000, "−2 ms"], [null, unknown], [undefined, unknown], [Number.NaN, unknown],
 ])("duration %s is %s", (ns, text) => expect(duration(ns)).toBe(text));
 
 test.each([[1, "100 %"], [0.834, "83 %"], [0.0345, "3.5 %"], [0.0001, "≈0 %"], [-0.0002, "≈0 %"], [0, "0 %"], [-0.25, "−25 %"], [null, unknown]])("percent %s is %s", (x, text) => expect(percent(x)).toBe(text));

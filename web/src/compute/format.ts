@@ -8,7 +8,8 @@ const absent = (x: Known): x is null | undefined => x === null || x === undefine
 // digits writes a number with three significant digits and without an exponent.
 export function digits(x: number): string {
   if (x === 0) return "0";
-  const size = Math.floor(Math.log10(Math.abs(x)));
+  if (x < 0) return `−${digits(-x)}`;
+  const size = Math.floor(Math.log10(x));
   if (size >= 3) return Math.round(x).toLocaleString("en-US");
   const text = x.toFixed(Math.min(12, Math.max(0, 2 - size)));
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
@@ -69,7 +70,7 @@ export const ratio = (x: Known) => (absent(x) ? unknown : `${digits(Number(x.toP
 
 export type Interval = { value: number | null; low: number | null; high: number | null };
 
-// range writes the interval of a value, such as "0.43–0.61".
+// range writes the interval of a value, such as "0.43 to 0.61"; "" for one that is not known.
 export const range = (i: Interval, f: (x: Known) => string) => (absent(i.low) || absent(i.high) ? "" : `${f(i.low)} to ${f(i.high)}`);
 
 export type Zone = "utc" | "local";

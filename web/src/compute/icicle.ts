@@ -6,12 +6,12 @@ type Place = Schemas["Place"];
 // Box is one calling context. Its width is the time on the critical path in it and below; own is its own part.
 export type Box = { key: string; label: string; depth: number; x: number; width: number; own: number; children: Box[]; edges: number[] };
 
-// boxes lays edges out below their contexts, width being a part of the whole, 0–1. Weights below 0 count as 0. Contexts keep the order in
-// which they first come; the remainder of all other edges is a box of its own.
+// boxes lays edges out below their contexts, width being a part of the whole, 0–1. Weights below 0 count as 0. The widest come
+// first; the remainder of all other edges is a box of its own.
 export function boxes(places: Place[], weight: (i: number) => number): Box[] {
   const root: Box = { key: "", label: "", depth: -1, x: 0, width: 0, own: 0, children: [], edges: [] };
-  places.forEach((place, i) => {
-    const path = place.context.length > 0 ? place.context : [place.label];
+  places.forEach(({ context, label }, i) => {
+    const path = context.length > 0 ? context : [label];
     let at = root;
     for (const label of path) {
       const key = `${at.key}\n${label}`;

@@ -57,14 +57,14 @@ test("attributes that slow requests have and others lack come first", () => {
   expect(found.map((c) => [c.value, c.slow, +c.rest.toFixed(2)])).toEqual([["a", 1, 0], ["b", 0, 1]]);
 });
 
-const node = (index: number, parent: number, end: number, depth: number, operation: string) => ({ index, parent, end, depth, operation }) as Schemas["TreeNode"];
+const node = (index: number, parent: number, end: number, depth: number, operation: string) => ({ index, parent, end, depth, operation, context: `of ${operation}` }) as Schemas["TreeNode"];
 const tree = [node(0, -1, 5, 0, "a"), node(1, 0, 4, 1, "b"), node(2, 1, 4, 2, "c"), node(3, 2, 4, 3, "d"), node(4, 0, 5, 1, "e")];
 
 test("trees fold, and filters keep the way to what they find", () => {
-  expect(visible(tree, new Set([1]))).toEqual([0, 1, 4]);
-  expect(visible(tree, new Set([0]), (n) => n.operation === "c")).toEqual([0, 1, 2]);
-  expect([...foldedAtFirst(tree, [], 1)]).toEqual([1, 2]);
-  expect([...foldedAtFirst(tree, [2], 1)]).toEqual([2]);
+  expect(visible(tree, new Set(["of b"]))).toEqual([0, 1, 4]);
+  expect(visible(tree, new Set(["of a"]), (n) => n.operation === "c")).toEqual([0, 1, 2]);
+  expect([...foldedAtFirst(tree, [], 1)]).toEqual(["of b", "of c"]);
+  expect([...foldedAtFirst(tree, [2], 1)]).toEqual(["of c"]);
 });
 
 const window = (from: number, to: number, ...latency: [number, number, number][]) =>

@@ -1,6 +1,7 @@
 // Figure is a chart with its table, and both as files.
 import { type ReactNode, useId, useRef, useState } from "react";
 import { type Cell, csv } from "../compute/csv.ts";
+import { Listing } from "./listing.tsx";
 import { Menu } from "./menu.tsx";
 import { picture } from "./picture.ts";
 import { copy, say } from "./said.tsx";
@@ -51,29 +52,16 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, pic
 
 function Plain({ header, rows }: Table) {
   return (
-    <div className="scroll" tabIndex={0} role="group" aria-label="Table">
-      <table>
-        <thead>
-          <tr>
-            {header.map((name) => (
-              <th key={name} scope="col">
-                {name}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row, i) => (
-            <tr key={i}>
-              {row.map((cell, k) => (
-                <td key={k} className={typeof cell === "number" ? "number" : ""}>
-                  {cell ?? "–"}
-                </td>
-              ))}
-            </tr>
+    <Listing label="Table" head={header}>
+      {rows.map((row, i) => (
+        <tr key={i}>
+          {row.map((cell, k) => (
+            <td key={k} className={typeof cell === "number" ? "number" : ""}>
+              {cell ?? "–"}
+            </td>
           ))}
-        </tbody>
-      </table>
-    </div>
+        </tr>
+      ))}
+    </Listing>
   );
 }

@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { count } from "../compute/format.ts";
 
 // Column is the head of a column: its text; whether numbers stand below it; what it means, if the text alone does not say.
 export type Column = string | { text: string; number?: true; title?: string };
@@ -24,4 +25,10 @@ export function Listing({ label, head, children }: { label: string; head: Column
       </table>
     </div>
   );
+}
+
+// Further says that a list goes on behind what is shown of it, if it does, and how to see the rest.
+export function Further({ list, how }: { list: { items: unknown[]; next_cursor: string | null }; how: string }) {
+  if (list.next_cursor === null) return null;
+  return <p className="under">These are the first {count(list.items.length)}, and there are more. {how}</p>;
 }

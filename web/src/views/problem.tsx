@@ -83,7 +83,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
 function Head({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   const path = (id: string) => `${location.pathname}${location.search}#${id}`;
-  const profile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  const asFile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
     <>
       <div className="crumbs">
@@ -130,7 +130,7 @@ function Head({ detail, again }: { detail: Detail; again: () => void }) {
           items={[
             { text: "Copy the link", act: () => void copy(location.href) },
             { text: "Copy as Markdown", act: () => void copy(markdown(detail, location.href)) },
-            { text: "Save as JSON", act: profile },
+            { text: "Save as JSON", act: asFile },
           ]}
         />
       </div>

@@ -1,5 +1,5 @@
 // Problems: the queue of what is wrong, worst first.
-import { memo, useEffect, useMemo, useRef, useState } from "react";
+import { type FocusEvent, type RefObject, memo, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type Paged, usePages } from "../api/pages.ts";
@@ -31,6 +31,7 @@ export function Problems() {
   const ask = { sort, muted, limit: page, explain: true, ...(q && { q }), ...(state && { state }), ...(kind && { kind }), ...(onset && { onset }) };
   const key = `problems ${JSON.stringify(ask)}`;
   const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) => client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }));
+  const sorted = useRef(false);
   const filtered = Boolean(q || state || kind || onset || muted === "true");
   return (
     <>
@@ -43,15 +44,21 @@ export function Problems() {
         <Select label="Muted" value={muted} pick={setMuted} of={[["false", "hidden"], ["all", "shown"], ["true", "only"]]} />
       </div>
       <Read of={reading} what="problems">
-        {(list) => <Queue key={key} list={list} see={reading.see} filtered={filtered} sort={sort} setSort={setSort} changed={reading.again} />}
+        {(list) => <Queue key={key} list={list} see={reading.see} filtered={filtered} sort={sort} setSort={setSort} sorted={sorted} changed={reading.again} />}
       </Read>
     </>
   );
 }
 
-type QueueProps = { list: Paged<Problem, Schemas["ProblemList"]>; see: (first: number, last: number) => void; filtered: boolean; sort: string; setSort: (s: string) => void; changed: () => void };
+// sorted says that a head was just pressed, which makes the queue anew.
+type QueueProps = { list: Paged<Problem, Schemas["ProblemList"]>; see: (first: number, last: number) => void; filtered: boolean; sort: string; setSort: (s: string) => void; sorted: RefObject<boolean>; changed: () => void };
 
-function Queue({ list, see, filtered, sort, setSort, changed }: QueueProps) {
+function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueueProps) {
+  const table = useRef<HTMLTableElement>(null);
+  useEffect(() => {
+    if (sorted.current) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // where whoever sorts by keys was
+    sorted.current = false;
+  }, [sorted]);
   const { items, pending, hold, release } = useHeld(list.items);
   const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
   const { total, epoch, learning } = list.first;
@@ -69,7 +76,7 @@ function Queue({ list, see, filtered, sort, setSort, changed }: QueueProps) {
   });
   const head = (name: string, by: Sort, title: string, className = "") => (
     <th scope="col" className={className} aria-sort={sort === by ? (by === "rank" || by === "since" ? "ascending" : "descending") : undefined} title={title}>
-      <button type="button" className="sort" onClick={() => setSort(by)}>
+      <button type="button" className="sort" onClick={() => ((sorted.current = sort !== by), setSort(by))}>
         {name} <span aria-hidden="true">{sort === by ? (by === "rank" || by === "since" ? "▴" : "▾") : ""}</span>
       </button>
     </th>
@@ -88,7 +95,7 @@ function Queue({ list, see, filtered, sort, setSort, changed }: QueueProps) {
       {items.length === 0 ? (
         <Nothing filtered={filtered} learning={learning} />
       ) : (
-        <table className="queue" aria-rowcount={total + 1} onPointerEnter={hold.point} onPointerLeave={hold.leave} onFocus={hold.focus} onBlur={hold.blur}>
+        <table ref={table} className="queue" aria-rowcount={total + 1} onPointerEnter={hold.point} onPointerLeave={hold.leave} onFocus={hold.focus} onBlur={hold.blur}>
           <thead>
             <tr>
               {head("#", "rank", "How it ranks: what changed before what is chronic, then by kind and impact", "narrow")}
@@ -121,7 +128,7 @@ function useHeld(now: Problem[]) {
   useEffect(() => {
     shown.current = items;
   });
-  const hold = { point: () => setPointed(true), leave: () => setPointed(false), focus: () => setFocused(true), blur: () => setFocused(false) };
+  const hold = { point: () => setPointed(true), leave: () => setPointed(false), focus: (e: FocusEvent) => setFocused(e.target.closest("tbody") !== null), blur: () => setFocused(false) };
   const release = () => {
     setPointed(false);
     setFocused(false);

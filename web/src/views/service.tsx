@@ -8,7 +8,7 @@ import { type Meaning, counted, filling, meaning } from "../compute/health.ts";
 import { Bar, Facts, Read, When, useTitle } from "../parts/basics.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
+import { Further, Listing } from "../parts/listing.tsx";
 
 export default function Service() {
   useTitle("Service");
@@ -123,43 +123,34 @@ function Webhooks() {
           items.length === 0 ? (
             <p className="dim">None is configured. Say in <code>webhooks</code> of the configuration who is to be told when a problem opens, is located, or closes.</p>
           ) : (
-            <div className="scroll" tabIndex={0} role="group" aria-label="Webhooks">
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">Webhook</th>
-                    <th scope="col">Is told</th>
-                    <th scope="col">Last delivery</th>
-                    <th scope="col" className="number">Delivered</th>
-                    <th scope="col" className="number">Failed attempts</th>
-                    <th scope="col" className="number">Waiting</th>
-                    <th scope="col" className="number">Given up</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {items.map((w) => (
-                    <tr key={w.name}>
-                      <td>
-                        <strong>{w.name}</strong> {w.disabled && <span className="badge state-forbidden" title="It is called again after a restart or a reload">⊘ said that it is gone</span>}
-                        <div className="small dim path">{w.origin}/…</div>
-                      </td>
-                      <td>
-                        {w.events.length > 0 ? w.events.join(", ") : "everything"}
-                        <div className="small dim">as {w.format}, {w.signed ? "signed" : "not signed"}</div>
-                      </td>
-                      <td className="small">
-                        {w.last_delivered ? <When at={w.last_delivered} /> : <span className="dim">not since the start</span>}
-                        {w.last_error && <div className="path">failed last: {w.last_error}</div>}
-                      </td>
-                      <td className="number">{count(w.delivered)}</td>
-                      <td className="number">{count(w.failed)}</td>
-                      <td className="number">{count(w.waiting)}</td>
-                      <td className="number">{count(w.dead)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Listing
+              label="Webhooks"
+              head={[
+                "Webhook", "Is told", "Last delivery", { text: "Delivered", number: true }, { text: "Failed attempts", number: true },
+                { text: "Waiting", number: true }, { text: "Given up", number: true },
+              ]}
+            >
+              {items.map((w) => (
+                <tr key={w.name}>
+                  <td>
+                    <strong>{w.name}</strong> {w.disabled && <span className="badge state-forbidden" title="It is called again after a restart or a reload">⊘ said that it is gone</span>}
+                    <div className="small dim path">{w.origin}/…</div>
+                  </td>
+                  <td>
+                    {w.events.length > 0 ? w.events.join(", ") : "everything"}
+                    <div className="small dim">as {w.format}, {w.signed ? "signed" : "not signed"}</div>
+                  </td>
+                  <td className="small">
+                    {w.last_delivered ? <When at={w.last_delivered} /> : <span className="dim">not since the start</span>}
+                    {w.last_error && <div className="path">failed last: {w.last_error}</div>}
+                  </td>
+                  <td className="number">{count(w.delivered)}</td>
+                  <td className="number">{count(w.failed)}</td>
+                  <td className="number">{count(w.waiting)}</td>
+                  <td className="number">{count(w.dead)}</td>
+                </tr>
+              ))}
+            </Listing>
           )
         }
       </Read>
@@ -179,32 +170,35 @@ function Dead() {
       tableOnly
     >
       <Read of={reading} what="dead letters">
-        {({ items }) =>
-          items.length === 0 ? (
+        {(list) =>
+          list.items.length === 0 ? (
             <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
           ) : (
-            <Listing label="Dead letters" head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Do"]}>
-              {items.map((letter) => (
-                <tr key={letter.number}>
-                  <td>{letter.endpoint}</td>
-                  <td>
-                    {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
-                  </td>
-                  <td className="small"><When at={letter.at} /></td>
-                  <td className="number">{letter.attempts}</td>
-                  <td className="small path">{letter.error}</td>
-                  <td>
-                    <div className="buttons" style={{ margin: 0 }}>
-                      {(["show", "resend", "drop"] as const).map((verb) => (
-                        <button type="button" key={verb} onClick={() => setOpen({ letter, verb })}>
-                          {names[verb]}
-                        </button>
-                      ))}
-                    </div>
-                  </td>
-                </tr>
-              ))}
-            </Listing>
+            <>
+              <Listing label="Dead letters" head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Do"]}>
+                {list.items.map((letter) => (
+                  <tr key={letter.number}>
+                    <td>{letter.endpoint}</td>
+                    <td>
+                      {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
+                    </td>
+                    <td className="small"><When at={letter.at} /></td>
+                    <td className="number">{letter.attempts}</td>
+                    <td className="small path">{letter.error}</td>
+                    <td>
+                      <div className="buttons" style={{ margin: 0 }}>
+                        {(["show", "resend", "drop"] as const).map((verb) => (
+                          <button type="button" key={verb} onClick={() => setOpen({ letter, verb })}>
+                            {names[verb]}
+                          </button>
+                        ))}
+                      </div>
+                    </td>
+                  </tr>
+                ))}
+              </Listing>
+              <Further list={list} how="Send these again, or forget them, to see the others." />
+            </>
           )
         }
       </Read>

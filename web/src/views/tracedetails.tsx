@@ -42,7 +42,7 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
       </p>
       <dl>{facts.map(pair)}</dl>
       {s.attributes.length > 0 && <h3>Attributes</h3>}
-      <dl>{s.attributes.map((a) => pair([a.key, a.value]))}</dl>
+      <dl>{s.attributes.map((a, i) => pair([a.key, a.value], i))}</dl>
     </>
   );
 }
@@ -75,8 +75,9 @@ function OfGap({ trace, row }: { trace: Trace; row: Row }) {
   );
 }
 
-const pair = ([name, value]: [string, string]) => (
-  <div key={name} style={{ display: "contents" }}>
+// pair is a row of a list; i tells those apart that somebody sent with one name.
+const pair = ([name, value]: [string, string], i: number) => (
+  <div key={i} style={{ display: "contents" }}>
     <dt>{name}</dt>
     <dd>{value}</dd>
   </div>

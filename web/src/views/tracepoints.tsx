@@ -6,7 +6,7 @@ import { bytes, count, digits, percent, ratio } from "../compute/format.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Bar, Choice, Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
+import { Further, Listing } from "../parts/listing.tsx";
 import { useCount, useOneOf, useSought } from "../url.ts";
 import { Switch } from "./switching.tsx";
 
@@ -105,16 +105,14 @@ function List() {
                   <Line key={t.id} t={t} changed={reading.again} />
                 ))}
               </Listing>
-              {list.next_cursor && (
+              {list.next_cursor && limit < most ? (
                 <p className="under">
-                  {limit < most ? (
-                    <button type="button" onClick={() => setLimit(limit + 300)}>
-                      Show more
-                    </button>
-                  ) : (
-                    "There are more. Search to see them."
-                  )}
+                  <button type="button" onClick={() => setLimit(limit + 300)}>
+                    Show more
+                  </button>
                 </p>
+              ) : (
+                <Further list={list} how="Search to see them." />
               )}
             </>
           )
@@ -211,6 +209,7 @@ function Agents() {
                   </tr>
                 ))}
               </Listing>
+              <Further list={list} how="Search to see them." />
             </>
           )
         }

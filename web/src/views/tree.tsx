@@ -113,10 +113,10 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
   const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
-  const fold = (index: number, yes: boolean) => {
+  const fold = (context: string, yes: boolean) => {
     const next = new Set(folded);
-    if (yes) next.add(index);
-    else next.delete(index);
+    if (yes) next.add(context);
+    else next.delete(context);
     setFolded(next);
   };
   const step = (by: number) => {
@@ -126,8 +126,8 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   useKeys({
     j: () => step(1),
     k: () => step(-1),
-    ArrowLeft: () => chosen && fold(chosen.index, true),
-    ArrowRight: () => chosen && fold(chosen.index, false),
+    ArrowLeft: () => chosen && fold(chosen.context, true),
+    ArrowRight: () => chosen && fold(chosen.context, false),
   });
   return (
     <Figure
@@ -149,7 +149,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
           ["Operation", "State", "Hits", "CPU"],
           rows.map((i) => {
             const n = nodes[i]!;
-            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶ next", !passes && folded.has(i) && "▸"].filter(Boolean);
+            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶ next", !passes && folded.has(n.context) && "▸"].filter(Boolean);
             return { depth: Math.min(n.depth, mostIndent), text: [...marks, shortened(n.operation, 70), n.service && `· ${shortened(n.service, shortService)}`].join(" "), cells: [n.state, hitsOf(n), cpuOf(n)], strong: matched.has(i) || i === cause };
           }),
         )
@@ -171,7 +171,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             }
             row={(i) => {
               const n = nodes[rows[i]!]!;
-              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={!passes && folded.has(n.index)} fold={(yes) => fold(n.index, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
+              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={!passes && folded.has(n.context)} fold={(yes) => fold(n.context, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
             }}
           />
         </div>
