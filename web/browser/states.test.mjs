@@ -204,7 +204,7 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
   await locked.stop();
 });
 
-test("where a proxy cuts events every second, the page stays as it is and shows what is new", async () => {
+test("where a proxy cuts events every second, the page stays as it is, live, and shows what is new; without any it is not live", async () => {
   const { page, context, wrongs } = await open(browser);
   let made = 0;
   await page.addInitScript(() => {
@@ -225,7 +225,17 @@ test("where a proxy cuts events every second, the page stays as it is and shows 
   const focused = await page.evaluate(() => document.activeElement.dataset.problem);
   await page.waitForFunction((at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at), epoch, { timeout: 25_000 });
   assert.equal(await page.evaluate(() => document.activeElement.dataset.problem), focused);
-  assert.ok(made > 2, `${made} connections`);
+  await page.evaluate(() => {
+    const indicator = document.querySelector(".live");
+    globalThis.said = [indicator.textContent];
+    new MutationObserver(() => globalThis.said.push(indicator.textContent)).observe(indicator, { childList: true, characterData: true, subtree: true });
+  });
+  const before = made;
+  await page.waitForTimeout(8000);
+  assert.ok(made > before + 1, `${made - before} connections`);
+  assert.deepEqual(await page.evaluate(() => globalThis.said), ["● Live"]);
+  await page.route("**/api/v1/events", (route) => route.abort());
+  await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
   assert.deepEqual(wrongs, []);
   await context.close();
 });

@@ -38,6 +38,78 @@ test("from the sentence to a slow request in two clicks, and back by the URL", a
   await context.close();
 });
 
+test("of a problem a request is one click away: a slow one if durations vary, a typical one if all are slow", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const { items } = await service.api("/problems");
+  for (const [kind, stratum] of [["variable", "slow"], ["slow", "typical"]]) {
+    const p = items.find((x) => x.kind === kind && x.onset === "changed");
+    const { items: kept } = await service.api(`/exemplars?group=${p.group}`);
+    await page.goto(`${service.url}/problems/${p.id}`);
+    await page.getByRole("link", { name: `A ${stratum} request` }).click();
+    await settle(page);
+    assert.equal(kept.find((e) => e.trace === page.url().match(/traces\/(\w+)/)[1])?.stratum, stratum);
+  }
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("the share in the sentence is that of the first edge, in the table and in the critical path; edges that carry next to nothing are folded", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const { items } = await service.api("/problems");
+  for (const [kind, of] of [["variable", "Share of variance"], ["slow", "Part of what is wrong"]]) {
+    const p = items.find((x) => x.kind === kind && x.onset === "changed");
+    await page.goto(`${service.url}/problems/${p.id}`);
+    await settle(page);
+    const said = await page.locator('.diagnosis a[href$="#edges"]').textContent();
+    await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
+    const share = await page.locator("#edges td.bars").first().textContent();
+    assert.ok(share.startsWith(said.split(/\s/u)[0]), `${said} in the sentence, ${share} in the table`);
+    const { edges } = await service.api(`/problems/${p.id}`);
+    const rows = () => page.locator("#edges tbody tr").count();
+    assert.ok((await rows()) < edges.length, "nothing is folded");
+    await page.getByRole("button", { name: /more, with less than/ }).click();
+    assert.equal(await rows(), edges.length);
+  }
+  const { leading } = items.find((x) => x.kind === "slow" && x.onset === "changed");
+  const hottest = page.locator("#path g", { has: page.locator('rect[style*="heat-4"]') });
+  assert.equal(await hottest.count(), 1);
+  assert.ok((await hottest.locator("title").textContent()).startsWith(leading), "the critical path is brightest somewhere else");
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("a tree says what its shares are of, none of them above the whole, and none of places that do not matter", async () => {
+  const { page, context, wrongs } = await open(browser);
+  await page.route(`**/api/v1/trees/*`, async (route) => {
+    const response = await route.fetch();
+    const tree = await response.json();
+    tree.matches.forEach((m, i) => (m.score = i === 0 ? 1.03 : 0.004));
+    await route.fulfill({ response, json: tree });
+  });
+  await page.goto(service.url + paths.tree);
+  await settle(page);
+  const side = page.locator(".side");
+  await side.getByText("What is wrong is what these requests take longer").waitFor();
+  assert.equal(await side.getByText("of what is wrong").count(), 1);
+  assert.match(await side.textContent(), /all of what is wrong, 9\d % of the variance/);
+  await side.getByText("Others have less than 1 % each").waitFor();
+  assert.equal(await page.locator(".vrow.matched").count(), 1);
+  assert.match(await page.locator(".vrow.matched").textContent(), /◆ 100 %/);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("what states and tags mean is said when one points at them, and by the key ?", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url);
+  await settle(page);
+  const titles = await page.locator(".queue .tag:not(.noted), .queue .badge").evaluateAll((all) => all.map((e) => e.title));
+  assert.ok(titles.length > 5 && titles.every((title) => title.length > 10), titles.join());
+  await page.keyboard.press("?");
+  for (const word of ["changed", "chronic", "variable", "queued", "located", "exhausted"]) assert.ok(await page.getByRole("dialog").getByText(word, { exact: true }).isVisible(), word);
+  await context.close();
+});
+
 test("numbers of the sentence lead to their evidence", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + paths.problem);

@@ -6,7 +6,7 @@ import { connect, disconnect } from "./api/events.ts";
 import { useConnection, useRead } from "./api/read.ts";
 import { brief } from "./compute/format.ts";
 import { useKeys } from "./keys.ts";
-import { Empty, Loading } from "./parts/basics.tsx";
+import { Empty, Loading, kindWords, meanings } from "./parts/basics.tsx";
 import { Boundary } from "./parts/boundary.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Menu } from "./parts/menu.tsx";
@@ -151,12 +151,28 @@ function Frame() {
 
 const here = (at: string, path: string) => (path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path));
 
+const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
+
+// useLasting is useConnection without changes that do not last; the first connection is told at once.
+function useLasting() {
+  const connection = useConnection();
+  const [lasted, setLasted] = useState(connection);
+  const [ever, setEver] = useState(connection.live);
+  useEffect(() => {
+    if (connection.live === lasted.live) return;
+    const timer = setTimeout(() => (setLasted(connection), setEver(true)), ever ? lasting : 0);
+    return () => clearTimeout(timer);
+  }, [connection, lasted, ever]);
+  return { ...lasted, ever };
+}
+
 function Live() {
-  const { live, since } = useConnection();
+  const { live, since, ever } = useLasting();
   const now = useNow();
+  const lost = now - since > 4000 ? `Not live for ${brief(now - since)}` : ever ? "Not live" : "Connecting";
   return (
     <span className={live ? "live" : "live off"} role="status" title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
-      <span aria-hidden="true">{live ? "●" : "○"}</span> <span className="word">{live ? "Live" : now - since > 4000 ? `Not live for ${brief(now - since)}` : "Connecting"}</span>
+      <span aria-hidden="true">{live ? "●" : "○"}</span> <span className="word">{live ? "Live" : lost}</span>
     </span>
   );
 }
@@ -177,7 +193,7 @@ function Preferences({ help }: { help: () => void }) {
         { text: "Local time", checked: zone === "local", act: () => setZone("local") },
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
-        { text: "Keys", act: help },
+        { text: "Keys and words", act: help },
         ...(token() ? [{ text: "Log out", act: () => (keepToken("", false), lock()) }] : []),
       ]}
     />
@@ -218,19 +234,40 @@ const keys: [string, string][] = [
   ["Esc", "close, or leave the search"],
 ];
 
+// words are those of the list of problems that the key ? explains.
+const words = ["changed", "chronic", "variable", "slow", "shifted", "none", "opened", "investigating", "located", "explained", "exhausted"];
+
+const wordOf = (name: string) => (name === "none" ? "queued" : name in kindWords ? kindWords[name as keyof typeof kindWords] : name);
+
 function Help({ close }: { close: () => void }) {
   return (
-    <Dialog title="Keys" close={close}>
-      <dl className="keys">
-        {keys.map(([key, does]) => (
-          <div key={key}>
-            <dt>
-              <kbd>{key}</kbd>
-            </dt>
-            <dd>{does}</dd>
-          </div>
-        ))}
-      </dl>
+    <Dialog title="Keys and words" close={close} wide>
+      <div className="help">
+        <section>
+          <h3>Keys</h3>
+          <dl className="keys">
+            {keys.map(([key, does]) => (
+              <div key={key}>
+                <dt>
+                  <kbd>{key}</kbd>
+                </dt>
+                <dd>{does}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+        <section>
+          <h3>What is said of problems</h3>
+          <dl className="keys">
+            {words.map((name) => (
+              <div key={name}>
+                <dt>{wordOf(name)}</dt>
+                <dd>{meanings[name]}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+      </div>
     </Dialog>
   );
 }

@@ -4,14 +4,14 @@ import type { Schemas } from "../api/client.ts";
 import { count, duration } from "../compute/format.ts";
 import { coarse } from "../compute/bins.ts";
 
-const height = 150;
+const least = 150; // height
 const foot = 20;
 
 export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p50: number | null; p99: number | null; label: string }) {
   const svg = useRef<SVGSVGElement>(null);
-  const [width, setWidth] = useState(600);
+  const [{ width, height }, setSize] = useState({ width: 600, height: least });
   useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(entry!.contentRect.width));
+    const watch = new ResizeObserver(([entry]) => setSize({ width: entry!.contentRect.width, height: Math.max(least, entry!.contentRect.height) }));
     watch.observe(svg.current!);
     return () => watch.disconnect();
   }, []);
@@ -26,7 +26,7 @@ export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p
     ["P99", p99],
   ] as const;
   return (
-    <svg ref={svg} className="chart" height={height} role="img" aria-label={label}>
+    <svg ref={svg} className="chart fills" height={height} role="img" aria-label={label}>
       {bars.map((b) => (
         <rect key={b.low} className="bar-fill" x={x(b.low) + 0.5} width={Math.max(1, x(b.high) - x(b.low) - 1)} y={14 + plot * (1 - b.count / tallest)} height={Math.max(1, (plot * b.count) / tallest)}>
           <title>{`${duration(b.low)} to ${duration(b.high)}: ${count(b.count)} requests`}</title>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio, shortened, signed, time, unknown } from "./format.ts";
+import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio, share, shortened, signed, tied, time, unknown } from "./format.ts";
 
 test.each([
   [0, "0 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
@@ -7,6 +7,14 @@ test.each([
 ])("duration %s is %s", (ns, text) => expect(duration(ns)).toBe(text));
 
 test.each([[1, "100 %"], [0.834, "83 %"], [0.0345, "3.5 %"], [0.0001, "≈0 %"], [-0.0002, "≈0 %"], [0, "0 %"], [-0.25, "−25 %"], [null, unknown]])("percent %s is %s", (x, text) => expect(percent(x)).toBe(text));
+
+test.each([[1.03, "all"], [0.9951, "all"], [0.994, "99 %"], [0.004, "0.4 %"], [-0.03, "−3 %"], [null, unknown]])("share %s is %s", (x, text) => expect(share(x)).toBe(text));
+
+test("numbers stay beside their units, whatever else is said", () => {
+  expect(tied("p99 of a 3 s job is 4.5× its median (344 ms against 7 µs); 93 % ± 3 of the variance is step 2 of 5 hosts")).toBe(
+    "p99 of a 3\u00a0s job is 4.5× its median (344\u00a0ms against 7\u00a0µs); 93\u00a0%\u00a0±\u00a03 of the variance is step 2 of 5 hosts",
+  );
+});
 
 test("numbers have three digits and no exponent", () => {
   expect([0, 0.000012345, 0.1, 1.005, 12.34, 123.4, 12345].map(digits)).toEqual(["0", "0.0000123", "0.1", "1", "12.3", "123", "12,345"]);

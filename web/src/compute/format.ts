@@ -50,6 +50,12 @@ export function percent(x: Known): string {
   return `${Math.abs(p) < 10 ? Number(p.toFixed(1)) : Math.round(p)} %`.replace("-", "−");
 }
 
+// share writes a part of what is wrong. Above the whole, because other places got better meanwhile, it is all of it.
+export const share = (x: Known) => (!absent(x) && x >= 0.995 ? "all" : percent(x));
+
+// tied keeps the numbers of a sentence beside their units, also where its line ends.
+export const tied = (text: string) => text.replace(/(?<=\d) (?=(?:%|ns|µs|ms|s|min|h)(?![\p{L}\d]))|(?<=%) (?=±)|(?<=±) (?=\d)/gu, "\u00a0");
+
 // rank writes how many of 100 others something is slower than, never all of them.
 export const rank = (x: Known) => (absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`);
 

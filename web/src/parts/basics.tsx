@@ -13,7 +13,8 @@ export function When({ at, brief }: { at: string | null | undefined; brief?: boo
   if (!at) return <span className="dim">not known</span>;
   return (
     <time dateTime={at} title={time(at, "utc", 0)}>
-      {!brief && time(at, zone, now)} <span className={brief ? "" : "dim"}>{ago(at, now)}</span>
+      {!brief && `${time(at, zone, now)}, `}
+      <span className={brief ? "" : "dim"}>{ago(at, now)}</span>
     </time>
   );
 }
@@ -60,7 +61,7 @@ export function Failed({ failure, again }: { failure: Failure; again?: () => voi
 export function Stale({ failure, again }: { failure: Failure; again: () => void }) {
   return (
     <p className="notice" role="status">
-      <strong>Stale.</strong> This could not be read again: {failure.detail}{" "}
+      <strong>Stale.</strong> This could not be read again: {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
       <button type="button" onClick={again}>
         Try again
       </button>
@@ -85,12 +86,21 @@ const glyphs: Record<string, string> = {
   current: "●", behind: "◔", lost: "⊘",
 };
 
-// State is a word with a shape: never colour alone.
-export function State({ of, title }: { of: string; title?: string }) {
+// State is a word with a shape: never colour alone. Pointing at it says what it means.
+export function State({ of, title = meanings[of] }: { of: string; title?: string | undefined }) {
   return (
     <span className={`badge state-${of}`} title={title}>
       <span aria-hidden="true">{glyphs[of] ?? "○"}</span> {of === "none" ? "queued" : of}
     </span>
+  );
+}
+
+// Tags are what kind of problem it is, with what that means.
+export function Tags({ onset, kind }: { onset: Schemas["Onset"]; kind: Schemas["Kind"] }) {
+  return (
+    <>
+      <span className="tag" title={meanings[onset]}>{onset}</span> <span className="tag" title={meanings[kind]}>{kindWords[kind]}</span>
+    </>
   );
 }
 
@@ -183,7 +193,7 @@ export function Facts({ of }: { of: [name: string, value: ReactNode, title?: str
     <dl className="facts">
       {of.map(([name, value, title]) => (
         <div key={name} title={title}>
-          <dt>{name}</dt>
+          <dt className={title && "meant"}>{name}</dt>
           <dd>{value}</dd>
         </div>
       ))}
@@ -192,6 +202,30 @@ export function Facts({ of }: { of: [name: string, value: ReactNode, title?: str
 }
 
 export const kindWords: Record<Schemas["Kind"], string> = { variable: "variable", slow: "slow", shifted: "other paths" };
+
+// meanings says what the words of problems and tracepoints mean, for whom they are new.
+export const meanings: Record<string, string> = {
+  changed: "These requests were better before",
+  chronic: "These requests have been like this for as long as is known",
+  variable: "Some of them take far longer than others",
+  slow: "They take longer on average than expected",
+  shifted: "They take other paths than they did, or fail as they did not",
+  none: "Waits for its turn: worse problems are investigated first",
+  opened: "Was noticed just now; the next epoch says where to look",
+  investigating: "Tracepoints are switched on and off to find the place",
+  located: "The place is known: there is nothing left to try below it",
+  explained: "The place is known, and what it goes with",
+  exhausted: "All that may be switched on was tried, and no place is certain",
+  gone: "It is over, or the filter hides it now",
+  on: "Switched on now",
+  wanted: "Should be on; no agent has confirmed it yet",
+  off: "Not switched on",
+  baseline: "Part of what is always on",
+  forbidden: "Somebody said that it must not be switched on",
+  current: "Has what is on as it should be",
+  behind: "Has not applied the last change of what is on",
+  lost: "Was not heard of lately",
+};
 
 // useTitle names the page.
 export function useTitle(title: string) {

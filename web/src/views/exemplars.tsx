@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, answered, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import type { Reading } from "../api/read.ts";
 import { duration, percent } from "../compute/format.ts";
 import { contrasts } from "../compute/waterfall.ts";
 import { Read, When } from "../parts/basics.tsx";
@@ -12,19 +12,25 @@ import { query } from "../url.ts";
 
 type Exemplar = Schemas["Exemplar"];
 
+// Kept are those of a group.
+export type Kept = Reading<Schemas["ExemplarList"]>;
+
+// traceOf returns where an exemplar is looked at, as one of a problem.
+export const traceOf = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;
+
 const strata = [
   ["slow", "Slowest"],
   ["typical", "Typical"],
   ["fast", "Fastest"],
 ] as const;
 
-export function Exemplars({ group, problem }: { group: string; problem: string }) {
-  const reading = useRead(`exemplars ${group}`, (signal) => client.GET("/exemplars", { params: { query: { group } }, signal }), true);
+export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Schemas["Problem"] }) {
   return (
     <>
       <Figure
         id="exemplars"
         title="Requests to look at"
+        hint={problem.kind === "slow" && "Typical ones show why these requests are slow; what the slowest wait for may be something else."}
         table={() => ({ header: ["stratum", "trace", "start", "duration (ms)"], rows: (reading.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]) })}
         tableOnly
       >
@@ -42,7 +48,7 @@ export function Exemplars({ group, problem }: { group: string; problem: string }
                         .filter((e) => e.stratum === stratum)
                         .map((e) => (
                           <li key={e.trace}>
-                            <Link href={`/traces/${e.trace}${query({ problem })}`}>{duration(e.duration_ns)}</Link> <span className="dim small"><When at={e.start} /></span>
+                            <Link href={traceOf(e, problem.id)}>{duration(e.duration_ns)}</Link> <span className="dim small"><When at={e.start} brief /></span>
                           </li>
                         ))}
                     </ul>
@@ -85,18 +91,16 @@ function Attributes({ items }: { items: Exemplar[] }) {
         <Listing
           label="Attributes of slow requests against the others"
           head={[
-            "Service", "Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true },
+            "Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true },
           ]}
         >
           {found.map((c) => (
             <tr key={`${c.service} ${c.key} ${c.value}`}>
               <td>
-                <div className="clamp" title={c.service}>{c.service}</div>
-              </td>
-              <td>
                 <div className="clamp" title={`${c.key} = ${c.value}`}>
                   {c.key} = <strong>{c.value}</strong>
                 </div>
+                <div className="small dim clamp" title={c.service}>{c.service}</div>
               </td>
               <td className="number">{percent(c.slow)}</td>
               <td className="number">{percent(c.rest)}</td>

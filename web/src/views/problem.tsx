@@ -6,18 +6,18 @@ import { useRead } from "../api/read.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
 import { pieces } from "../compute/diagnosis.ts";
 import { within } from "../compute/deploys.ts";
-import { count, duration, hundredths, milli, percent, range, rate, ratio, signed } from "../compute/format.ts";
+import { count, duration, hundredths, milli, percent, range, rate, ratio, share, signed, tied } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
 import { markdown } from "../compute/markdown.ts";
 import { useKeys } from "../keys.ts";
-import { Bar, Choice, Empty, Facts, Path, Read, State, When, kindWords, useTitle } from "../parts/basics.tsx";
+import { Bar, Choice, Empty, Facts, Path, Read, State, Tags, When, useTitle } from "../parts/basics.tsx";
 import { Figure, save } from "../parts/figure.tsx";
 import { Listing } from "../parts/listing.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { copy } from "../parts/said.tsx";
 import { query, useOneOf } from "../url.ts";
 import { Latency } from "./latency.tsx";
-import { Exemplars } from "./exemplars.tsx";
+import { Exemplars, type Kept, traceOf } from "./exemplars.tsx";
 import { Places, places } from "./places.tsx";
 import { Timeline } from "./timeline.tsx";
 import { Noting, type Note } from "./noting.tsx";
@@ -47,6 +47,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
   const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
+  const kept = useRead(`exemplars ${p.group}`, (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }), true);
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
@@ -59,45 +60,45 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   }, [whole]);
   return (
     <>
-      <Head detail={detail} again={again} />
+      <Head detail={detail} kept={kept} again={again} />
       <Read of={group} what="the requests">
         {(g) => (
           <>
             <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
-            <CriticalPath edges={g.edges.length > 0 ? g.edges : edges} mean={g.group.mean_ns} />
+            <CriticalPath p={p} edges={g.edges.length > 0 ? scored(g.edges, edges) : edges} mean={g.group.mean_ns} />
           </>
         )}
       </Read>
-      <Edges edges={byVariance(edges)} />
+      <Edges p={p} edges={edges} />
       <div className="columns">
         <Explanations of={detail.explanations} />
         <Contrast p={p} />
       </div>
       {detail.refined.length > 0 && <Refined of={detail.refined} />}
       <Timeline detail={detail} deploys={deploys ?? []} />
-      <Exemplars group={p.group} problem={p.id} />
+      <Exemplars kept={kept} problem={p} />
     </>
   );
 }
 
-function Head({ detail, again }: { detail: Detail; again: () => void }) {
+function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () => void }) {
   const p = detail.problem;
   const path = (id: string) => `${location.pathname}${location.search}#${id}`;
   const asFile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
     <>
       <div className="crumbs">
-        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank} <span className="tag">{p.onset}</span> <span className="tag">{kindWords[p.kind]}</span>
+        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank} <Tags onset={p.onset} kind={p.kind} />
         <span>{p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}</span>
       </div>
       <h1 className="diagnosis">
         {pieces(p.diagnosis).map((piece, i) =>
           piece.evidence ? (
             <a key={i} href={path(piece.evidence)}>
-              {piece.text}
+              {tied(piece.text)}
             </a>
           ) : (
-            <span key={i}>{piece.text}</span>
+            <span key={i}>{tied(piece.text)}</span>
           ),
         )}
       </h1>
@@ -115,12 +116,13 @@ function Head({ detail, again }: { detail: Detail; again: () => void }) {
       />
       <div className="does">
         <State of={p.state} />
-        <span>{detail.next || "Nothing is being done about it."}</span>
-        {detail.missing.length > 0 && <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>}
+        <span>{tied(detail.next) || "Nothing is being done about it."}</span>
+        {detail.missing.some((m) => !detail.next.includes(m)) && <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>}
       </div>
       <div className="toolbar">
         <Notes p={p} changed={again} />
-        <Link className="push" href={`/trees/${p.request_type}${query({ problem: p.id })}`}>
+        <Requests p={p} kept={kept} />
+        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>
           Where it was searched
         </Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
@@ -136,6 +138,13 @@ function Head({ detail, again }: { detail: Detail; again: () => void }) {
       </div>
     </>
   );
+}
+
+// Requests leads to one to look at: of the slow if durations vary, a typical one if all are slow.
+function Requests({ p, kept }: { p: Problem; kept: Kept }) {
+  const stratum = p.kind === "slow" ? "typical" : "slow";
+  const found = kept.value?.items.find((e) => e.stratum === stratum) ?? kept.value?.items[0];
+  return <span className="push">{found && <Link href={traceOf(found, p.id)}>{`A ${found.stratum} request, ${duration(found.duration_ns)}`}</Link>}</span>;
 }
 
 // Notes says who looks after a problem, and changes that. It is apart from the rest, which is not drawn anew when a dialog opens.
@@ -155,17 +164,31 @@ function Notes({ p, changed }: { p: Problem; changed: () => void }) {
   );
 }
 
-type Measure = "variance" | "mean" | "tail";
+type Measure = "wrong" | "variance" | "mean" | "tail";
 
-const measures: Record<Measure, { word: string; of: (e: Edge, tail: number) => number | null }> = {
-  variance: { word: "of the variance", of: (e) => e.share_variance.value },
-  mean: { word: "of the mean", of: (e) => e.share_mean },
-  tail: { word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
+const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail: number) => number | null }> = {
+  wrong: { name: "What is wrong", word: "of what is wrong", of: (e) => e.score },
+  variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
+  mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
+  tail: { name: "Slowest tenth", word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
 };
 
-// CriticalPath shows where requests spend their time, as wide as that is, coloured by what the edge has of what is wrong.
-function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
-  const [by, setBy] = useOneOf("by", Object.keys(measures) as Measure[]);
+// measuresFor returns how the edges of a problem can be measured; first the measure of its sentence.
+function measuresFor({ kind, onset }: Problem): Measure[] {
+  if (onset === "chronic") return kind === "variable" ? ["variance", "mean", "tail"] : ["mean", "variance", "tail"];
+  return kind === "variable" ? ["variance", "wrong", "mean", "tail"] : ["wrong", "variance", "mean", "tail"];
+}
+
+// scored returns edges with the scores that they have in a problem, 0 those that it does not name.
+function scored(edges: Edge[], named: Edge[]): Edge[] {
+  const scores = new Map(named.map((e) => [e.place.edge, e.score]));
+  return edges.map((e) => ({ ...e, score: scores.get(e.place.edge) ?? 0 }));
+}
+
+// CriticalPath shows where requests spend their time, as wide as that is, coloured by the part that the edge has in what is wrong, or in what else is picked.
+function CriticalPath({ p, edges, mean }: { p: Problem; edges: Edge[]; mean: number | null }) {
+  const offered = measuresFor(p);
+  const [by, setBy] = useOneOf("by", offered);
   const measure = measures[by];
   const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
   const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
@@ -174,18 +197,18 @@ function CriticalPath({ edges, mean }: { edges: Edge[]; mean: number | null }) {
     <Figure
       id="path"
       title="Critical path"
-      hint="As wide as the time of a request on the critical path, callers above callees; the colour and the number say how much of what is wrong lies there, callees not included."
-      tools={<Choice label="Colour by" value={by} pick={setBy} of={[["variance", "Variance"], ["mean", "Mean"], ["tail", "Slowest tenth"]]} />}
+      hint={`As wide as the time of a request on the critical path, callers above callees; the colour and the number are the part ${measure.word} that lies there, callees not included.`}
+      tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
       table={() => edgeTable(edges)}
     >
       <Icicle
         boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
         label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
-        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(part(b.edges)) : "" })}
+        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "" })}
         title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
       />
       <div className="legend" aria-hidden="true">
-        Share {measure.word}:
+        Part {measure.word}:
         {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
           <span key={text}>
             <i style={{ background: `var(--heat-${i})` }} />
@@ -211,19 +234,36 @@ function byVariance([leading, ...rest]: Edge[]): Edge[] {
   return [leading, ...rest.sort((a, b) => (b.share_variance.value ?? 0) - (a.share_variance.value ?? 0))];
 }
 
-function Edges({ edges }: { edges: Edge[] }) {
-  const most = Math.max(1, ...edges.map((e) => e.share_variance.value ?? 0));
+const edgeHints: Record<Measure, string> = {
+  wrong: "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
+  variance: "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
+  mean: "Places on the critical path, with their share of the mean.",
+  tail: "",
+};
+
+const least = 0.01; // the share from which an edge is shown at once
+const first = 3; // edges that are shown at once whatever they carry
+
+// Edges lists them by the measure of the problem's sentence, so that its number is found again.
+function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
+  const [whole, setWhole] = useState(false);
+  const by = measuresFor(p)[0]!;
+  const part = (e: Edge) => measures[by].of(e, 0);
+  const edges = by === "variance" ? byVariance(all) : all;
+  const few = edges.filter((e, i) => i < first || Math.abs(part(e) ?? 0) >= least);
+  const most = Math.max(1, ...edges.map((e) => part(e) ?? 0));
   return (
-    <Figure id="edges" title="Edges" hint="Places on the critical path with their share of the variance and its 95 % interval; shares add up to 100 %, and one can be negative." table={() => edgeTable(edges)} tableOnly>
+    <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
       <Listing
         label="Edges"
         head={[
-          "Place", "Share of variance", { text: "Share of mean", number: true }, { text: "Mean", number: true },
+          "Place", by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
+          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true }, { text: "Mean", number: true },
           { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
           { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
         ]}
       >
-        {edges.map((e) => (
+        {(whole ? edges : few).map((e) => (
           <tr key={e.place.edge}>
             <td>
               <strong>{e.place.label}</strong>
@@ -232,16 +272,32 @@ function Edges({ edges }: { edges: Edge[] }) {
               </div>
             </td>
             <td className="bars">
-              {percent(e.share_variance.value)} <span className="dim small nowrap">{range(e.share_variance, percent)}</span>
-              <Bar of={e.share_variance.value} low={e.share_variance.low} high={e.share_variance.high} most={most} />
+              {by === "variance" ? (
+                <>
+                  {percent(part(e))} <span className="dim small range">{range(e.share_variance, percent)}</span>
+                  <Bar of={part(e)} low={e.share_variance.low} high={e.share_variance.high} most={most} />
+                </>
+              ) : (
+                <>
+                  {share(part(e))}
+                  <Bar of={part(e)} most={most} />
+                </>
+              )}
             </td>
-            <td className="number nowrap">{percent(e.share_mean)}</td>
+            <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
             <td className="number nowrap">{duration(e.mean_ns)}</td>
             <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
             <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
           </tr>
         ))}
       </Listing>
+      {few.length < edges.length && (
+        <p className="under">
+          <button type="button" className="link" aria-expanded={whole} onClick={() => setWhole(!whole)}>
+            {whole ? "Show only what carries most" : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
+          </button>
+        </p>
+      )}
     </Figure>
   );
 }
@@ -268,7 +324,7 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
             <tr key={i}>
               <td title={x.where.join(" → ")}>{x.text}</td>
               <td className="bars">
-                {percent(x.effect.value)} <span className="dim small nowrap">{range(x.effect, percent)}</span>
+                {percent(x.effect.value)} <span className="dim small range">{range(x.effect, percent)}</span>
                 <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
               </td>
               <td className="number">{percent(x.remains)}</td>
@@ -326,7 +382,7 @@ function Refined({ of }: { of: Schemas["Refined"][] }) {
               <strong>{r.operation}</strong> <span className="dim small">within {r.within}</span>
             </td>
             <td className="bars">
-              {percent(r.share.value)} <span className="dim small nowrap">{range(r.share, percent)}</span>
+              {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
               <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
             </td>
             <td className="number nowrap">{duration(r.mean_ns)}</td>

@@ -4,11 +4,11 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type Paged, usePages } from "../api/pages.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, percent, range, rate, ratio } from "../compute/format.ts";
+import { ago, count, duration, hundredths, percent, range, rate, ratio, tied } from "../compute/format.ts";
 import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Chunks } from "../parts/chunks.tsx";
-import { Empty, Read, Search, Select, State, When, kindWords, useTitle } from "../parts/basics.tsx";
+import { Empty, Read, Search, Select, State, Tags, When, kindWords, useTitle } from "../parts/basics.tsx";
 import { useNow } from "../settings.ts";
 import { useOneOf, useSought } from "../url.ts";
 import { Noting, type Note } from "./noting.tsx";
@@ -85,7 +85,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
     <>
       <p className="under" role="status">
         {total === 0 ? "" : `${count(total)} ${total === 1 ? "problem" : "problems"}`}
-        {epoch && <> as of <When at={epoch} /></>}
+        {epoch && <span>as of <When at={epoch} /></span>}
         {pending > 0 && (
           <button type="button" className="link" onClick={release}>
             {pending === 1 ? "1 row has" : `${pending} rows have`} changed places: show
@@ -105,7 +105,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
               {head("P50 → P99", "p99", "Median and 99th percentile; sorted by the latter")}
               {head("Rate", "rate", "Requests per second", "number")}
               {head("Impact", "impact", "Time lost per second, over all requests", "number")}
-              <th scope="col">Sibyl</th>
+              <th scope="col" title="How far the search for the place is">Investigation</th>
             </tr>
           </thead>
           <Chunks count={items.length} columns={8} guess={62} see={see} row={(i) => <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} />} />
@@ -142,10 +142,10 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
       <td className="narrow number rank">{p.rank}</td>
       <td className="what">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
-          {p.diagnosis}
+          {tied(p.diagnosis)}
         </Link>
         <div className="where">
-          <span className="tag">{p.onset}</span> <span className="tag">{kindWords[p.kind]}</span>
+          <Tags onset={p.onset} kind={p.kind} />
           {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
           {p.notes.muted && <span className="tag noted">muted by {p.notes.muted.by}<Until at={p.notes.muted.expires} /></span>}
           <span className="dim" title={`Request type ${p.request_type_name}`}>
@@ -169,8 +169,8 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
       <td data-label="Impact" className="number nowrap">
         {p.impact === null ? "–" : `${duration(p.impact)}/s`}
       </td>
-      <td data-label="Sibyl">
-        {gone ? <State of="gone" title="It is over, or the filter hides it now" /> : <State of={p.state} />}
+      <td data-label="Investigation">
+        <State of={gone ? "gone" : p.state} />
       </td>
     </tr>
   );
@@ -186,14 +186,14 @@ function How({ p }: { p: Problem }) {
   if (p.kind === "slow" && p.expected_ns) {
     return (
       <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
-        {ratio(p.mean_ns / p.expected_ns)} <span className="dim">expected</span>
+        {ratio(p.mean_ns / p.expected_ns)} <span className="dim small range">{duration(p.expected_ns)} expected</span>
       </span>
     );
   }
   if (p.kind === "shifted") return <span>{percent(p.share)} elsewhere</span>;
   return (
     <span title="Coefficient of variation with its 95 % interval">
-      CoV {hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span>
+      CoV {hundredths(p.cov.value)} <span className="dim small range">{range(p.cov, hundredths)}</span>
     </span>
   );
 }

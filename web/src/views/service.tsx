@@ -33,17 +33,19 @@ function Health({ s }: { s: Schemas["Status"] }) {
     <>
       <Facts
         of={[
-          ["Sibyl", s.version], ["Takes traces", s.ready ? "yes" : "not yet: the journal is being read"],
+          ["Version", s.version], ["Takes traces", s.ready ? "yes" : "not yet: the journal is being read"],
           ["Learning", s.learning.active ? `${s.learning.progress === null ? "no request yet" : percent(s.learning.progress)}` : "done", "Sibyl first learns what is normal; until then there are no problems"],
           ["Last epoch", <When at={s.epoch.ended} />, "When problems were last looked for, and tracepoints decided about; longer ago than two epochs: look at the log of Sibyl"], ["Epoch", duration(s.epoch.length_ns), "How often that is done"],
           ["Problems", <>{count(s.problems)}{s.problems_uninvestigated > 0 && <span className="dim small"> {count(s.problems_uninvestigated)} wait to be investigated</span>}</>],
           ["Request types", <Link href="/trees">{count(s.request_types)}</Link>, "Kinds of requests, by what they enter"], ["Groups", count(s.groups), "Request types, and requests of a type that take the same path and should perform alike"],
         ]}
       />
-      <Counts title="What is refused or left out" of={[...counted("refused", s.refused), ...counted("unusable", s.unusable).map(([m, n]): Count => [{ ...m, name: `Traces left out: ${m.name.toLowerCase()}` }, n])]} note="Since the start of the service. All is well while these do not grow." />
       <div className="columns">
+        <div>
+          <Counts title="What is refused or left out" of={[...counted("refused", s.refused), ...counted("unusable", s.unusable).map(([m, n]): Count => [{ ...m, name: `Traces left out: ${m.name.toLowerCase()}` }, n])]} note="Since the start of the service. All is well while these do not grow." />
+          <Counts title="Traces that are over" of={counted("closed", s.closed)} note="Since the start of the service. Most should be complete." />
+        </div>
         <Counts title="What is taken" of={counted("ingest", taken)} note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`} />
-        <Counts title="Traces that are over" of={counted("closed", s.closed)} note="Since the start of the service. Most should be complete." />
       </div>
       {s.queues.length > 0 && (
         <Figure

@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import { deployed } from "../compute/deploys.ts";
-import { bytes, count, digits, percent, range } from "../compute/format.ts";
+import { bytes, count, digits, percent, share, tied } from "../compute/format.ts";
 import { State, When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { query } from "../url.ts";
@@ -14,7 +14,7 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
   const found = detail.investigation;
   const decisions = detail.decisions;
   const steps = [...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })), ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d }))].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
-  const suspects = found?.investigation.suspects.slice(0, 3) ?? [];
+  const suspects = (found?.investigation.suspects ?? []).filter((x, i) => i === 0 || (x.share.value ?? 0) >= 0.01).slice(0, 3);
   return (
     <Figure
       id="investigation"
@@ -29,8 +29,8 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
       tableOnly
     >
       {suspects.length > 0 && (
-        <p className="under">
-          Carries most, as far as is known: {suspects.map((x) => `${x.operation} (${percent(x.share.value)} of what is wrong${x.share.low === null ? "" : `, ${range(x.share, percent)}`}; ${count(x.requests)} requests)`).join(", ")}
+        <p className="hint">
+          What is wrong is, as far as is known, in {suspects.map((x) => `${x.operation} (${share(x.share.value)})`).join(", ")}.
         </p>
       )}
       {decisions.length === 0 && <p className="dim">Nothing was decided yet. Decisions are made when an epoch ends.</p>}
@@ -60,7 +60,7 @@ function Step({ d }: { d: Decision }) {
       <div className="dim small">
         <When at={d.at} /> {d.from !== d.to && <State of={d.to} />}
       </div>
-      <div className="path">{d.text}</div>
+      <div className="path">{tied(d.text)}</div>
       <div className="small dim">
         {cost(d)} · judged by {count(d.requests)} requests
         {d.overhead && d.overhead.mean_ns.value !== null && <> · seen to cost requests {digits(Math.max(0, d.overhead.mean_ns.value) / 1e6)} ms on average</>}
@@ -76,7 +76,7 @@ function Step({ d }: { d: Decision }) {
 }
 
 const cost = (d: Decision) =>
-  d.estimate.tracepoints === 0 ? "nothing is on for anybody then" : `all that is on then: ${count(d.estimate.tracepoints)} tracepoints, ${bytes(d.estimate.bytes)}/s, ${digits((d.estimate.cpu ?? 0) * 1000)} ms of CPU a second`;
+  d.estimate.tracepoints === 0 ? "after that nothing is on" : `after that ${count(d.estimate.tracepoints)} tracepoints are on, ${bytes(d.estimate.bytes)}/s, ${digits((d.estimate.cpu ?? 0) * 1000)} ms of CPU a second, for all problems together`;
 
 const mostRejected = 20; // that are shown
 

@@ -97,8 +97,8 @@ function List() {
                 head={[
                   "Tracepoint", "State", "Why, and for whom", "Until",
                   { text: "Of requests", number: true, title: "Part of the requests that have it on" },
-                  { text: "Data", number: true, title: "On all requests" },
-                  { text: "CPU", number: true, title: "CPU time a second, on all requests" }, "Do",
+                  { text: "Data", number: true, title: "What it costs, or would cost, on all requests" },
+                  { text: "CPU", number: true, title: "CPU time a second that it costs, or would cost, on all requests" }, "Do",
                 ]}
               >
                 {list.items.map((t) => (
@@ -153,7 +153,7 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
         )}
       </td>
       <td className="small nowrap">{lease ? <When at={lease.expires} brief /> : <span className="dim">–</span>}</td>
-      <td className="number">{percent(t.share)}</td>
+      <td className="number">{lease ? percent(t.share) : "–"}</td>
       <td className="number nowrap">{t.cost.bytes === null ? "–" : `${bytes(t.cost.bytes)}/s`}</td>
       <td className="number nowrap">{t.cost.cpu === null ? "–" : `${digits(t.cost.cpu * 1e6)} µs/s`}</td>
       <td>{t.state === "baseline" ? <span className="dim small">always on</span> : <Switch t={t} changed={changed} />}</td>

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { Failure, type Schemas, answered, client } from "../api/client.ts";
 import { onEvent } from "../api/events.ts";
 import { useRead, useRetry } from "../api/read.ts";
-import { bytes, count, digits, duration, percent, shortened } from "../compute/format.ts";
+import { bytes, count, digits, duration, percent, share, shortened } from "../compute/format.ts";
 import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
 import { Empty, Failed, Loading, Search, Select, Stale, State, When, useTitle } from "../parts/basics.tsx";
@@ -72,7 +72,7 @@ export default function TreeView({ id }: { id: string }) {
         <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
         {problem && (
           <span>
-            · as searched for <Link href={`/problems/${problem}`}>a problem</Link>
+            as searched for <Link href={`/problems/${problem}`}>a problem</Link>
           </span>
         )}
       </div>
@@ -96,7 +96,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const [q, setQ] = useSought();
   const [state, setState] = useOneOf("state", states);
   const [picked, setPicked] = useQuery("node");
-  const matched = useMemo(() => matchedNodes(matches), [matches]);
+  const matched = useMemo(() => matchedNodes(matches.filter(matters)), [matches]);
   const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
   const fresh = () => foldedAtFirst(nodes, [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth);
@@ -132,7 +132,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   return (
     <Figure
       title="Calling contexts"
-      hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, ▶ what is tried next, ★ what was located. Hits, CPU and data are for each request or hit.`}
+      hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, with its part of what is wrong; ▶ what is tried now or next; ★ what was located.`}
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
@@ -166,7 +166,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
                 <span className="number" title="How often a request runs it">Hits</span>
                 <span className="number" title="CPU time of a hit">CPU</span>
                 <span className="number" title="Trace data of a hit">Data</span>
-                <span className="number" title="Share of the variance in past investigations">Past share</span>
+                <span className="number" title="Part of what was wrong that it had in past investigations">Past</span>
               </div>
             }
             row={(i) => {
@@ -180,6 +180,10 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     </Figure>
   );
 }
+
+const least = 0.01; // the part of what is wrong from which a match is shown, but for the first, which always is
+
+const matters = (m: Match, i: number) => i === 0 || (m.score ?? 0) >= least;
 
 function matchedNodes(matches: Match[]): Map<number, Match> {
   const found = new Map<number, Match>();
@@ -204,7 +208,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
           <span className="fold" />
         )}
         <span title={`${n.operation}, ${n.service} (${n.layer}, ${n.kind})`}>
-          {match && <span aria-label="the problem was matched to this">◆ {percent(match.score)} </span>}
+          {match && <span aria-label={`the problem was matched to this: ${share(match.score)} of what is wrong`}>◆ {percent(Math.min(1, match.score ?? 0))} </span>}
           {cause && <strong>★ located </strong>}
           {next && <span aria-label="tried next, or now">▶ </span>}
           {n.operation} <span className="dim">{shortened(n.service, shortService)}</span>
@@ -224,13 +228,21 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
 
 // Matches says to which contexts the problem's edges were matched, and how surely.
 function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
+  const shown = tree.matches.filter(matters);
+  const problem = tree.matches[0]?.problem;
+  const reading = useRead(problem ? `problem ${problem}` : null, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }), true);
+  const p = reading.value?.problem;
+  const shares = new Map((p?.kind === "variable" && p.onset === "changed" ? reading.value!.edges : []).map((e) => [e.place.edge, e.share_variance.value]));
   return (
     <>
-      <h2>Where the problem was matched to</h2>
-      {tree.matches.length === 0 && <p className="dim">No problem of these requests is open.</p>}
-      {tree.matches.map((m) => (
-        <div key={m.place.edge} style={{ marginBottom: 10 }}>
-          <strong>{m.place.label}</strong> <span className="dim">{percent(m.score)} of what is wrong</span>
+      <h2>Where the problem was matched</h2>
+      {tree.matches.length === 0 ? <p className="dim">No problem of these requests is open.</p> : p && <p className="dim small">{wrongIs(p)}</p>}
+      {shown.map((m) => (
+        <div className="match" key={m.place.edge}>
+          <strong>{m.place.label}</strong>
+          <div className="dim">
+            {share(m.score)} of what is wrong{shares.has(m.place.edge) && `, ${percent(shares.get(m.place.edge))} of the variance`}
+          </div>
           <div className="small">
             {m.nodes.length === 0 && "matched to nothing: no tracepoint is known there"}
             {m.nodes.slice(0, 5).map((x) => (
@@ -249,9 +261,16 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
           </div>
         </div>
       ))}
+      {shown.length < tree.matches.length && <p className="dim small match">Others have less than {percent(least)} each.</p>}
       <p className="dim small">Pick a context to see what it costs, and to switch it.</p>
     </>
   );
+}
+
+// wrongIs says of a problem what its places have a part of.
+function wrongIs({ onset, kind }: Schemas["Problem"]): string {
+  if (onset === "changed") return "What is wrong is what these requests take longer, or vary more, than they did.";
+  return kind === "variable" ? "What is wrong is the variance." : "What is wrong is the mean.";
 }
 
 function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Match | undefined; again: () => void }) {
