@@ -50,7 +50,8 @@ test("a service without anything says what to do", async () => {
   }
   assert.deepEqual(wrongs, []);
   await empty.stop();
-  await page.getByText(/Not live|Connecting/).waitFor({ timeout: 15_000 });
+  await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
+  await page.getByText("Sibyl does not answer").waitFor({ timeout: 25_000 }); // nothing is asked meanwhile
   await page.goto(service.url);
   await context.close();
 });

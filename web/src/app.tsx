@@ -84,6 +84,7 @@ function Frame() {
   const [at, go] = useLocation();
   useArrival(at);
   const [help, setHelp] = useState(false);
+  const connection = useLasting();
   useKeys({
     "?": () => setHelp(true),
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
@@ -105,10 +106,10 @@ function Frame() {
             </Link>
           ))}
         </nav>
-        <Live />
+        <Live of={connection} />
         <Preferences help={() => setHelp(true)} />
       </header>
-      <Notices />
+      <Notices connection={connection} />
       <main id="main" tabIndex={-1}>
         <Boundary key={at}>
           <Suspense fallback={<Loading what="the view" />}>
@@ -166,8 +167,9 @@ function useLasting() {
   return { ...lasted, ever };
 }
 
-function Live() {
-  const { live, since, ever } = useLasting();
+type Lasting = ReturnType<typeof useLasting>;
+
+function Live({ of: { live, since, ever } }: { of: Lasting }) {
   const now = useNow();
   const lost = now - since > 4000 ? `Not live for ${brief(now - since)}` : ever ? "Not live" : "Connecting";
   return (
@@ -200,11 +202,15 @@ function Preferences({ help }: { help: () => void }) {
   );
 }
 
+const away = 10_000; // ms without events after which that is said above all that is shown
+
 // Notices say what holds for everything that is shown.
-function Notices() {
+function Notices({ connection: { live, since, ever } }: { connection: Lasting }) {
+  const now = useNow();
   const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
   if (failure && failure.status !== 401) notices.push(<><strong>{failure.title}.</strong> {failure.detail} What is shown may be old.</>);
+  else if (ever && !live && now - since > away) notices.push(<><strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by itself. What is shown may be old.</>);
   if (status && !status.ready) notices.push(<><strong>Starting.</strong> The journal is being read; traces are taken when that is done.</>);
   if (status?.learning.active) {
     const done = status.learning.progress;
