@@ -80,17 +80,7 @@ func distinct(list []Tracepoint) []point {
 // compareEntries orders entries of one ID in some total order, so that the order of a list does not matter.
 func compareEntries(a, b *Tracepoint) int {
 	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Cost, b.Cost),
-		cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), compareBools(a.Baseline, b.Baseline))
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
+		cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
 }
 
 // hinted reports whether p's hints lead up to something that has a place.

@@ -318,7 +318,7 @@ func (c *comparison) rank() []Suspect {
 	c.wire.settle(services, index)
 	c.operations(services, index)
 	slices.SortStableFunc(services, func(a, b service) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), compareBool(a.opaque, b.opaque), cmp.Compare(b.Soft, a.Soft))
+		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.opaque, b.opaque), cmp.Compare(b.Soft, a.Soft))
 	})
 	suspects := make([]Suspect, 0, len(services))
 	for i := range services {

@@ -3,6 +3,8 @@ package compare
 import (
 	"cmp"
 	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // wires holds the excess of time between services: how much later than the history allows, per request, callers got answers from
@@ -160,7 +162,7 @@ func (w wires) sorted(number map[int32]int) []*wireTo {
 		all = append(all, &wireTo{l, number[k.from], number[k.to], k.border})
 	}
 	slices.SortFunc(all, func(a, b *wireTo) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), compareBool(a.border, b.border))
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), trace.CompareBools(a.border, b.border))
 	})
 	return all
 }
@@ -180,14 +182,4 @@ func (s *service) before(t *service) bool {
 		return t.opaque
 	}
 	return s.Out > t.Out*(1+alike)
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
