@@ -1,20 +1,16 @@
 // Histogram draws how durations are distributed, on a logarithmic axis.
-import { useEffect, useRef, useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration } from "../compute/format.ts";
 import { coarse } from "../compute/bins.ts";
+import { useSize } from "./size.ts";
 
 const least = 150; // height
 const foot = 20;
 
 export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p50: number | null; p99: number | null; label: string }) {
-  const svg = useRef<SVGSVGElement>(null);
-  const [{ width, height }, setSize] = useState({ width: 600, height: least });
-  useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setSize({ width: entry!.contentRect.width, height: Math.max(least, entry!.contentRect.height) }));
-    watch.observe(svg.current!);
-    return () => watch.disconnect();
-  }, []);
+  const [svg, size] = useSize<SVGSVGElement>({ width: 600, height: least });
+  const { width } = size;
+  const height = Math.max(least, size.height);
   const bars = coarse(bins);
   const low = Math.log(Math.max(1, bars[0]?.low ?? 1));
   const high = Math.log(Math.max(2, bars.at(-1)?.high ?? 2));

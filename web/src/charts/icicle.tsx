@@ -1,6 +1,6 @@
 // Icicle draws boxes nested by calling context, as an SVG that also makes the PNG.
-import { useEffect, useRef, useState } from "react";
 import type { Box } from "../compute/icicle.ts";
+import { useSize } from "./size.ts";
 
 const rowHeight = 24;
 const letter = 6.6; // px, on average
@@ -10,13 +10,7 @@ type Look = { fill: string; ink: string; note: string };
 
 // look says how a box is coloured, and the text on it, and what that ends with.
 export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: Box) => Look; label: string; title: (b: Box) => string }) {
-  const svg = useRef<SVGSVGElement>(null);
-  const [width, setWidth] = useState(900);
-  useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(entry!.contentRect.width));
-    watch.observe(svg.current!);
-    return () => watch.disconnect();
-  }, []);
+  const [svg, { width }] = useSize<SVGSVGElement>({ width: 900, height: 0 });
   const depth = Math.max(0, ...boxes.map((b) => b.depth)) + 1;
   return (
     <svg ref={svg} className="chart" height={depth * rowHeight} role="img" aria-label={label}>

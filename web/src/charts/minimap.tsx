@@ -4,6 +4,7 @@ import { count, duration } from "../compute/format.ts";
 import { type Row, type Stretch, extent } from "../compute/waterfall.ts";
 import { between, moved, scaled } from "../compute/zoom.ts";
 import { InEffect } from "../settings.ts";
+import { useSize } from "./size.ts";
 
 // part is what is looked at, of the whole. See is told while it changes, keep when it has.
 type Props = { rows: Row[]; whole: number; part: Stretch; see: (part: Stretch) => void; keep: (part: Stretch) => void };
@@ -71,14 +72,8 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
 
 // Strip is the drawing. It is made anew only when the trace is another, or the room for it.
 const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number }) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
+  const [canvas, { width }] = useSize<HTMLCanvasElement>({ width: 0, height: 0 });
   const theme = useContext(InEffect);
-  useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(Math.round(entry!.contentRect.width)));
-    watch.observe(canvas.current!);
-    return () => watch.disconnect();
-  }, []);
   useEffect(() => {
     const { devicePixelRatio: ratio } = window;
     const to = canvas.current!;
@@ -94,6 +89,6 @@ const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number 
     rows.forEach((row, i) => !row.gap && draw(extent(row), i, 1));
     context.fillStyle = colour("--critical");
     rows.forEach((row, i) => row.critical.forEach((s) => draw(s, i, 2)));
-  }, [rows, whole, width, theme]);
+  }, [canvas, rows, whole, width, theme]);
   return <canvas ref={canvas} role="img" aria-label={`All of the trace: ${count(rows.filter((r) => !r.gap).length)} spans in ${duration(whole)}, the critical path on top of them`} />;
 });

@@ -2,10 +2,11 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import { coarse } from "./bins.ts";
+import { contrasts } from "./contrasts.ts";
 import { axis, cells, quantile } from "./heat.ts";
 import { boxes } from "./icicle.ts";
 import { foldedAtFirst, visible } from "./tree.ts";
-import { contrasts, rows, shown } from "./waterfall.ts";
+import { rows, shown } from "./waterfall.ts";
 
 const place = (...context: string[]) => ({ edge: context.join(), label: context.at(-1)!, context, service: "", operation: "", kind: "" });
 
