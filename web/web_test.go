@@ -2,9 +2,11 @@ package web
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -124,14 +126,36 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+var hashed = regexp.MustCompile(`^assets/[a-z]+-[\w-]{8}\.(js|css|svg)$`)
+
+// What is kept for ever has a name that holds a hash of its content.
+func TestNamesHoldHashes(t *testing.T) {
+	for name := range newUI(t, "").files {
+		if name != page && !hashed.MatchString(name) {
+			t.Errorf("%s would be kept for ever", name)
+		}
+	}
+}
+
 // mostFirst is how many bytes may come, packed, until the first view works.
 const mostFirst = 200 << 10
+
+// lazy are the views that are loaded when they are gone to.
+var lazy = []string{"compare", "problem", "service", "trace", "tracepoints", "tree", "trees"}
 
 func TestFirstLoad(t *testing.T) {
 	u := newUI(t, "")
 	sum := len(u.files[page].packed)
+	first := make(map[string]bool)
 	for _, link := range links.FindAllSubmatch(body(t, get(t, u, "/")), -1) {
+		first[string(link[1])] = true
 		sum += len(u.files[string(link[1])].packed)
+	}
+	for _, view := range lazy {
+		own := slices.DeleteFunc(slices.Collect(maps.Keys(u.files)), func(name string) bool { return !strings.HasPrefix(name, "assets/"+view+"-") })
+		if len(own) != 1 || first[own[0]] {
+			t.Errorf("%s has %v, and they may not be loaded first", view, own)
+		}
 	}
 	if t.Logf("%d bytes until the first view works", sum); sum > mostFirst {
 		t.Errorf("%d bytes until the first view works, want at most %d", sum, mostFirst)

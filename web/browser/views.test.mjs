@@ -48,48 +48,176 @@ test("webhooks are listed, with what they did not take, but not all of their add
   await context.close();
 });
 
-test("dialogs and menus have nothing against them either", async () => {
-  const { page, context, wrongs } = await open(browser, { theme: "dark" });
+// above are what lies above a page: where, the button that opens it, in which of its items a dialog follows, and what is to be there.
+const above = [
+  ["problem", "Theme, time, help", null, "menu"],
+  ["problem", "Theme, time, help", "Keys", "dialog"],
+  ["problem", "Share this problem", null, "menu"],
+  ["problem", "Critical path: table and files", null, "menu"],
+  ["problem", "Acknowledge", null, "dialog"],
+  ["problem", "Mute …", null, "dialog"],
+  ["off", /^Switch/, null, "menu"],
+  ["off", /^Switch/, "Enable …", "dialog"],
+  ["off", /^Switch/, "Forbid …", "dialog"],
+  ["service", "Show", null, "dialog"],
+  ["service", "Send again", null, "dialog"],
+  ["service", "Forget", null, "dialog"],
+];
+
+for (const theme of ["light", "dark"]) {
+  test(`menus, dialogs and the log-in, ${theme}`, async () => {
+    const { page, context } = await open(browser, { theme });
+    const at = { ...paths, off: "/tracepoints?state=off" };
+    for (const [place, button, item, role] of above) {
+      if (!page.url().endsWith(at[place])) await page.goto(service.url + at[place]);
+      await settle(page);
+      await page.getByRole("button", { name: button, exact: true }).first().click();
+      if (item) await page.getByRole("menuitem", { name: item }).click();
+      await page.getByRole(role).waitFor();
+      await settle(page);
+      assert.deepEqual(await violations(page), [], `axe: ${button} ${item ?? ""}`);
+      await page.keyboard.press("Escape");
+      await page.getByRole(role).waitFor({ state: "detached" });
+    }
+    await page.route("**/api/v1/**", (route) => route.fulfill({ status: 401, contentType: "application/problem+json", json: { title: "Unauthorized", detail: "this needs a token" } }));
+    await page.goto(service.url);
+    await page.getByLabel("Token").waitFor();
+    assert.deepEqual(await violations(page), [], "axe: the log-in");
+    await context.close();
+  });
+}
+
+test("what somebody prefers is done", async () => {
+  const { page, context } = await open(browser, { theme: "dark" });
   await page.goto(service.url + paths.problem);
   await settle(page);
-  await page.keyboard.press("?");
-  assert.deepEqual(await violations(page), []);
-  await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "Mute …" }).click();
-  assert.deepEqual(await violations(page), []);
-  await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "Theme, time, help" }).click();
-  assert.deepEqual(await violations(page), []);
-  await page.getByRole("menuitemcheckbox", { name: "Light", exact: true }).click();
+  const pick = async (name) => {
+    await page.getByRole("button", { name: "Theme, time, help" }).click();
+    await page.getByRole("menuitemcheckbox", { name, exact: true }).click();
+  };
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  await pick("Light");
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
-  await page.getByRole("button", { name: "Theme, time, help" }).click();
-  await page.getByRole("menuitemcheckbox", { name: "UTC" }).click();
+  await pick("UTC");
   assert.match(await page.textContent(".facts"), / UTC/);
-  assert.deepEqual(wrongs, []);
+  await page.reload();
+  await settle(page);
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
+  assert.match(await page.textContent(".facts"), / UTC/);
   await context.close();
 });
 
-test("every chart has its table, CSV and PNG", async () => {
-  const { page, context, wrongs } = await open(browser, { acceptDownloads: true });
-  for (const [path, title] of [[paths.problem, "Latency over time"], [paths.problem, "Durations of the requests judged"], [paths.problem, "Critical path"], [paths.trace, "Waterfall"], [paths.tree, "Calling contexts"], [paths.compare, "Difference of critical paths"]]) {
-    if (!page.url().endsWith(path)) await page.goto(service.url + path);
+test("with reduced motion nothing moves", async () => {
+  for (const [reducedMotion, moves] of [["reduce", false], ["no-preference", true]]) {
+    const { page, context } = await open(browser, { reducedMotion });
+    await page.goto(service.url + paths.problem);
     await settle(page);
-    const menu = page.getByRole("button", { name: `${title}: table and files` });
-    for (const [item, ending, least] of [["Save as CSV", ".csv", 50], ["Save as PNG", ".png", 2000]]) {
-      await menu.click();
-      const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
-      assert.ok(download.suggestedFilename().endsWith(ending));
-      const chunks = [];
-      for await (const chunk of await download.createReadStream()) chunks.push(chunk);
-      assert.ok(Buffer.concat(chunks).length > least, `${title}: ${item} is empty`);
-    }
-    if (/Waterfall|contexts/.test(title)) continue; // they are tables
-    await menu.click();
-    await page.getByRole("menuitem", { name: "Show the table" }).click();
-    await page.getByRole("region", { name: title }).locator("table").waitFor();
-    if (title === "Latency over time") assert.match(await page.textContent("#latency table"), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
+    await page.evaluate(() => document.addEventListener("animationstart", () => (globalThis.moved = true)));
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").waitFor();
+    await page.waitForTimeout(200);
+    assert.equal(await page.evaluate(() => Boolean(globalThis.moved)), moves, `a dialog, ${reducedMotion}`);
+    assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).scrollBehavior === "smooth"), moves, `links, ${reducedMotion}`);
+    await context.close();
   }
-  assert.deepEqual(await violations(page), []);
-  assert.deepEqual(wrongs, []);
+});
+
+// records splits a CSV file.
+function records(text) {
+  const all = [[]];
+  for (const [, field, end] of text.replace(/^\ufeff/, "").matchAll(/("(?:[^"]|"")*"|[^,\r\n]*)(,|\r\n)/g)) {
+    all.at(-1).push(field);
+    if (end !== ",") all.push([]);
+  }
+  return all.slice(0, -1);
+}
+
+test("every chart of every view has its table, CSV and PNG, and every table its CSV", async () => {
+  const { page, context } = await open(browser, { acceptDownloads: true });
+  const saved = async (menu, item) => {
+    await menu.click();
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+    const chunks = [];
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+    return [download.suggestedFilename(), Buffer.concat(chunks)];
+  };
+  const charts = new Set();
+  for (const path of [...Object.values(paths), `${paths.problem}?latency=lines`]) {
+    await page.goto(service.url + path);
+    await settle(page);
+    const loose = await page.evaluate(() => [...document.querySelectorAll("main canvas, main svg.chart, main table")].filter((e) => !e.closest(".figure, .queue")).map((e) => e.outerHTML.slice(0, 150)));
+    assert.deepEqual(loose, [], `${path}: charts and tables without files`);
+    for (const button of await page.getByRole("button", { name: ": table and files" }).all()) {
+      const title = (await button.getAttribute("aria-label")).replace(": table and files", "");
+      const figure = title === "Problems" ? page.locator("main") : page.getByRole("region", { name: title, exact: true });
+      const drawn = (await figure.locator("canvas, svg.chart").count()) > 0;
+      const table = (await figure.locator("table, .virtual").count()) > 0;
+      const [name, text] = await saved(button, "Save as CSV");
+      const [head, ...rows] = records(text.toString());
+      assert.ok(name.endsWith(".csv") && head.length > 1, `${title}: ${name}: ${head}`);
+      assert.ok(rows.every((row) => row.length === head.length), `${title}: rows are not as long as their head`);
+      assert.ok(rows.length > 0 || !(drawn || table), `${title}: no rows`);
+      if (!drawn) continue;
+      charts.add(title);
+      const [image, png] = await saved(button, "Save as PNG");
+      assert.ok(image.endsWith(".png") && png.length > 2000 && png.subarray(1, 4).toString() === "PNG", `${title}: no picture`);
+      if (table && title === "Waterfall") continue; // it is its table
+      await button.click();
+      await page.getByRole("menuitem", { name: "Show the table" }).click();
+      assert.equal(await figure.locator("tbody tr").count(), rows.length, `${title}: its table is not its CSV`);
+      if (title === "Latency over time") assert.match(await figure.locator("table").textContent(), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
+      assert.deepEqual(await violations(page), [], `axe: ${title} as a table`);
+    }
+    if (path === paths.tree) {
+      const [image, png] = await saved(page.getByRole("button", { name: "Calling contexts: table and files" }), "Save as PNG");
+      assert.ok(image.endsWith(".png") && png.length > 2000, "no picture of the tree");
+    }
+  }
+  assert.deepEqual([...charts].sort(), ["Critical path", "Difference of critical paths", "Durations of the requests judged", "Latency over time", "Waterfall"]);
+  await context.close();
+});
+
+test("the URL of every view restores it", async () => {
+  const { page, context } = await open(browser);
+  // state returns what the controls of a page are set to, and its headings.
+  const state = (page) =>
+    page.evaluate(() => ({
+      headings: [...document.querySelectorAll("main h1, main h2")].map((e) => e.textContent),
+      values: [...document.querySelectorAll("main select, main input[type=search]")].map((e) => e.value),
+      pressed: [...document.querySelectorAll("main .choice button")].map((e) => e.ariaPressed),
+    }));
+  let changed = 0;
+  for (const [name, path] of Object.entries(paths)) {
+    await page.goto(service.url + path);
+    await settle(page);
+    const selects = await page.locator("main select").count();
+    const choices = await page.locator("main .choice").count();
+    const searches = await page.locator("main input[type=search]").count();
+    const changes = [
+      ...Array.from({ length: searches }, (_, i) => () => page.locator("main input[type=search]").nth(i).fill("a")),
+      ...Array.from({ length: selects }, (_, i) => () => page.locator("main select").nth(i).selectOption({ index: 1 })),
+      ...Array.from({ length: choices }, (_, i) => () => page.locator("main .choice").nth(i).locator("button[aria-pressed=false]").last().click()),
+    ];
+    for (const change of changes) {
+      await page.goto(service.url + path);
+      await settle(page);
+      const before = page.url();
+      await change();
+      await page.waitForFunction((url) => location.href !== url, before);
+      await settle(page);
+      const now = await state(page);
+      await page.goto(page.url());
+      await settle(page);
+      assert.deepEqual(await state(page), now, `${name}: ${page.url()}`);
+      changed++;
+    }
+  }
+  assert.ok(changed > 15, `${changed} changes`);
+  await page.goto(service.url + paths.tree);
+  await page.locator(".vrow").nth(2).click();
+  await page.waitForURL(/node=/);
+  const picked = await page.textContent(".side h2");
+  await page.reload();
+  await page.locator(".side h2", { hasText: picked }).waitFor();
   await context.close();
 });

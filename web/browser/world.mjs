@@ -1,4 +1,5 @@
 // What the browser tests share: a service with a seeded state, a browser, and pages that notice whatever should not happen.
+import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -73,7 +74,7 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
 
 const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
-// open returns a page that collects what it must not do: fail, complain, or ask another origin.
+// open returns a page that collects what it must not do: fail, complain, or ask another origin. To close its context fails if it did.
 export async function open(browser, { theme = "light", width = 1280, height = 800, ...rest } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: "reduce", ...rest });
   const page = await context.newPage();
@@ -82,8 +83,13 @@ export async function open(browser, { theme = "light", width = 1280, height = 80
   page.on("console", (message) => message.type() === "error" && !/status of (401|403|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) && wrongs.push(`console: ${message.text()}`));
   page.on("request", (request) => {
     const at = new URL(request.url());
-    if (!["127.0.0.1", ""].includes(at.hostname)) wrongs.push(`asks ${request.url()}`);
+    if (!request.isNavigationRequest() && !["data:", "blob:"].includes(at.protocol) && at.origin !== new URL(page.url()).origin) wrongs.push(`asks ${request.url()}`);
   });
+  const close = context.close.bind(context);
+  context.close = async () => {
+    await close();
+    assert.deepEqual(wrongs, []);
+  };
   return { page, context, wrongs };
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, brief, bytes, digits, duration, hundredths, percent, range, ratio, share, shortened, signed, tied, time, unknown } from "./format.ts";
+import { ago, brief, bytes, count, digits, duration, hundredths, milli, percent, range, rate, ratio, share, shortened, signed, tied, time, unknown } from "./format.ts";
 
 test.each([
   [0, "0 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
@@ -48,4 +48,10 @@ test("how long ago", () => {
 test("long names keep both of their ends", () => {
   expect(["cart", "payment-gateway-eu-west-1", "👍👍👍👍"].map((name) => shortened(name, 10))).toEqual(["cart", "payme…st-1", "👍👍👍👍"]);
   expect([1, 2, 5].map((most) => shortened("abcdefgh", most))).toEqual(["…", "a…", "ab…gh"]);
+});
+
+test("counts, rates, and nanoseconds for other programs", () => {
+  expect([count(1_234_567), count(null), rate(0.0321), rate(undefined)]).toEqual(["1,234,567", unknown, "0.0321/s", unknown]);
+  expect([milli(1_234_567), milli(0), milli(null), milli(Number.NaN)]).toEqual([1.235, 0, null, null]);
+  expect([bytes(null), bytes(1023), bytes(3.5 * 2 ** 40)]).toEqual([unknown, "1,023 B", "3.5 TiB"]);
 });

@@ -71,6 +71,9 @@ export const rate = (x: Known) => (absent(x) ? unknown : `${digits(x)}/s`);
 // hundredths writes a number of about 1, such as a coefficient of variation.
 export const hundredths = (x: Known) => (absent(x) ? unknown : x.toFixed(2));
 
+// stateWord is a state of an investigation as people read it.
+export const stateWord = (state: string) => (state === "none" ? "queued" : state);
+
 // ratio writes a factor.
 export const ratio = (x: Known) => (absent(x) ? unknown : `${digits(Number(x.toPrecision(2)))}×`);
 

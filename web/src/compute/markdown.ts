@@ -1,14 +1,14 @@
 import type { Schemas } from "../api/client.ts";
-import { duration, percent, range, rate } from "./format.ts";
+import { duration, percent, range, rate, stateWord } from "./format.ts";
 
 // markdown writes a problem for a ticket or a chat. What comes from traces is escaped.
 export function markdown({ problem: p, edges, explanations, decisions, next }: Schemas["ProblemDetail"], url: string): string {
   return [
     `**${plain(p.diagnosis)}**`,
     "",
-    `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, since ${p.since ?? "now"}, ${p.state}. ${plain(next)}`,
+    `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "not investigated yet"}, ${stateWord(p.state)}. ${plain(next)}`,
     "",
-    ...edges.slice(0, 5).map((e) => `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance (${range(e.share_variance, percent)})`),
+    ...edges.slice(0, 5).map((e) => `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`),
     ...explanations.slice(0, 3).map((x) => `- goes with: ${plain(x.text)} (${percent(x.effect.value)})`),
     ...decisions.slice(0, 3).map((d) => `- ${d.at} ${plain(d.text)}`),
     "",
@@ -16,5 +16,7 @@ export function markdown({ problem: p, edges, explanations, decisions, next }: S
     "",
   ].join("\n");
 }
+
+const within = (interval: string) => (interval ? ` (${interval})` : "");
 
 const plain = (text: string) => text.replaceAll(/[\\`*_[\]<>#|]/g, "\\$&");

@@ -2,7 +2,7 @@
 import { type KeyboardEvent, type ReactNode, useEffect, useState } from "react";
 import type { Failure, Schemas } from "../api/client.ts";
 import type { Reading } from "../api/read.ts";
-import { ago, time } from "../compute/format.ts";
+import { ago, stateWord, time } from "../compute/format.ts";
 import { useNow, useZone } from "../settings.ts";
 import { mostSought } from "../url.ts";
 
@@ -90,7 +90,7 @@ const glyphs: Record<string, string> = {
 export function State({ of, title = meanings[of] }: { of: string; title?: string | undefined }) {
   return (
     <span className={`badge state-${of}`} title={title}>
-      <span aria-hidden="true">{glyphs[of] ?? "○"}</span> {of === "none" ? "queued" : of}
+      <span aria-hidden="true">{glyphs[of] ?? "○"}</span> {stateWord(of)}
     </span>
   );
 }

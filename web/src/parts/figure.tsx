@@ -2,7 +2,7 @@
 import { type ReactNode, useId, useRef, useState } from "react";
 import { type Cell, csv } from "../compute/csv.ts";
 import { Listing } from "./listing.tsx";
-import { Menu } from "./menu.tsx";
+import { type Item, Menu } from "./menu.tsx";
 import { picture } from "./picture.ts";
 import { copy, say } from "./said.tsx";
 
@@ -21,19 +21,30 @@ export function save(name: string, data: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+// files are what a menu offers of a table under a title.
+export const files = (title: string, table: () => Table): Item[] => {
+  const text = () => {
+    const { header, rows } = table();
+    return csv(header, rows);
+  };
+  return [
+    { text: "Copy as CSV", act: () => void copy(text()) },
+    { text: "Save as CSV", act: () => save(`${named(title)}.csv`, new Blob([mark, text()], { type: "text/csv" })) },
+  ];
+};
+
+const named = (title: string) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
+
 // Figure with tableOnly is a table in itself; one that is also pictured has a drawing to save, or what makes one.
 export function Figure({ id, title, hint, table, tools, children, tableOnly, pictured }: Props) {
   const [asTable, setAsTable] = useState(false);
   const body = useRef<HTMLDivElement>(null);
   const heading = useId();
-  const file = title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   const drawn = () => (typeof pictured === "function" ? pictured() : picture(body.current!));
-  const text = () => csv(table().header, table().rows);
   const items = [
     ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
-    { text: "Copy as CSV", act: () => void copy(text()) },
-    { text: "Save as CSV", act: () => save(`${file}.csv`, new Blob([mark, text()], { type: "text/csv" })) },
-    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => void drawn().then((png) => save(`${file}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
+    ...files(title, table),
+    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => void drawn().then((png) => save(`${named(title)}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
   ];
   return (
     <section className="figure" id={id} aria-labelledby={heading}>

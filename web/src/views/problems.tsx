@@ -4,11 +4,13 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type Paged, usePages } from "../api/pages.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, percent, range, rate, ratio, tied } from "../compute/format.ts";
+import { ago, count, duration, hundredths, milli, percent, range, rate, ratio, stateWord, tied } from "../compute/format.ts";
 import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Chunks } from "../parts/chunks.tsx";
 import { Empty, Read, Search, Select, State, Tags, When, kindWords, useTitle } from "../parts/basics.tsx";
+import { type Table, files } from "../parts/figure.tsx";
+import { Menu } from "../parts/menu.tsx";
 import { useNow } from "../settings.ts";
 import { useOneOf, useSought } from "../url.ts";
 import { Noting, type Note } from "./noting.tsx";
@@ -38,10 +40,11 @@ export function Problems() {
       <div className="toolbar">
         <h1>Problems</h1>
         <Search value={q} pick={setQ} label="Search problems ( / )" />
-        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, s === "none" ? "queued" : s || "any"])} />
+        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateWord(s) || "any"])} />
         <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindWords)]} />
         <Select label="Onset" value={onset} pick={setOnset} of={[["", "any"], ["changed", "changed"], ["chronic", "chronic"]]} />
         <Select label="Muted" value={muted} pick={setMuted} of={[["false", "hidden"], ["all", "shown"], ["true", "only"]]} />
+        {reading.value && <Menu label="Problems: table and files" icon="⋯" items={files("Problems", () => asTable(reading.value?.items ?? []))} />}
       </div>
       <Read of={reading} what="problems">
         {(list) => <Queue key={key} list={list} see={reading.see} filtered={filtered} sort={sort} setSort={setSort} sorted={sorted} changed={reading.again} />}
@@ -49,6 +52,14 @@ export function Problems() {
     </>
   );
 }
+
+// asTable is the problems that were read so far as a table for other programs.
+const asTable = (items: Problem[]): Table => ({
+  header: ["rank", "what is wrong", "onset", "kind", "request type", "since", "CoV", "low", "high", "mean (ms)", "P50 (ms)", "P99 (ms)", "rate (1/s)", "impact (ms/s)", "state", "id"],
+  rows: items.map((p) => [
+    p.rank, p.diagnosis, p.onset, p.kind, p.request_type_name, p.since, p.cov.value, p.cov.low, p.cov.high, milli(p.mean_ns), milli(p.p50_ns), milli(p.p99_ns), p.rate, milli(p.impact), p.state, p.id,
+  ]),
+});
 
 // sorted says that a head was just pressed, which makes the queue anew.
 type QueueProps = { list: Paged<Problem, Schemas["ProblemList"]>; see: (first: number, last: number) => void; filtered: boolean; sort: string; setSort: (s: string) => void; sorted: RefObject<boolean>; changed: () => void };
