@@ -219,6 +219,9 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies must not wait for more
+	if r.Method == http.MethodHead {
+		return // no event would come, and whoever asked believes that this is over
+	}
 	out := http.NewResponseController(w)
 	write := func(text string) bool {
 		_ = out.SetWriteDeadline(a.options.Clock().Add(writeWithin)) // what has none is no network

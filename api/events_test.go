@@ -90,6 +90,34 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestHeadOfEvents asks only what events would be sent as: nobody reads them then.
+func TestHeadOfEvents(t *testing.T) {
+	w := newWorld(t)
+	w.clock = time.Now // deadlines of connections are real
+	server := httptest.NewServer(w)
+	defer server.Close()
+	defer server.CloseClientConnections() // or it waits for those who read
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range 2 { // on one connection
+		r, err := http.NewRequestWithContext(ctx, http.MethodHead, server.URL+"/api/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Body.Close()
+		if got := out.Header.Get("Content-Type"); got != "text/event-stream" {
+			t.Errorf("as %s", got)
+		}
+	}
+	if n, _ := w.hub.readers(); n != 0 {
+		t.Errorf("%d still read", n)
+	}
+}
+
 // TestClosed tells that a problem closed.
 func TestClosed(t *testing.T) {
 	w := troubled(t)

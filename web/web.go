@@ -137,7 +137,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, forever bool) {
 		tag = `"` + f.tag + `-gzip"`
 	}
 	h.Set("ETag", tag)
-	if strings.Contains(r.Header.Get("If-None-Match"), tag) {
+	if known := r.Header.Get("If-None-Match"); strings.Contains(known, tag) || strings.TrimSpace(known) == "*" {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

@@ -121,6 +121,9 @@ func TestHeaders(t *testing.T) {
 	if again := get(t, u, "/", "If-None-Match", r.Header().Get("ETag")); again.Code != http.StatusNotModified {
 		t.Errorf("unchanged: %d", again.Code)
 	}
+	if any := get(t, u, "/", "If-None-Match", "*"); any.Code != http.StatusNotModified {
+		t.Errorf("whatever there is: %d", any.Code)
+	}
 	if other := get(t, u, "/", "If-None-Match", r.Header().Get("ETag"), "Accept-Encoding", "gzip"); other.Code != http.StatusOK {
 		t.Errorf("the tag of the page as it is stands for its gzip: %d", other.Code)
 	}

@@ -170,8 +170,9 @@ function useLasting() {
 type Lasting = ReturnType<typeof useLasting>;
 
 function Live({ of: { live, since, ever } }: { of: Lasting }) {
-  const now = useNow();
-  const lost = now - since > 4000 ? `Not live for ${brief(now - since)}` : ever ? "Not live" : "Connecting";
+  useNow(); // what follows is drawn again as time passes
+  const lately = Date.now() - since;
+  const lost = lately > 4000 ? `Not live for ${brief(lately)}` : ever ? "Not live" : "Connecting";
   return (
     <span className={live ? "live" : "live off"} role="status" title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
       <span aria-hidden="true">{live ? "●" : "○"}</span> <span className="word">{live ? "Live" : lost}</span>
@@ -206,11 +207,14 @@ const away = 10_000; // ms without events after which that is said above all tha
 
 // Notices say what holds for everything that is shown.
 function Notices({ connection: { live, since, ever } }: { connection: Lasting }) {
-  const now = useNow();
+  useNow(); // what follows is drawn again as time passes
   const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
   if (failure && failure.status !== 401) notices.push(<><strong>{failure.title}.</strong> {failure.detail} What is shown may be old.</>);
-  else if (ever && !live && now - since > away) notices.push(<><strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by itself. What is shown may be old.</>);
+  else if (ever && !live && Date.now() - since > away) notices.push(<><strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by itself. What is shown may be old.</>);
+  const version = useRef(status?.version); // that the page came from, or soon after
+  version.current ??= status?.version;
+  if (status && status.version !== version.current) notices.push(<><strong>Sibyl is now of version {status.version}.</strong> This page is of {version.current}. <button type="button" onClick={() => location.reload()}>Load it again</button></>);
   if (status && !status.ready) notices.push(<><strong>Starting.</strong> The journal is being read; traces are taken when that is done.</>);
   if (status?.learning.active) {
     const done = status.learning.progress;

@@ -1,20 +1,26 @@
 // What somebody prefers, kept in the browser: theme and time zone.
 import { createContext, useContext, useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
+import { corrected, present } from "./api/clock.ts";
 import type { Zone } from "./compute/format.ts";
+import { keep, kept } from "./storage.ts";
 
 export type Theme = "system" | "light" | "dark";
 
 const changes = new EventTarget();
 
 function stored<T extends string>(key: string, values: readonly T[]) {
-  const read = (): T => values.find((v) => v === localStorage.getItem(`sibyl.${key}`)) ?? values[0]!;
+  const read = (): T => values.find((v) => v === kept("localStorage", `sibyl.${key}`)) ?? values[0]!;
   const write = (value: T) => {
-    localStorage.setItem(`sibyl.${key}`, value);
+    keep("localStorage", `sibyl.${key}`, value);
     changes.dispatchEvent(new Event("change"));
   };
   const subscribe = (changed: () => void) => {
     changes.addEventListener("change", changed);
-    return () => changes.removeEventListener("change", changed);
+    addEventListener("storage", changed); // another tab wrote it
+    return () => {
+      changes.removeEventListener("change", changed);
+      removeEventListener("storage", changed);
+    };
   };
   return () => [useSyncExternalStore(subscribe, read), write] as const;
 }
@@ -44,13 +50,18 @@ export function useThemeOnPage(): "light" | "dark" {
 export const InEffect = createContext<"light" | "dark">("light");
 
 // Now is the present time in ms, a little coarse, so that "2 min ago" stays true.
-export const Now = createContext(Date.now());
+export const Now = createContext(present());
 
 export function useTicking(every: number): number {
-  const [now, setNow] = useState(Date.now);
+  const [now, setNow] = useState(present);
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every);
-    return () => clearInterval(timer);
+    const tick = () => setNow(present());
+    const timer = setInterval(tick, every);
+    corrected.addEventListener("corrected", tick);
+    return () => {
+      clearInterval(timer);
+      corrected.removeEventListener("corrected", tick);
+    };
   }, [every]);
   return now;
 }

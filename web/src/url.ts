@@ -1,6 +1,7 @@
 // The URL is the state: what is sorted, filtered and picked stands in the query.
 import { useCallback } from "react";
 import { useSearchParams } from "wouter";
+import { isMoment } from "./compute/moment.ts";
 
 // useQuery returns a parameter of the query, and what sets it. A value that is the default is left out of the URL.
 export function useQuery(name: string, fallback = ""): [string, (value: string) => void] {
@@ -36,16 +37,20 @@ export function useOneOf<T extends string>(name: string, values: readonly T[]): 
   return [values.find((v) => v === value) ?? values[0]!, set];
 }
 
-// usePattern is useQuery for what has a form; empty: nothing, or nothing that has it.
-function usePattern(name: string, form: RegExp): [string, (value: string) => void] {
+// useOnly is useQuery for what is of a kind; empty: nothing, or nothing that is.
+function useOnly(name: string, is: (value: string) => boolean): [string, (value: string) => void] {
   const [value, set] = useQuery(name);
-  return [form.test(value) ? value : "", set];
+  return [is(value) ? value : "", set];
 }
 
+const pattern = (form: RegExp) => (value: string) => form.test(value);
+const isID = pattern(/^[0-9a-f]{32}$/);
+const isNanos = pattern(/^[1-9]\d{0,14}$/);
+
 // useID is for the ID of something, useMoment for a time as the API has it, and useNanos for a whole number of them.
-export const useID = (name: string) => usePattern(name, /^[0-9a-f]{32}$/);
-export const useMoment = (name: string) => usePattern(name, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/);
-export const useNanos = (name: string) => usePattern(name, /^[1-9]\d{0,14}$/);
+export const useID = (name: string) => useOnly(name, isID);
+export const useMoment = (name: string) => useOnly(name, isMoment);
+export const useNanos = (name: string) => useOnly(name, isNanos);
 
 // useCount is useQuery for a number from 1 to most.
 export function useCount(name: string, fallback: number, most: number): [number, (value: number) => void] {

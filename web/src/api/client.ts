@@ -1,5 +1,8 @@
 // How the UI talks to the API: one client with the types of the contract, a token if there is one, and errors that say what to do.
 import createClient, { type Middleware } from "openapi-fetch";
+import { legible, legibly } from "../compute/legible.ts";
+import { keep, kept } from "../storage.ts";
+import { told } from "./clock.ts";
 import type { components, paths } from "./contract.gen.ts";
 
 export type Schemas = components["schemas"];
@@ -26,13 +29,12 @@ export class Failure extends Error {
 const tokenKey = "sibyl.token";
 
 // token returns the token that somebody logged in with; empty: none.
-export const token = () => sessionStorage.getItem(tokenKey) ?? localStorage.getItem(tokenKey) ?? "";
+export const token = () => kept("sessionStorage", tokenKey) ?? kept("localStorage", tokenKey) ?? "";
 
 // keepToken keeps a token for this tab, or for this browser. The empty one is forgotten.
 export function keepToken(secret: string, forBrowser: boolean) {
-  sessionStorage.removeItem(tokenKey);
-  localStorage.removeItem(tokenKey);
-  if (secret) (forBrowser ? localStorage : sessionStorage).setItem(tokenKey, secret);
+  keep("sessionStorage", tokenKey, forBrowser ? null : secret || null);
+  keep("localStorage", tokenKey, forBrowser ? secret || null : null);
 }
 
 export const authorization = (): Record<string, string> => (token() ? { Authorization: `Bearer ${token()}` } : {});
@@ -42,9 +44,17 @@ const authorize: Middleware = {
     for (const [name, value] of Object.entries(authorization())) request.headers.set(name, value);
     return request;
   },
+  onResponse({ response }) {
+    told(response.headers.get("Date"));
+  },
 };
 
-export const client = createClient<paths>({ baseUrl: `${base}/api/v1` });
+const patience = 30_000; // ms until an answer is given up: the service itself takes 20 s at most
+
+export const client = createClient<paths>({
+  baseUrl: `${base}/api/v1`,
+  fetch: (request) => fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience)]) }),
+});
 client.use(authorize);
 
 // unauthorized is told whenever the API wants a (better) token.
@@ -65,8 +75,8 @@ export async function answered<T>(answer: Answer<T>): Promise<T> {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Failure(0, "Sibyl does not answer", "The service may have stopped, or the network is down. This page tries again by itself.");
   }
-  if (got.response.ok) return got.data as T;
+  if (got.response.ok) return legibly(got.data) as T;
   if (got.response.status === 401) lock();
   const problem = got.error as Partial<Schemas["Error"]> | undefined;
-  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, problem?.detail || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
+  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, legible(problem?.detail ?? "") || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
 }

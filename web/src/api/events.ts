@@ -35,6 +35,9 @@ function connected(live: boolean) {
   for (const watch of watchers) watch();
 }
 
+const silence = 40_000; // ms without a sign of life, of which the service gives one every 15 s, after which nobody is there any more
+const looking = 5000; // ms between two looks at that, by the clock: timers stand still while a computer sleeps
+
 const tell = (event: Happened | null) => listeners.forEach((listen) => listen(event));
 
 // disconnect ends what connect began.
@@ -56,16 +59,42 @@ export function connect() {
       failures = failed(failures, Date.now() - began, made);
       if (mine.signal.aborted) return;
       connected(false);
-      await new Promise((done) => setTimeout(done, pause(failures)));
+      await rest(pause(failures));
     }
   })();
 }
 
+// rest waits so many ms, or until there is a network again.
+function rest(ms: number): Promise<void> {
+  return new Promise((done) => {
+    const over = () => {
+      clearTimeout(timer);
+      removeEventListener("online", over);
+      done();
+    };
+    const timer = setTimeout(over, ms);
+    addEventListener("online", over);
+  });
+}
+
+// read reads events until they end, or nothing is heard for too long.
 async function read(signal: AbortSignal, made: () => void) {
+  const given = new AbortController(); // up
+  let heard = Date.now();
+  const watch = setInterval(() => Date.now() - heard > silence && given.abort(), looking);
+  try {
+    await follow(AbortSignal.any([signal, given.signal]), made, () => (heard = Date.now()));
+  } finally {
+    clearInterval(watch);
+  }
+}
+
+async function follow(signal: AbortSignal, made: () => void, heard: () => void) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
   if (response.status === 401) lock(); // else a page whose token is over waits for ever: it reads nothing without events
   if (!response.ok || !response.body) throw new Error(String(response.status));
+  heard();
   made();
   connected(true);
   if (!lastID) tell(null); // else the service says what was missed
@@ -77,6 +106,7 @@ async function read(signal: AbortSignal, made: () => void) {
   for (;;) {
     const { done, value } = await text.read();
     if (done) return;
+    heard();
     parser.push(value);
   }
 }

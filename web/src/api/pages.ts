@@ -1,6 +1,6 @@
 // Reading lists that have many pages: those in sight, and the first, are read again when an epoch ends; others when they come into sight.
 import { useCallback, useEffect, useRef, useState } from "react";
-import { type Answer, Failure, answered } from "./client.ts";
+import { type Answer, Failure, answered, unauthorized } from "./client.ts";
 import { onEvent } from "./events.ts";
 import { type Reading, useRetry } from "./read.ts";
 import { type Page, due, flat, put } from "../compute/pages.ts";
@@ -13,6 +13,8 @@ export type Paged<T, L> = { first: L; items: T[]; more: boolean };
 
 const kept = new Map<string, Page<unknown, unknown>[]>(); // latest last: what was read is there at once when somebody comes back
 const mostKept = 3;
+
+unauthorized.addEventListener("unauthorized", () => kept.clear());
 
 // usePages reads the list that key names. see says which items are in sight, so that pages there are read; pages hold size items.
 export function usePages<T extends { id: string }, L extends List<T>>(key: string, size: number, ask: Ask<L>): Reading<Paged<T, L>> & { see: (first: number, last: number) => void } {

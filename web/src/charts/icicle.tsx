@@ -25,7 +25,7 @@ export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: 
             <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
             {w > leastText && (
               <text x="4" y="15.5" style={{ fill: ink }}>
-                {text.length <= room ? text : `${text.slice(0, Math.max(1, room - 1))}…`}
+                {text.length <= room ? text : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
               </text>
             )}
           </g>

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { ago, brief, bytes, count, digits, duration, hundredths, milli, percent, range, rate, ratio, share, shortened, signed, tied, time, unknown } from "./format.ts";
 
 test.each([
-  [0, "0 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
+  [0, "0 ns"], [8.7e-11, "0 ns"], [-0.004, "0 ns"], [0.25, "0.25 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
   [-2_000_000, "−2 ms"], [null, unknown], [undefined, unknown], [Number.NaN, unknown],
 ])("duration %s is %s", (ns, text) => expect(duration(ns)).toBe(text));
 

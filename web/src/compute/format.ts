@@ -33,9 +33,10 @@ const step = (unit: string, many: number, from = many): Step => ({ unit, many, f
 const durations = [step("ns", 1000), step("µs", 1000), step("ms", 1000), step("s", 60, 120), step("min", 60, 120), step("h", 24, 48)];
 const sizes = [step("B", 1024), step("KiB", 1024), step("MiB", 1024), step("GiB", 1024)];
 
-// duration writes nanoseconds.
+// duration writes nanoseconds. Less than a hundredth of one is what sums of fractions leave, and nothing.
 export function duration(ns: Known): string {
   if (absent(ns)) return unknown;
+  if (Math.abs(ns) < 0.01) return "0 ns";
   return scaled(ns, durations, "d");
 }
 

@@ -1,7 +1,7 @@
 import type { Schemas } from "../api/client.ts";
 import { duration, percent, range, rate, stateWord } from "./format.ts";
 
-// markdown writes a problem for a ticket or a chat. What comes from traces is escaped.
+// markdown writes a problem for a ticket or a chat. What comes from traces is escaped, and stays on its line.
 export function markdown({ problem: p, edges, explanations, decisions, next }: Schemas["ProblemDetail"], url: string): string {
   return [
     `**${plain(p.diagnosis)}**`,
@@ -19,4 +19,4 @@ export function markdown({ problem: p, edges, explanations, decisions, next }: S
 
 const within = (interval: string) => (interval ? ` (${interval})` : "");
 
-const plain = (text: string) => text.replaceAll(/[\\`*_[\]<>#|]/g, "\\$&");
+const plain = (text: string) => text.replaceAll(/\s*[\r\n]\s*/g, " ").replaceAll(/[\\`*_[\]<>#|~&@]/g, "\\$&");

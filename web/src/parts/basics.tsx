@@ -58,7 +58,7 @@ export function Failed({ failure, again }: { failure: Failure; again?: () => voi
 }
 
 // Stale says that what is shown could not be read again.
-export function Stale({ failure, again }: { failure: Failure; again: () => void }) {
+function Stale({ failure, again }: { failure: Failure; again: () => void }) {
   return (
     <p className="notice" role="status">
       <strong>Stale.</strong> This could not be read again: {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
@@ -127,8 +127,8 @@ export function Path({ of }: { of: string[] }) {
   if (of.length < 2) return <span className="path">{of[0]}</span>;
   return (
     <span className="path" title={of.join(" → ")}>
-      <span className="dim">{of.length > 3 && "… → "}{of.slice(-3, -1).map((op) => `${op} → `)}</span>
-      {of.at(-1)}
+      <span className="dim">{of.length > 3 && "… → "}{of.slice(-3, -1).map((op, i) => <span key={i}><bdi>{op}</bdi> → </span>)}</span>
+      <bdi>{of.at(-1)}</bdi>
     </span>
   );
 }

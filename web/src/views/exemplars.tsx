@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, answered, client } from "../api/client.ts";
 import type { Reading } from "../api/read.ts";
-import { contrasts } from "../compute/contrasts.ts";
+import { type Contrast, contrasts } from "../compute/contrasts.ts";
 import { duration, percent } from "../compute/format.ts";
 import { Read, When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
@@ -66,22 +66,22 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
 
 // Attributes compares what the slow exemplars and the others say of themselves.
 function Attributes({ items }: { items: Exemplar[] }) {
-  const [traces, setTraces] = useState<{ slow: Schemas["Trace"][]; rest: Schemas["Trace"][] }>();
+  const [compared, setCompared] = useState<{ slow: number; rest: number; found: Contrast[] }>(); // not the traces, which may be large
   const ids = items.map((e) => e.trace).join(" ");
   useEffect(() => {
     const leave = new AbortController();
     const read = (some: Exemplar[]) =>
       Promise.all(some.map((e) => answered(client.GET("/traces/{trace}", { params: { path: { trace: e.trace } }, signal: leave.signal })).catch(() => undefined))).then((all) => all.filter((t) => t !== undefined));
-    void Promise.all([read(items.filter((e) => e.stratum === "slow")), read(items.filter((e) => e.stratum !== "slow"))]).then(([slow, rest]) => leave.signal.aborted || setTraces({ slow, rest }));
+    void Promise.all([read(items.filter((e) => e.stratum === "slow")), read(items.filter((e) => e.stratum !== "slow"))]).then(([slow, rest]) => leave.signal.aborted || setCompared({ slow: slow.length, rest: rest.length, found: contrasts(slow, rest).slice(0, 12) }));
     return () => leave.abort();
   }, [ids]);
-  if (!traces) return null;
-  const found = contrasts(traces.slow, traces.rest).slice(0, 12);
+  if (!compared) return null;
+  const { slow, rest, found } = compared;
   return (
     <Figure
       id="attributes"
       title="Attributes of slow requests against the others"
-      hint={`Of the ${traces.slow.length} slowest requests above, and the ${traces.rest.length} others: few, so take it as a hint; what was tested is under “What goes with it”.`}
+      hint={`Of the ${slow} slowest requests above, and the ${rest} others: few, so take it as a hint; what was tested is under “What goes with it”.`}
       table={() => ({ header: ["service", "attribute", "value", "of the slow (of 1)", "of the others (of 1)"], rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]) })}
       tableOnly
     >

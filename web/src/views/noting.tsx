@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { present } from "../api/clock.ts";
 import { type Schemas, answered, client } from "../api/client.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { Select } from "../parts/basics.tsx";
@@ -7,9 +8,11 @@ export type Note = "acknowledge" | "mute";
 
 const lengths = [["1", "an hour"], ["8", "8 hours"], ["24", "a day"], ["168", "a week"], ["719", "30 days"]] as const;
 
-// Noting asks what to note about a problem, and until when.
+// Noting asks what to note about a problem, and until when; or whether to take back what was noted when it was opened. It stays what it is while
+// others note something: whoever is about to press its button has read it.
 export function Noting({ problem, note, close, changed }: { problem: Schemas["Problem"]; note: Note; close: () => void; changed: () => void }) {
-  const noted = note === "mute" ? problem.notes.muted : problem.notes.acknowledged;
+  const now = note === "mute" ? problem.notes.muted : problem.notes.acknowledged;
+  const [noted] = useState(now);
   const [hours, setHours] = useState("24");
   const [text, setText] = useState("");
   const params = { params: { path: { problem: problem.id } } };
@@ -17,7 +20,7 @@ export function Noting({ problem, note, close, changed }: { problem: Schemas["Pr
     if (noted) {
       await answered<unknown>(note === "mute" ? client.DELETE("/problems/{problem}/mute", params) : client.DELETE("/problems/{problem}/acknowledge", params));
     } else {
-      const body = { text, expires: new Date(Date.now() + Number(hours) * 3_600_000).toISOString() };
+      const body = { text, expires: new Date(present() + Number(hours) * 3_600_000).toISOString() };
       await answered<unknown>(note === "mute" ? client.PUT("/problems/{problem}/mute", { ...params, body }) : client.PUT("/problems/{problem}/acknowledge", { ...params, body }));
     }
     changed();
@@ -27,9 +30,7 @@ export function Noting({ problem, note, close, changed }: { problem: Schemas["Pr
     <Dialog title={note === "mute" ? (noted ? "Show this problem again" : "Mute this problem") : noted ? "Nobody looks after it any more" : "Acknowledge this problem"} close={close} act={act} verb={verb}>
       <p className="dim">{problem.diagnosis}</p>
       {noted ? (
-        <p>
-          {noted.by} noted{noted.text && `: “${noted.text}”`}.
-        </p>
+        <Said by={noted} />
       ) : (
         <>
           <p>{note === "mute" ? "It is left out of the list until then; Sibyl goes on with it." : "Others see that somebody looks after it."}</p>
@@ -40,6 +41,17 @@ export function Noting({ problem, note, close, changed }: { problem: Schemas["Pr
           </label>
         </>
       )}
+      {now?.at !== noted?.at && (
+        <div className="notice" role="status">
+          <strong>{now ? "Meanwhile:" : "It was taken back meanwhile, or ended."}</strong> {now && <Said by={now} />}
+        </div>
+      )}
     </Dialog>
   );
 }
+
+const Said = ({ by }: { by: Schemas["Note"] }) => (
+  <p>
+    <bdi>{by.by}</bdi> noted{by.text && <>: “<bdi>{by.text}</bdi>”</>}.
+  </p>
+);

@@ -123,7 +123,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
         </table>
       )}
       {list.more && <p className="under">Further ones are read as you scroll.</p>}
-      {noting && <Noting problem={noting.problem} note={noting.note} close={() => setNoting(undefined)} changed={changed} />}
+      {noting && <Noting problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem} note={noting.note} close={() => setNoting(undefined)} changed={changed} />}
     </>
   );
 }

@@ -1,5 +1,6 @@
 // Switching: a person enables, pins or forbids a tracepoint, knowing first what that costs.
 import { useState } from "react";
+import { present } from "../api/clock.ts";
 import { Failure, type Schemas, answered, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, digits, percent, rate } from "../compute/format.ts";
@@ -62,7 +63,7 @@ function Confirm({ t, kind, close, changed }: { t: Tracepoint; kind: Kind; close
   const [force, setForce] = useState(false);
   const budget = useRead("budget", (signal) => client.GET("/budget", { signal }));
   const act = async () => {
-    const until = hours ? { until: new Date(Date.now() + Number(hours) * 3_600_000).toISOString() } : {};
+    const until = hours ? { until: new Date(present() + Number(hours) * 3_600_000).toISOString() } : {};
     await answered(client.PUT("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } }, body: { kind, force, ...until } }));
     changed();
   };

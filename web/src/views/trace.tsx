@@ -220,9 +220,9 @@ const shortService = 28; // signs
 function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps) {
   const { span, gap } = row;
   const { from, to } = extent(row);
-  const rect = (s: Stretch, className: string, y: number, height: number) => {
+  const rect = (s: Stretch, className: string, y: number, height: number, key = 0) => {
     const placed = place(s, part);
-    return placed && <rect key={`${className} ${s.from}`} className={className} x={`${placed.x * 100}%`} style={{ width: `max(1.5px, ${placed.width * 100}%)` }} y={y} height={height} />;
+    return placed && <rect key={`${className} ${key}`} className={className} x={`${placed.x * 100}%`} style={{ width: `max(1.5px, ${placed.width * 100}%)` }} y={y} height={height} />;
   };
   return (
     <div className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`} onClick={pick}>
@@ -259,8 +259,8 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
         ) : (
           <>
             {rect({ from, to }, `span-bar${span.error ? " span-error" : ""}`, 7, 8)}
-            {row.wire.map((s) => rect(s, "span-wire", 5, 12))}
-            {row.critical.map((s) => rect(s, "span-critical", 5, 12))}
+            {row.wire.map((s, i) => rect(s, "span-wire", 5, 12, i))}
+            {row.critical.map((s, i) => rect(s, "span-critical", 5, 12, i))}
           </>
         )}
       </svg>

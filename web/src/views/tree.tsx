@@ -1,13 +1,12 @@
 // Tree: where a request type can be searched, what is on, where its problem was matched, and what comes next.
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
-import { Failure, type Schemas, answered, client } from "../api/client.ts";
-import { onEvent } from "../api/events.ts";
-import { useRead, useRetry } from "../api/read.ts";
+import { type Answer, type Schemas, client } from "../api/client.ts";
+import { useRead } from "../api/read.ts";
 import { bytes, count, digits, duration, percent, share, shortened } from "../compute/format.ts";
 import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
-import { Empty, Failed, Loading, Search, Select, Stale, State, When, useTitle } from "../parts/basics.tsx";
+import { Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { outline } from "../parts/picture.ts";
 import { Virtual, depth } from "../parts/virtual.tsx";
@@ -24,62 +23,45 @@ const mostIndent = 40; // levels
 const shortService = 28; // signs
 const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
 
-// useTree reads all pages of a tree, and again from the start if it changed in between.
-function useTree(id: string, problem: string): { tree?: Whole; failure?: Failure; again: () => void } {
-  const [tree, setTree] = useState<Whole>();
-  const [failure, setFailure] = useState<Failure>();
-  const [run, setRun] = useState(0);
-  const again = useCallback(() => setRun((n) => n + 1), []);
-  useEffect(() => {
-    const leave = new AbortController();
-    void (async () => {
-      try {
-        await read(id, problem, leave.signal, setTree);
-        setFailure(undefined);
-      } catch (error) {
-        if (error instanceof Failure) setFailure(error);
-      }
-    })();
-    return () => leave.abort();
-  }, [id, problem, run]);
-  useEffect(() => onEvent((event) => (event === null || event.type === "decision") && again()), [again]);
-  useRetry(failure, again);
-  return { ...(tree && { tree }), ...(failure && { failure }), again };
-}
-
-async function read(id: string, problem: string, signal: AbortSignal, show: (t: Whole) => void) {
+// read reads all pages of a tree, and again from the start if it changed in between.
+async function read(id: string, problem: string, signal: AbortSignal): Answer<Whole> {
   let nodes: Node[] = [];
-  for (let cursor: string | null = "", version = ""; cursor !== null; ) {
+  for (let cursor = "", version = ""; ; ) {
     const query = { limit: page, ...(cursor && { cursor }), ...(problem && { problem }) };
-    const got: Schemas["Tree"] = await answered(client.GET("/trees/{request_type}", { params: { path: { request_type: id }, query }, signal }));
-    nodes = version && got.version !== version ? [] : [...nodes, ...got.items];
-    cursor = version && got.version !== version ? "" : got.next_cursor;
-    version = got.version;
-    if (nodes.length > 0 && cursor === null) show({ name: got.request_type_name, nodes, matches: got.matches });
+    const { data: got, ...rest } = await client.GET("/trees/{request_type}", { params: { path: { request_type: id }, query }, signal });
+    if (!got) return rest;
+    const changed = version !== "" && got.version !== version;
+    nodes = changed ? [] : [...nodes, ...got.items];
+    if (!changed && got.next_cursor === null) return { data: { name: got.request_type_name, nodes, matches: got.matches }, ...rest };
+    cursor = changed ? "" : got.next_cursor!;
+    version = changed ? "" : got.version;
   }
 }
 
 export default function TreeView({ id }: { id: string }) {
   const [problem] = useID("problem");
-  const { tree, failure, again } = useTree(id, problem);
+  const reading = useRead(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
+  const { value: tree, failure, again } = reading;
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
   const investigation = useRead(problem ? `investigation ${problem}` : null, (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }), true);
   if (failure?.status === 404) return <Empty page title="There is no such tree">Requests of this type may not have come for long. <Link href="/trees">All trees</Link></Empty>;
-  if (!tree) return failure ? <Failed failure={failure} again={again} /> : <Loading what="the tree" />;
   return (
-    <>
-      <div className="crumbs">
-        <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
-        {problem && (
-          <span>
-            as searched for <Link href={`/problems/${problem}`}>a problem</Link>
-          </span>
-        )}
-      </div>
-      <h1>What {tree.name} calls</h1>
-      {failure && <Stale failure={failure} again={again} />}
-      <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} located={locatedIn(investigation.value)} again={again} />
-    </>
+    <Read of={reading} what="the tree">
+      {(tree) => (
+        <>
+          <div className="crumbs">
+            <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
+            {problem && (
+              <span>
+                as searched for <Link href={`/problems/${problem}`}>a problem</Link>
+              </span>
+            )}
+          </div>
+          <h1>What {tree.name} calls</h1>
+          <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} located={locatedIn(investigation.value)} again={again} />
+        </>
+      )}
+    </Read>
   );
 }
 
