@@ -219,3 +219,40 @@ test("times of no calendar in a URL are taken for none", async () => {
   }
   await context.close();
 });
+
+test("whoever closes a dialog is where it was opened", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const focused = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? (document.activeElement.id || document.activeElement.textContent));
+  const closed = async () => {
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.waitForFunction(() => document.activeElement !== document.body);
+    return focused();
+  };
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  await page.getByRole("button", { name: "Acknowledge", exact: true }).press("Enter");
+  assert.equal(await closed(), "Acknowledge");
+  await page.getByRole("button", { name: "Theme, time, help" }).press("Enter");
+  await page.getByRole("menuitem", { name: "Keys" }).press("Enter");
+  assert.equal(await closed(), "Theme, time, help");
+  await page.goto(service.url);
+  await settle(page);
+  await page.keyboard.press("j");
+  const row = await focused();
+  await page.keyboard.press("m");
+  assert.equal(await closed(), row);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("on the smallest of phones no view is wider than the page", async () => {
+  const { page, context } = await open(browser, { width: 320, height: 480 });
+  for (const [name, path] of Object.entries(paths)) {
+    await page.goto(service.url + path);
+    await settle(page);
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, name);
+  }
+  await context.close();
+});

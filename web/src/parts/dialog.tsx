@@ -2,10 +2,21 @@ import * as Radix from "@radix-ui/react-dialog";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { Failure } from "../api/client.ts";
 
+// opener returns what has the focus, and gets it back later: of a menu that is about to close, its button.
+function opener(): HTMLElement | null {
+  const on = document.activeElement as HTMLElement | null;
+  return document.getElementById(on?.closest("[role=menu]")?.getAttribute("aria-labelledby") ?? "") ?? on;
+}
+
 // Dialog asks something; act does what was asked for, and while that fails the dialog stays and says why.
 export function Dialog(props: { title: string; close: () => void; act?: () => Promise<unknown>; verb?: string; children: ReactNode; wide?: boolean }) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState("");
+  const [before] = useState(opener);
+  const back = (event: Event) => {
+    event.preventDefault();
+    (before?.isConnected ? before : document.getElementById("main"))?.focus();
+  };
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (!props.act) return props.close();
@@ -23,7 +34,7 @@ export function Dialog(props: { title: string; close: () => void; act?: () => Pr
     <Radix.Root open onOpenChange={(open) => !open && props.close()}>
       <Radix.Portal>
         <Radix.Overlay className="overlay" />
-        <Radix.Content className={props.wide ? "dialog wide" : "dialog"} aria-describedby={undefined}>
+        <Radix.Content className={props.wide ? "dialog wide" : "dialog"} aria-describedby={undefined} onCloseAutoFocus={back}>
           <form onSubmit={submit}>
             <Radix.Title asChild>
               <h2>{props.title}</h2>
