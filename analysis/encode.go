@@ -164,6 +164,9 @@ func (d *decoder) tally() (t Tally) {
 	return t
 }
 
+// rowDecoder is [stats.DecodeRow], or the one of what was written before.
+type rowDecoder func([]byte) (stats.Row, []byte, error)
+
 func appendRow(b []byte, r stats.Row) []byte { return r.AppendBinary(b) }
 
 func appendTransfer(b []byte, t Transfer) []byte {
@@ -188,11 +191,11 @@ func (e *encoder) window(w *Window) {
 	e.times(w.First, w.Last)
 }
 
-// window reads a window whose rows have edges below the given number.
-func (d *decoder) window(edges int) (w Window) {
+// window reads a window whose rows, each read by decodeRow, have edges below the given number.
+func (d *decoder) window(edges int, decodeRow rowDecoder) (w Window) {
 	w.Tally = d.tally()
 	w.Latency = decoded(d, stats.DecodeSketch)
-	w.Sample = decoded(d, func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, stats.DecodeRow) })
+	w.Sample = decoded(d, func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, decodeRow) })
 	w.Transfers = decoded(d, func(b []byte) (stats.Sample[Transfer], []byte, error) { return stats.DecodeSample(b, decodeTransfer) })
 	w.Failed, w.First, w.Last = d.number(), d.time(), d.time()
 	for _, row := range w.Sample.All() {
@@ -395,7 +398,11 @@ func (d *decoder) mix(w *watch) {
 	}
 }
 
-const grouperVersion = 2
+// The versions of groupers that are read, and the one that is written.
+const (
+	unstampedVersion = 2 // requests sampled do not say when they came
+	grouperVersion   = 3
+)
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, which are others'. Groupers that saw the
 // same requests in the same epochs give the same bytes, whatever their order within an epoch. It takes time and memory for all groups:
@@ -451,7 +458,7 @@ func (e *encoder) group(group *Group) {
 }
 
 // group reads a group, without what others know of it.
-func (d *decoder) group() *Group {
+func (d *decoder) group(decodeRow rowDecoder) *Group {
 	group := &Group{ID: d.hash(), RequestType: d.hash(), Skeleton: d.hash(), Whole: d.hash()}
 	group.Level = Level(d.below(uint64(len(levelNames))))
 	group.Entry, group.beyond = trace.Op(d.word()), trace.Edge(d.word())
@@ -463,10 +470,10 @@ func (d *decoder) group() *Group {
 	for range d.count(10) {
 		group.keyed = append(group.keyed, VariableBin{Variable: d.text(), Value: d.text(), Where: trace.Context(d.word())})
 	}
-	n := len(group.Edges)
-	group.Open, group.Current, group.Reference, group.next = d.window(n), d.window(n), d.window(n), d.window(n)
+	window := func() Window { return d.window(len(group.Edges), decodeRow) }
+	group.Open, group.Current, group.Reference, group.next = window(), window(), window(), window()
 	if d.flag() {
-		younger := d.window(n)
+		younger := window()
 		group.younger = &younger
 	}
 	group.history = decoded(d, func(b []byte) (stats.Series[Past, *Past], []byte, error) {
@@ -478,18 +485,23 @@ func (d *decoder) group() *Group {
 }
 
 // DecodeGrouper returns the Grouper that AppendBinary wrote, with the given request types, table and options, which should be those that
-// it had: it goes on where that one stopped. It returns the bytes behind it. An error wraps [stats.ErrCorrupt]. It keeps nothing of b.
+// it had: it goes on where that one stopped. Of what an older one wrote, requests sampled do not say when they came. It returns the bytes
+// behind it. An error wraps [stats.ErrCorrupt]. It keeps nothing of b.
 func DecodeGrouper(b []byte, types *RequestTypes, table *trace.Table, options GroupOptions) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := &decoder{rest: b}
-	d.version(grouperVersion)
+	version, decodeRow := byte(grouperVersion), rowDecoder(stats.DecodeRow)
+	if len(b) > 0 && b[0] == unstampedVersion {
+		version, decodeRow = unstampedVersion, stats.DecodeUnstampedRow
+	}
+	d.version(version)
 	g.Refused, g.Evicted, g.closed = d.number(), d.number(), d.time()
 	for range d.count(16) {
 		g.chronic[d.hash()] = true
 	}
 	var before *Group
 	for range d.count(200) {
-		group := d.group()
+		group := d.group(decodeRow)
 		if d.bad || !g.adopt(group, before) {
 			d.fail()
 			break

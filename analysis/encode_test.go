@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
@@ -14,7 +20,7 @@ import (
 )
 
 // restarted returns a Grouper that goes on where g is, from its bytes alone.
-func restarted(t testing.TB, g *analysis.Grouper, options analysis.GroupOptions) *analysis.Grouper {
+func restarted(t rapid.TB, g *analysis.Grouper, options analysis.GroupOptions) *analysis.Grouper {
 	t.Helper()
 	b := g.AppendBinary(nil)
 	again, rest, err := analysis.DecodeGrouper(b, g.Types, g.Table, options)
@@ -92,10 +98,48 @@ func TestGrouperRestarts(t *testing.T) {
 	}
 }
 
+// What a Grouper wrote before requests sampled said when they came goes on: those that were, do not say it, those that come, do.
+func TestGrouperOfVersion2(t *testing.T) {
+	before, err := os.ReadFile("testdata/grouper-2.bin") // two epochs of four requests like those below, and one of the third
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStage()
+	s.play([]traffic{parseTraffic(t, "group=a n=4 a=5ms b=2ms")}, 2, true)
+	s.g.Observe(s.request(parseTraffic(t, "group=a n=1 a=5ms b=2ms")))
+	old, rest, err := analysis.DecodeGrouper(before, s.g.Types, s.g.Table, analysis.GroupOptions{})
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes left: %v", len(rest), err)
+	}
+	s.now = s.now.Add(epoch)
+	s.g.Close(s.now)
+	old.Close(s.now)
+	restarted(t, old, analysis.GroupOptions{})
+	for _, group := range old.Groups() {
+		same := s.g.Group(group.ID)
+		if diff := cmp.Diff(s.g.Summarize(same), old.Summarize(group), cmpopts.EquateNaNs()); diff != "" || group.Current.Sample.Len() != 9 {
+			t.Errorf("%d requests are sampled; %s", group.Current.Sample.Len(), diff)
+		}
+		came := make(map[int64]int)
+		for _, row := range group.Current.Sample.All() {
+			_, to := row.Came()
+			came[to]++
+		}
+		if want := map[int64]int{0: 8, int64(s.now): 1}; !maps.Equal(came, want) {
+			t.Errorf("they came until %v, want %v", came, want)
+		}
+	}
+}
+
 func FuzzDecodeGrouper(f *testing.F) {
 	_, state := drama(f, func(int) bool { return false })
 	f.Add(state)
 	f.Add(state[:len(state)/2])
+	before, err := os.ReadFile("testdata/grouper-2.bin")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(before)
 	g := sizeGrouper(analysis.Rules{Size: bodySize})
 	for i, x := range sizegen.Generate(1, 100, network()) {
 		g.Observe(sized(i, 1, x))

@@ -15,7 +15,7 @@ import (
 type Window struct {
 	Tally
 	Latency   stats.Sketch            // of the durations
-	Sample    stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does
+	Sample    stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does, and say when they came once their epoch has ended
 	Transfers stats.Sample[Transfer]  // uniform, of the requests with a size where rules say that sizes matter; nothing elsewhere
 	fitted    *SizeModel              // of Transfers; nil: not yet
 	Failed    uint64                  // requests whose root ended in an error
@@ -95,8 +95,16 @@ func (w *Window) Reset(sample int) {
 }
 
 // cover makes w span the epoch [from, to] in which its requests came, whenever they say they began: traces come late, and clocks may be
-// wrong.
-func (w *Window) cover(from, to trace.Nanos) { w.First, w.Last = from, to }
+// wrong. The requests sampled came at the end of it, which tells what window of the past they are in (see [Group.Windows]).
+func (w *Window) cover(from, to trace.Nanos) {
+	w.First, w.Last = from, to
+	for _, row := range w.Sample.All() {
+		row.Stamp(lastOf(to))
+	}
+}
+
+// lastOf returns the last nanosecond of an epoch: where it ends, the next one begins.
+func lastOf(end trace.Nanos) int64 { return int64(end) - 1 }
 
 // GroupOptions bound what a [Grouper] keeps. A zero field takes the default.
 type GroupOptions struct {
@@ -336,7 +344,7 @@ func (g *Grouper) renumber(group *Group) {
 	}
 }
 
-// renumbered returns a row with its edges under the given numbers, without those that have -1.
+// renumbered returns a row that came when row did, with its edges under the given numbers, without those that have -1.
 func (g *Grouper) renumbered(row stats.Row, numbers []int32) stats.Row {
 	columns, nanos := g.columns[:0], g.nanos[:0]
 	for e, x := range row.Edges() {
@@ -346,7 +354,11 @@ func (g *Grouper) renumbered(row stats.Row, numbers []int32) stats.Row {
 	}
 	g.columns, g.nanos = columns, nanos
 	sort2(columns, nanos)
-	return stats.NewRow(row.Total(), columns, nanos)
+	other := stats.NewRow(row.Total(), columns, nanos)
+	if from, to := row.Came(); to > 0 {
+		other.Stamp(from)
+	}
+	return other
 }
 
 // number returns the number of an edge of a group, -1 if it has none, or may have none for another order of the same requests.
@@ -457,7 +469,7 @@ func (g *Grouper) began(now trace.Nanos) trace.Nanos {
 func (g *Grouper) endEpoch(group *Group, from, now trace.Nanos) {
 	if now > 0 {
 		group.Open.cover(from, now)
-		if p := group.history.At(int64(now) - 1); p != nil {
+		if p := group.history.At(lastOf(now)); p != nil {
 			group.Open.past(&g.past)
 			p.Merge(g.past)
 		}

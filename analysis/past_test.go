@@ -2,6 +2,7 @@ package analysis_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -171,5 +172,62 @@ func TestLatencies(t *testing.T) {
 	}
 	if sum != 4 {
 		t.Errorf("%d of 4 durations counted", sum)
+	}
+}
+
+// In every window of the past there are as many of the requests sampled as it has, where all are sampled: whenever they say they began,
+// however long epochs are, and though nothing came for a while, the number of edges is bounded, and the Grouper was restarted.
+func TestSampledSayWhenTheyCame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		options := analysis.GroupOptions{Edges: 5, Sample: 1000}
+		g := newGrouper(options)
+		now, all := trace.Nanos(rapid.Int64Range(0, 1e11).Draw(t, "begin")), 0
+		for range rapid.IntRange(1, 12).Draw(t, "epochs") {
+			for range rapid.IntRange(0, 4).Draw(t, "requests") {
+				o := benchObservation(rand.New(rand.NewPCG(1, uint64(all))), 1, 1)
+				o.Start = now.Add(time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "start")))
+				o.Trace[2] = byte(all)
+				g.Observe(o)
+				all++
+			}
+			now = now.Add(time.Duration(rapid.Int64Range(1, 3e10).Draw(t, "epoch")))
+			g.Close(now)
+			if rapid.Bool().Draw(t, "down") {
+				now = now.Add(time.Hour)
+			}
+			if rapid.Bool().Draw(t, "restart") {
+				g = restarted(t, g, options)
+			}
+		}
+		for _, group := range g.Groups() {
+			left := all
+			for _, w := range group.Windows() {
+				n := 0
+				for _, row := range group.Current.Sample.All() {
+					if from, to := row.Came(); from >= int64(w.From) && to <= int64(w.To) {
+						n++
+					}
+				}
+				if uint64(n) != w.Total.N {
+					t.Fatalf("of %d requests from %v to %v %d were sampled there", w.Total.N, w.From, w.To, n)
+				}
+				left -= n
+			}
+			if group.Current.Sample.Len() != all || left < 0 {
+				t.Fatalf("%d requests are sampled, of %d; %d are older than windows go", group.Current.Sample.Len(), all, left)
+			}
+		}
+	})
+}
+
+// Where there are no epochs, nothing is said of when requests came.
+func TestSampledWithoutEpochs(t *testing.T) {
+	g := newGrouper(analysis.GroupOptions{})
+	g.Observe(plain(1, 1, 1e18, time.Millisecond))
+	g.Close(0)
+	for _, row := range g.Groups()[0].Current.Sample.All() {
+		if from, to := row.Came(); from != 0 || to != 0 {
+			t.Errorf("it came in [%d, %d)", from, to)
+		}
 	}
 }

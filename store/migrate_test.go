@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -59,9 +60,10 @@ func TestMigration(t *testing.T) {
 	made = nil
 	must(t, s.migrate(3, steps))
 	check(t, "steps when all are made", strings.Join(made, " "), "")
+	must(t, s.step(Version+1, func(*pebble.Batch) error { return nil }))
 	must(t, s.Close())
 
-	if _, err := openIn(t, dir); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "version 3") || !strings.Contains(err.Error(), "another data directory") {
+	if _, err := openIn(t, dir); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), fmt.Sprintf("version %d", Version+1)) || !strings.Contains(err.Error(), "another data directory") {
 		t.Errorf("an older program: %v", err)
 	}
 }

@@ -4,18 +4,23 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 )
 
-// Row is one request in a [Sample], packed: its total and the times of the edges it executed, as variable-length
-// integers. A row of 20 edges takes some 110 bytes. Edges that it did not execute take nothing. A Row is immutable; nil
-// is a row of total 0.
+// Row is one request in a [Sample], packed: when it came, and, as variable-length integers, its total and the times of the
+// edges it executed. A row of 20 edges takes some 110 bytes. Edges that it did not execute take nothing. A Row is immutable
+// but for [Row.Stamp], and comes from NewRow or DecodeRow: nil is none.
 type Row []byte
 
-// NewRow packs a row. Edges are numbered as the caller likes, ascending; times are in ns, at least 0. It panics where
-// edges do not ascend or times are out of range.
+// stamp is the size of the first field of a row: the tick of a [Series] in which it came, and one, so that 0 is none. It is no
+// varint, as it is written when the others are.
+const stamp = 4
+
+// NewRow packs a row that does not say when it came. Edges are numbered as the caller likes, ascending; times are in ns, at
+// least 0. It panics where edges do not ascend or times are out of range.
 func NewRow(total int64, edges []int32, times []int64) Row {
-	b := binary.AppendUvarint(make([]byte, 0, 8+6*len(edges)), checked(total))
+	b := binary.AppendUvarint(make([]byte, stamp, stamp+8+6*len(edges)), checked(total))
 	last := int32(-1)
 	for i, e := range edges {
 		if e <= last {
@@ -28,18 +33,27 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 	return Row(slices.Clip(b))
 }
 
+// Stamp makes r say that it came at time ns after 1970, to the [Tick]. Whoever packed r calls it before others have r.
+func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
+
+// Came returns the tick [from, to) in which the request came, in ns since the Unix epoch; 0, 0 where r does not say.
+func (r Row) Came() (from, to int64) {
+	end := int64(binary.LittleEndian.Uint32(r)) * int64(Tick)
+	return max(0, end-int64(Tick)), end
+}
+
 // Total returns the request's duration in ns.
 func (r Row) Total() int64 {
-	t, _ := binary.Uvarint(r)
+	t, _ := binary.Uvarint(r[stamp:])
 	return int64(t)
 }
 
 // Edges yields the edges, ascending, and their times in ns.
 func (r Row) Edges() iter.Seq2[int32, int64] {
 	return func(yield func(int32, int64) bool) {
-		_, n := binary.Uvarint(r)
+		_, n := binary.Uvarint(r[stamp:])
 		edge := int32(-1)
-		for at := max(n, 0); at < len(r); {
+		for at := stamp + n; at < len(r); {
 			gap, n := binary.Uvarint(r[at:])
 			x, m := binary.Uvarint(r[at+n:])
 			at += n + m
@@ -71,12 +85,28 @@ func DecodeRow(b []byte) (Row, []byte, error) {
 	return slices.Clone(Row(d.rest[:n])), d.rest[n:], nil
 }
 
-// validRow reports whether NewRow could have packed b.
-func validRow(b []byte) bool {
+// DecodeUnstampedRow is DecodeRow for what AppendBinary wrote before rows said when they came.
+func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
 	d := decoder{rest: b}
-	if len(b) > 0 {
-		d.below(MaxNanos)
+	n := d.below(maxRow - stamp)
+	if d.bad || n > uint64(len(d.rest)) || !validTimes(d.rest[:n]) {
+		return nil, nil, fmt.Errorf("%w: row", ErrCorrupt)
 	}
+	return append(make(Row, stamp, stamp+n), d.rest[:n]...), d.rest[n:], nil
+}
+
+// maxStamp bounds stamps: later ticks end beyond what a time can be.
+const maxStamp = math.MaxInt64 / int64(Tick)
+
+// validRow reports whether NewRow could have packed b, and Stamp stamped it.
+func validRow(b []byte) bool {
+	return len(b) > stamp && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stamp:])
+}
+
+// validTimes reports whether NewRow could have packed b behind the stamp.
+func validTimes(b []byte) bool {
+	d := decoder{rest: b}
+	d.below(MaxNanos)
 	edge := int64(-1)
 	for len(d.rest) > 0 && edge < 1<<31 {
 		edge += int64(d.below(1<<31)) + 1

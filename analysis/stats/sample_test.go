@@ -3,6 +3,7 @@ package stats_test
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -125,6 +126,16 @@ func TestRowsAreUnpackedAsPacked(t *testing.T) {
 		slices.Sort(edges)
 		times := rapid.SliceOfN(nanos(), len(edges), len(edges)).Draw(t, "times")
 		row := stats.NewRow(nanos().Draw(t, "total"), edges, times)
+		if from, to := row.Came(); from != 0 || to != 0 {
+			t.Fatalf("not stamped, it came in [%d, %d)", from, to)
+		}
+		if rapid.Bool().Draw(t, "stamped") {
+			ns := rapid.Int64Range(0, math.MaxInt64-int64(stats.Tick)).Draw(t, "came")
+			row.Stamp(ns)
+			if from, to := row.Came(); from > ns || to <= ns || to-from != int64(stats.Tick) {
+				t.Fatalf("it came at %d, and says in [%d, %d)", ns, from, to)
+			}
+		}
 		var gotEdges []int32
 		var gotTimes []int64
 		for e, x := range row.Edges() {
@@ -138,6 +149,19 @@ func TestRowsAreUnpackedAsPacked(t *testing.T) {
 			t.Fatalf("decoded %v, %v", decoded, err)
 		}
 	})
+}
+
+// Rows that do not say when they came are read from where there was no place for it.
+func TestUnstampedRows(t *testing.T) {
+	row, rest, err := stats.DecodeUnstampedRow([]byte{3, 100, 1, 70, 9}) // its length, its total, 70 ns in edge 1; what follows
+	if want := stats.NewRow(100, []int32{1}, []int64{70}); err != nil || !slices.Equal(row, want) || !slices.Equal(rest, []byte{9}) {
+		t.Errorf("got %v, %v, %v, want %v", row, rest, err, want)
+	}
+	for _, bad := range [][]byte{{}, {0}, {1, 0x80}, {2, 100, 1}, {4, 100, 1, 70}} {
+		if row, rest, err := stats.DecodeUnstampedRow(bad); !errors.Is(err, stats.ErrCorrupt) || row != nil || rest != nil {
+			t.Errorf("%v: %v, %v, %v", bad, row, rest, err)
+		}
+	}
 }
 
 func TestTableOfRows(t *testing.T) {
@@ -154,7 +178,11 @@ func TestTableOfRows(t *testing.T) {
 func FuzzDecodeSample(f *testing.F) {
 	s := stats.NewSample[stats.Row](3)
 	for i := range uint64(5) {
-		s.Add(i*7919%11, stats.NewRow(int64(i), []int32{0, int32(i) + 1}, []int64{5, 6}))
+		row := stats.NewRow(int64(i), []int32{0, int32(i) + 1}, []int64{5, 6})
+		if i%2 == 0 {
+			row.Stamp(1e18)
+		}
+		s.Add(i*7919%11, row)
 	}
 	f.Add(s.AppendBinary(nil, func(b []byte, r stats.Row) []byte { return r.AppendBinary(b) }))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -164,7 +192,9 @@ func FuzzDecodeSample(f *testing.F) {
 		})
 		stats.NewTable(s.All(), []int32{0, 1, 2})
 		for _, r := range s.All() {
-			r.Total()
+			if from, to := r.Came(); r.Total() < 0 || from < 0 || to < from {
+				t.Fatalf("%d ns in [%d, %d)", r.Total(), from, to)
+			}
 		}
 	})
 }
