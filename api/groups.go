@@ -3,17 +3,14 @@ package api
 import (
 	"cmp"
 	"context"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -171,182 +168,6 @@ func (a *API) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestOb
 		d = contract.ExplainGroup200JSONResponse{Items: names.explanations(all), Bins: names.bins(&summary), SizeModel: sizeModel(summary.Size)}
 		return nil
 	})
-}
-
-// CompareGroup implements contract.StrictServerInterface.
-func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestObject) (contract.CompareGroupResponseObject, error) {
-	q := &r.Params
-	var times [4]trace.Nanos
-	for i, text := range []*string{q.From, q.To, q.BaseFrom, q.BaseTo} {
-		var err error
-		if times[i], err = parseInstant(text); err != nil {
-			return nil, err
-		}
-	}
-	byTime := q.From != nil || q.To != nil || q.BaseFrom != nil || q.BaseTo != nil
-	byDuration := q.LongerNs != nil || q.ShorterNs != nil
-	if byTime && q.Slowest != nil || byDuration && (byTime || q.Slowest != nil) {
-		return nil, refuse(http.StatusBadRequest, "either slowest, durations or times")
-	}
-	var d contract.CompareGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
-		var one, other population
-		switch {
-		case byDuration:
-			one, other = lasting(g, value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64))
-		case !byTime:
-			one, other = slowest(g, value(q.Slowest, defaultSlowest))
-		case q.BaseFrom == nil && q.BaseTo == nil:
-			one, other = between(g, times[0], times[1]), reference(g)
-		default:
-			one, other = between(g, times[0], times[1]), between(g, times[2], times[3])
-		}
-		d = contract.CompareGroup200JSONResponse(names.compare(&one, &other))
-		return nil
-	})
-}
-
-// defaultSlowest is the part of the requests that counts as slow where nobody says otherwise.
-const defaultSlowest = 0.1
-
-// population is a part of the requests of a group.
-type population struct {
-	label    string
-	n        uint64
-	mean     float64 // ns; NaN without requests
-	from, to trace.Nanos
-	edges    map[trace.Edge]float64 // mean ns a request; without an entry 0
-}
-
-func (p *population) contract() contract.Population {
-	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: number(p.mean), From: instant(p.from), To: instant(p.to)}
-}
-
-// slowest splits the requests sampled of a group into the slowest and the rest.
-func slowest(g *analysis.Group, part float64) (slow, rest population) {
-	t, order := sampled(g)
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(t.Total[j], t.Total[i]) })
-	n := int(math.Ceil(part * float64(len(order))))
-	return populationOf(g, &t, "the slowest "+units.Percent(part)+" of the requests sampled", order[:n]), populationOf(g, &t, "the rest of them", order[n:])
-}
-
-// lasting splits the requests sampled of a group into those that lasted [longer, shorter) ns and the rest.
-func lasting(g *analysis.Group, longer, shorter int64) (within, rest population) {
-	t, all := sampled(g)
-	var in, out []int
-	for _, row := range all {
-		if total := int64(t.Total[row]); total >= longer && total < shorter {
-			in = append(in, row)
-		} else {
-			out = append(out, row)
-		}
-	}
-	label := "the requests sampled that took " + units.Duration(time.Duration(longer)) + " or longer"
-	if shorter < math.MaxInt64 {
-		label = "the requests sampled that took " + units.Duration(time.Duration(longer)) + " to " + units.Duration(time.Duration(shorter))
-	}
-	return populationOf(g, &t, label, in), populationOf(g, &t, "the rest of them", out)
-}
-
-// sampled returns the requests sampled of a group, a column for each of its edges, and the numbers of all rows.
-func sampled(g *analysis.Group) (t stats.Table, rows []int) {
-	columns := make([]int32, len(g.Edges))
-	for i := range columns {
-		columns[i] = int32(i)
-	}
-	t = stats.NewTable(g.Current.Sample.All(), columns)
-	rows = make([]int, len(t.Total))
-	for i := range rows {
-		rows[i] = i
-	}
-	return t, rows
-}
-
-// populationOf returns what some rows of a table of the edges of a group have in the mean. They are of all the time that is judged: a row
-// does not say when it was.
-func populationOf(g *analysis.Group, t *stats.Table, label string, rows []int) population {
-	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64), from: g.Current.First, to: g.Current.Last}
-	if len(rows) == 0 {
-		return p
-	}
-	p.mean = 0
-	for _, row := range rows {
-		p.mean += t.Total[row] / float64(len(rows))
-		for e, ns := range t.Row(row) {
-			p.edges[g.Edges[e]] += ns / float64(len(rows))
-		}
-	}
-	return p
-}
-
-// between returns the requests of the windows of a group that lie in [from, to) for the most part; to 0: no bound.
-func between(g *analysis.Group, from, to trace.Nanos) population {
-	if to == 0 {
-		to = trace.MaxNanos
-	}
-	var all analysis.Past
-	p := population{label: "requests of these times"}
-	for _, w := range g.Windows() {
-		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
-			continue
-		}
-		if p.from == 0 {
-			p.from = w.From
-		}
-		p.to = w.To
-		all.Merge(w.Past)
-	}
-	p.n, p.mean, p.edges = all.Total.N, math.NaN(), make(map[trace.Edge]float64)
-	if p.n > 0 {
-		p.mean = all.Total.Mean()
-		for _, e := range all.Edges {
-			p.edges[e.Edge] = all.Mean(e)
-		}
-	}
-	return p
-}
-
-// reference returns the requests of a group from when all was well.
-func reference(g *analysis.Group) population {
-	w := &g.Reference
-	p := population{label: "requests from when all was well", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
-	if p.n > 0 {
-		p.mean, p.from, p.to = w.Total.Mean(), w.First, w.Last
-		for i := range w.Tally.Edges {
-			e := &w.Tally.Edges[i]
-			p.edges[e.Edge] = e.CoMoments.Moments(p.n).Mean()
-		}
-	}
-	return p
-}
-
-func (r renderer) compare(a, b *population) contract.Comparison {
-	d := contract.Comparison{A: a.contract(), B: b.contract(), Edges: []contract.EdgeDifference{}}
-	edges := make(map[trace.Edge]bool)
-	for e := range a.edges {
-		edges[e] = true
-	}
-	for e := range b.edges {
-		edges[e] = true
-	}
-	type difference struct {
-		edge       trace.Edge
-		difference float64
-	}
-	var all []difference
-	for e := range edges {
-		all = append(all, difference{e, a.edges[e] - b.edges[e]})
-	}
-	slices.SortFunc(all, func(x, y difference) int {
-		return cmp.Or(compareKeys(-math.Abs(x.difference), -math.Abs(y.difference)), cmp.Compare(x.edge, y.edge))
-	})
-	for _, x := range all {
-		d.Edges = append(d.Edges, contract.EdgeDifference{
-			Place: r.placeOf(x.edge), ANs: number(a.edges[x.edge]), BNs: number(b.edges[x.edge]), DifferenceNs: number(x.difference),
-			Part: number(x.difference / (a.mean - b.mean)),
-		})
-	}
-	return d
 }
 
 // parseInstant reads a time as the contract has it; nil is 0.

@@ -20,7 +20,7 @@ const stamp = 4
 // NewRow packs a row that does not say when it came. Edges are numbered as the caller likes, ascending; times are in ns, at
 // least 0. It panics where edges do not ascend or times are out of range.
 func NewRow(total int64, edges []int32, times []int64) Row {
-	b := binary.AppendUvarint(make([]byte, stamp, stamp+8+6*len(edges)), checked(total))
+	b := binary.AppendUvarint(make([]byte, stamp, 8+6*len(edges)), checked(total))
 	last := int32(-1)
 	for i, e := range edges {
 		if e <= last {

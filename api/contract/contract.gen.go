@@ -544,6 +544,9 @@ type Comparison struct {
 
 	// Edges By falling difference.
 	Edges []EdgeDifference `json:"edges"`
+
+	// Note What to know, and to do, where durations are compared: few requests sampled or none are on one side, or not all of the time that was asked for is sampled. Times in it are those of RFC 3339.
+	Note *string `json:"note,omitempty"`
 }
 
 // DeadLetter defines model for DeadLetter.
@@ -1107,12 +1110,14 @@ type PlannedTracepoint struct {
 
 // Population defines model for Population.
 type Population struct {
-	// From When they came: of requests sampled, which do not say when each was, all the time that was sampled.
+	// From When the first came; of requests sampled
 	From     *time.Time `json:"from,omitempty"`
 	Label    string     `json:"label"`
 	MeanNs   *float64   `json:"mean_ns"`
 	Requests int64      `json:"requests"`
-	To       *time.Time `json:"to,omitempty"`
+
+	// To When the last came. Neither is there without requests.
+	To *time.Time `json:"to,omitempty"`
 }
 
 // Problem defines model for Problem.
@@ -1967,8 +1972,11 @@ type ClientInterface interface {
 
 	// CompareGroup Slow requests against the rest, or one stretch of time against another
 	//
-	// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
-	// against the others. With `from` and `to`: requests of these times against those between `base_from`
+	// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
+	// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
+	// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
+	// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
+	// With `from` and `to` alone: requests of these times against those between `base_from`
 	// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 	// the most part count.
 	//
@@ -2255,8 +2263,11 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 
 // CompareGroup Slow requests against the rest, or one stretch of time against another
 //
-// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
-// against the others. With `from` and `to`: requests of these times against those between `base_from`
+// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
+// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
+// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
+// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
+// With `from` and `to` alone: requests of these times against those between `base_from`
 // and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 // the most part count.
 //
@@ -4717,8 +4728,11 @@ type ClientWithResponsesInterface interface {
 
 	// CompareGroupWithResponse Slow requests against the rest, or one stretch of time against another
 	//
-	// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
-	// against the others. With `from` and `to`: requests of these times against those between `base_from`
+	// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
+	// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
+	// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
+	// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
+	// With `from` and `to` alone: requests of these times against those between `base_from`
 	// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 	// the most part count.
 	//
@@ -6532,8 +6546,11 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 
 // CompareGroupWithResponse Slow requests against the rest, or one stretch of time against another
 //
-// Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
-// against the others. With `from` and `to`: requests of these times against those between `base_from`
+// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
+// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
+// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
+// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
+// With `from` and `to` alone: requests of these times against those between `base_from`
 // and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
 // the most part count.
 //

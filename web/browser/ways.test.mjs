@@ -221,17 +221,30 @@ test("a time that is brushed is compared with what was before", async () => {
   await context.close();
 });
 
-test("a box that is brushed compares requests that take so long with the rest, and so do keys", async () => {
-  const { page, context } = await open(browser);
+test("a box that is brushed compares the requests in it with the rest, and so do keys", async () => {
+  const { page, context, wrongs } = await open(browser);
   await page.goto(service.url + paths.problem);
   await settle(page);
   const box = await page.locator("#latency svg.chart").first().boundingBox();
-  await page.mouse.move(box.x + box.width * 0.5, box.y + 60);
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 30);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.9, box.y + 150, { steps: 4 });
   await page.mouse.up();
   await page.waitForURL(/compare\?.*from=.*by=duration.*longer=\d+&shorter=\d+/);
-  await page.getByText("Of the box only the durations are compared").waitFor();
+  await settle(page);
+  const picked = new URL(page.url()).searchParams;
+  const group = picked.get("group");
+  const compare = (query) => service.api(`/groups/${group}/compare?${new URLSearchParams(query)}`);
+  const times = { from: picked.get("from"), to: picked.get("to") };
+  const brushed = await compare({ ...times, longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") });
+  const [all, sameTime, sameDuration] = [await compare({ longer_ns: 0 }), await compare({ ...times, longer_ns: 0 }), await compare({ longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") })];
+  const many = (c) => c.a.requests;
+  assert.ok(many(brushed) > 0 && many(brushed) + brushed.b.requests === many(all), `${many(brushed)} in the box, ${brushed.b.requests} of the rest, ${many(all)} in all`);
+  assert.ok(many(brushed) < many(sameTime) && many(sameTime) < many(all) && many(brushed) <= many(sameDuration), `${many(brushed)} in the box, ${many(sameTime)} of its time, ${many(sameDuration)} of its durations, ${many(all)} in all`);
+  const count = (n) => n.toLocaleString("en-US");
+  const said = (await page.textContent(".diagnosis")).replace(/\s+/g, " ");
+  assert.match(said, new RegExp(`for the requests sampled that came from \\S.* to .* and took .* \\(${count(many(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`));
+  assert.doesNotMatch(said, /\dT\d/, "times are written as elsewhere");
   await page.getByRole("button", { name: "Compare its time with before" }).click();
   await page.waitForURL(/by=time/);
   await page.waitForURL(/base_to=/);
@@ -239,6 +252,29 @@ test("a box that is brushed compares requests that take so long with the rest, a
   await page.getByRole("link", { name: "Pick by keys" }).press("Enter");
   await page.waitForURL(/compare\?.*by=duration/);
   await page.getByText(/requests sampled that took .* or longer/).first().waitFor();
+  const last = page.getByLabel("that came from").locator("option").last();
+  await page.getByLabel("that came from").selectOption(await last.getAttribute("value"));
+  await page.getByText(/requests sampled that came from .* on and took .* or longer|One side has no requests/).first().waitFor();
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("a box leads to the requests in it that are kept, and says what to do where none is sampled", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const group = new URLSearchParams(paths.compare.split("?")[1]).get("group");
+  const { items } = await service.api(`/exemplars?group=${group}`);
+  const kept = items[0];
+  const at = (ms) => new Date(ms).toISOString();
+  const begin = Date.parse(kept.start);
+  const go = (from, to, durations) => page.goto(`${service.url}/compare?${new URLSearchParams({ group, by: "duration", from: at(from), to: at(to), ...durations })}`);
+  await go(begin - 20_000, begin + 20_000, { longer: String(kept.duration_ns - 1), shorter: String(kept.duration_ns + 1) });
+  await page.locator(`.notice a[href="/traces/${kept.trace}"]`).waitFor();
+  await go(begin - 7_200_000, begin - 3_600_000, { longer: "1" });
+  await page.getByText(/No request sampled lies in the box: requests are sampled since [\d:]+( UTC)? only, .* choose a later box, or compare times alone/).waitFor();
+  await page.getByText("One side has no requests").waitFor();
+  await page.getByText("No request that is kept to look at lies in the box").waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(wrongs, []);
   await context.close();
 });
 

@@ -130,8 +130,11 @@ export interface paths {
         };
         /**
          * Slow requests against the rest, or one stretch of time against another
-         * @description Without times: the slowest of the requests sampled against the others, or, with `longer_ns` or `shorter_ns`, those whose duration lies between these
-         *     against the others. With `from` and `to`: requests of these times against those between `base_from`
+         * @description Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
+         *     against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
+         *     those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
+         *     ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
+         *     With `from` and `to` alone: requests of these times against those between `base_from`
          *     and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
          *     the most part count.
          */
@@ -945,10 +948,13 @@ export interface components {
             mean_ns: number | null;
             /**
              * Format: date-time
-             * @description When they came: of requests sampled, which do not say when each was, all the time that was sampled.
+             * @description When the first came; of requests sampled
              */
             from?: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the last came. Neither is there without requests.
+             */
             to?: string;
         };
         EdgeDifference: {
@@ -970,6 +976,8 @@ export interface components {
             b: components["schemas"]["Population"];
             /** @description By falling difference. */
             edges: components["schemas"]["EdgeDifference"][];
+            /** @description What to know, and to do, where durations are compared: few requests sampled or none are on one side, or not all of the time that was asked for is sampled. Times in it are those of RFC 3339. */
+            note?: string;
         };
         Explanations: {
             items: components["schemas"]["Explanation"][];

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, brief, bytes, count, digits, duration, hundredths, milli, percent, range, rate, ratio, share, shortened, signed, tied, time, unknown } from "./format.ts";
+import { ago, brief, bytes, count, digits, duration, hundredths, milli, percent, range, rate, ratio, share, shortened, signed, tied, time, timesIn, unknown } from "./format.ts";
 
 test.each([
   [0, "0 ns"], [8.7e-11, "0 ns"], [-0.004, "0 ns"], [0.25, "0.25 ns"], [999, "999 ns"], [1000, "1 µs"], [324_224_350, "324 ms"], [999_600, "1 ms"], [1_500_000_000, "1.5 s"], [119e9, "119 s"], [120e9, "2 min"],
@@ -35,6 +35,7 @@ test("times say their day when it is another one, and their zone when it is not 
   expect(time("2026-11-21T19:04:05Z", "utc", now)).toBe("19:04:05 UTC");
   expect(time("2026-11-20T19:04:05Z", "utc", now)).toBe("2026-11-20 19:04:05 UTC");
   expect(time("2026-11-21T00:00:05Z", "utc", now)).toBe("00:00:05 UTC");
+  expect(timesIn("from 2026-11-20T19:04:05Z to 2026-11-21T19:04:05Z; since 2026", "utc", now)).toBe("from 2026-11-20 19:04:05 UTC to 19:04:05 UTC; since 2026");
   expect([time(null, "utc", now), time("2026-99-99T00:00:00Z", "utc", now)]).toEqual([unknown, unknown]);
 });
 

@@ -95,6 +95,9 @@ export function time(at: string | number | null | undefined, zone: Zone, now: nu
   return `${on === day.format(now) ? "" : `${on} `}${clock.format(date)}${zone === "utc" ? " UTC" : ""}`;
 }
 
+// timesIn writes the times in a text of the API, those of RFC 3339, as time does.
+export const timesIn = (text: string, zone: Zone, now: number) => text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (at) => time(at, zone, now));
+
 const clockOf = (timeZone: string | undefined) => ({
   clock: new Intl.DateTimeFormat("en-GB", { timeZone, timeStyle: "medium" }),
   day: new Intl.DateTimeFormat("en-CA", { timeZone, dateStyle: "short" }),

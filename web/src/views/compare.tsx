@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Icicle } from "../charts/icicle.tsx";
-import { count, duration, percent, signed, time } from "../compute/format.ts";
+import { count, duration, percent, signed, time, timesIn } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
 import { Choice, Empty, Read, Search, Select, useTitle } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
@@ -56,7 +56,8 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   const newest = windows.at(-2)?.from ?? windows.at(-1)?.from;
   const bins = detail?.histogram ?? [];
   const durations = longer || shorter ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) } : detail?.p50_ns ? { longer_ns: detail.p50_ns } : null;
-  const ask = by === "slowest" ? { slowest: Number(part) } : by === "duration" ? durations : Object.keys(times).length > 0 ? times : newest ? { from: newest } : null;
+  const box = durations && { ...durations, ...(from && { from }), ...(to && { to }) };
+  const ask = by === "slowest" ? { slowest: Number(part) } : by === "duration" ? box : Object.keys(times).length > 0 ? times : newest ? { from: newest } : null;
   const reading = useRead(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }));
   const timesInstead = () => {
     setBy("time");
@@ -73,6 +74,8 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
           <>
             <Duration label="From" value={longer} pick={setLonger} bounds={bins.map((b) => b.low_ns)} none={shorter ? "the fastest" : "the median"} />
             <Duration label="to" value={shorter} pick={setShorter} bounds={bins.map((b) => b.high_ns)} none="the slowest" />
+            <Time label="that came from" value={from} pick={setFrom} windows={windows} bound="from" none="any time" />
+            <Time label="to" value={to} pick={setTo} windows={windows} bound="to" none="now" />
           </>
         ) : (
           <>
@@ -86,8 +89,8 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
       <Read of={reading} what="the comparison">
         {(c) => (
           <>
-            {by === "duration" && from && to && <OfBox group={id} c={c} from={from} to={to} longer={Number(longer)} shorter={Number(shorter) || Infinity} times={timesInstead} />}
-            {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
+            {by === "duration" && (c.note || from || to) && <OfBox group={id} note={c.note} from={from} to={to} longer={Number(longer || durations?.longer_ns)} shorter={Number(shorter) || Infinity} times={timesInstead} />}
+            {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : by === "slowest" && "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
           </>
         )}
       </Read>
@@ -95,21 +98,21 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   );
 }
 
-type BoxProps = { group: string; c: Comparison; from: string; to: string; longer: number; shorter: number; times: () => void };
+type BoxProps = { group: string; note: string | undefined; from: string; to: string; longer: number; shorter: number; times: () => void };
 
-// OfBox says which part of a box of times and durations was compared, and which requests of all of it are kept.
-function OfBox({ group, c, from, to, longer, shorter, times }: BoxProps) {
+// OfBox says what to know of a box of times and durations, and which requests in it are kept.
+function OfBox({ group, note, from, to, longer, shorter, times }: BoxProps) {
   const [zone] = useZone();
   const now = useNow();
   const exemplars = useRead(`exemplars ${group}`, (signal) => client.GET("/exemplars", { params: { query: { group } }, signal }));
-  const at = (moment: string | undefined) => time(moment, zone, now);
-  const within = (exemplars.value?.items ?? []).filter((e) => e.duration_ns >= longer && e.duration_ns < shorter && Date.parse(e.start) >= Date.parse(from) && Date.parse(e.start) < Date.parse(to));
+  const came = (at: number) => (!from || at >= Date.parse(from)) && (!to || at < Date.parse(to));
+  const within = (exemplars.value?.items ?? []).filter((e) => e.duration_ns >= longer && e.duration_ns < shorter && came(Date.parse(e.start)));
   return (
     <p className="notice" role="status">
-      <strong>Of the box only the durations are compared,</strong> not its time, {at(from)} to {at(to)}: the requests sampled do not say when each of them was. They came from {at(c.a.from)} to {at(c.a.to)}.{" "}
-      {within.length > 0 && (
+      {note && <><strong>{timesIn(sentence(note), zone, now)}</strong> </>}
+      {within.length > 0 ? (
         <>
-          Requests to look at that lie in all of the box:{" "}
+          Requests to look at that lie in the box:{" "}
           {within.map((e, i) => (
             <span key={e.trace}>
               {i > 0 && ", "}
@@ -118,13 +121,20 @@ function OfBox({ group, c, from, to, longer, shorter, times }: BoxProps) {
           ))}
           .{" "}
         </>
+      ) : (
+        exemplars.value && "No request that is kept to look at lies in the box. "
       )}
-      <button type="button" onClick={times}>
-        Compare its time with before
-      </button>
+      {from && (
+        <button type="button" onClick={times}>
+          Compare its time with before
+        </button>
+      )}
     </p>
   );
 }
+
+// sentence makes one of a text of the API.
+const sentence = (text: string) => `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 
 // Duration picks the bound of a bin of durations. One that is none, such as one that was brushed, stays.
 function Duration(props: { label: string; value: string; pick: (v: string) => void; bounds: number[]; none: string }) {
@@ -142,6 +152,8 @@ function Time(props: { label: string; value: string; pick: (v: string) => void; 
 }
 
 function Difference({ c }: { c: Comparison }) {
+  const [zone] = useZone();
+  const now = useNow();
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
   const most = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
   const difference = (is: number[]) => is.reduce((sum, i) => sum + (c.edges[i]!.difference_ns ?? 0), 0);
@@ -149,7 +161,7 @@ function Difference({ c }: { c: Comparison }) {
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
-        {duration(c.a.mean_ns)} on average for {c.a.label} ({count(c.a.requests)}), {duration(c.b.mean_ns)} for {c.b.label} ({count(c.b.requests)}): {signed(total, duration)}
+        {duration(c.a.mean_ns)} on average for {timesIn(c.a.label, zone, now)} ({count(c.a.requests)}), {duration(c.b.mean_ns)} for {c.b.label} ({count(c.b.requests)}): {signed(total, duration)}
         {c.edges[0] && <>, of which {percent(c.edges[0].part)} {total < 0 ? "less" : "more"} in {c.edges[0].place.label}</>}.
       </p>
       <Figure

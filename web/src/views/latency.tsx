@@ -55,7 +55,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
   return (
     <Figure
       title="Latency over time"
-      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare requests that take so long, as sampled lately, with the rest." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
+      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare the requests in it, of those that are sampled, with the rest." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
       tools={<><Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link> <Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} /></>}
       table={() => ({
         header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV", "deploys"],

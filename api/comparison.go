@@ -1,0 +1,306 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// CompareGroup implements contract.StrictServerInterface.
+func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestObject) (contract.CompareGroupResponseObject, error) {
+	q := &r.Params
+	var times [4]trace.Nanos
+	for i, text := range []*string{q.From, q.To, q.BaseFrom, q.BaseTo} {
+		var err error
+		if times[i], err = parseInstant(text); err != nil {
+			return nil, err
+		}
+	}
+	based := q.BaseFrom != nil || q.BaseTo != nil
+	byTime := based || q.From != nil || q.To != nil
+	byDuration := q.LongerNs != nil || q.ShorterNs != nil
+	if q.Slowest != nil && (byTime || byDuration) || byDuration && based {
+		return nil, refuse(http.StatusBadRequest, "either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
+	}
+	var d contract.CompareGroup200JSONResponse
+	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
+		var one, other population
+		var note string
+		switch {
+		case byDuration:
+			b := box{times[0], times[1], value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64)}
+			one, other, note = b.split(g)
+		case !byTime:
+			one, other = slowest(g, value(q.Slowest, defaultSlowest))
+		case !based:
+			one, other = between(g, times[0], times[1]), reference(g)
+		default:
+			one, other = between(g, times[0], times[1]), between(g, times[2], times[3])
+		}
+		d = contract.CompareGroup200JSONResponse(names.compare(&one, &other))
+		if note != "" {
+			d.Note = &note
+		}
+		return nil
+	})
+}
+
+// defaultSlowest is the part of the requests that counts as slow where nobody says otherwise.
+const defaultSlowest = 0.1
+
+// population is a part of the requests of a group.
+type population struct {
+	label    string
+	n        uint64
+	mean     float64 // ns; NaN without requests
+	from, to trace.Nanos
+	edges    map[trace.Edge]float64 // mean ns a request; without an entry 0
+}
+
+func (p *population) contract() contract.Population {
+	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: number(p.mean), From: instant(p.from), To: instant(p.to)}
+}
+
+// slowest splits the requests sampled of a group into the slowest and the rest.
+func slowest(g *analysis.Group, part float64) (slow, rest population) {
+	s := sampleOf(g)
+	order := make([]int, len(s.came))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.Total[j], s.Total[i]) })
+	n := int(math.Ceil(part * float64(len(order))))
+	return s.population("the slowest "+units.Percent(part)+" of the requests sampled", order[:n]), s.population("the rest of them", order[n:])
+}
+
+// box is a range of durations and of times.
+type box struct {
+	from, to        trace.Nanos // [from, to); to 0: no bound
+	longer, shorter int64       // [longer, shorter) ns
+}
+
+// timed reports whether the box is not of all times.
+func (b *box) timed() bool { return b.from > 0 || b.to > 0 }
+
+// has reports whether a request lies in the box that took total ns and came in the tick [from, to). As a tick is all that is known, times are
+// those of the box where the tick lies in it for the most part, or it in the tick.
+func (b *box) has(total float64, came [2]int64) bool {
+	if ns := int64(total); ns < b.longer || ns >= b.shorter {
+		return false
+	}
+	from, to := int64(b.from), int64(cmp.Or(b.to, trace.MaxNanos))
+	middle, middleOfBox := came[0]+(came[1]-came[0])/2, from+(to-from)/2
+	return !b.timed() || from <= middle && middle < to || from < to && came[0] <= middleOfBox && middleOfBox < came[1]
+}
+
+// split splits the requests sampled of a group into those in the box and the rest, and notes what to do where that tells little. Where it is
+// not of all times, requests that do not say when they came are in neither.
+func (b *box) split(g *analysis.Group) (within, rest population, note string) {
+	s := sampleOf(g)
+	var in, out []int
+	silent := 0
+	for row, came := range s.came {
+		switch {
+		case b.timed() && came[1] == 0:
+			silent++
+		case b.has(s.Total[row], came):
+			in = append(in, row)
+		default:
+			out = append(out, row)
+		}
+	}
+	return s.population(b.label(), in), s.population("the rest of them", out), b.note(s.since(), len(in), len(out), silent)
+}
+
+func (b *box) label() string {
+	label := "the requests sampled that "
+	switch {
+	case b.from > 0 && b.to > 0:
+		label += "came from " + instantText(b.from) + " to " + instantText(b.to) + " and "
+	case b.from > 0:
+		label += "came from " + instantText(b.from) + " on and "
+	case b.to > 0:
+		label += "came before " + instantText(b.to) + " and "
+	}
+	if b.shorter < math.MaxInt64 {
+		return label + "took " + units.Duration(time.Duration(b.longer)) + " to " + units.Duration(time.Duration(b.shorter))
+	}
+	return label + "took " + units.Duration(time.Duration(b.longer)) + " or longer"
+}
+
+// fewCompared is the number of requests below which a mean says little.
+const fewCompared = 8
+
+// note returns what to know, and to do, where few requests or none are in the box or outside of it, or not all of its time is sampled; empty:
+// nothing. Requests are sampled since a time; so many lie in the box, outside of it, or do not say when they came.
+func (b *box) note(since trace.Nanos, in, out, silent int) string {
+	all := in + out
+	begin := "requests are sampled since " + instantText(since) + " only, when they began to be judged"
+	early := b.from > 0 && b.from < since
+	switch {
+	case all == 0 && silent == 0:
+		return "no request is sampled: none came since all was last well; compare times alone"
+	case all == 0:
+		return "the requests sampled came while an older version of Sibyl ran, and do not say when: choose durations alone, or look again later"
+	case b.to > 0 && b.to <= since:
+		return "no request sampled lies in the box: " + begin + "; choose a later box, or compare times alone"
+	case in < fewCompared && early:
+		return few(in, all) + " in the box: " + begin + "; choose a later or larger box, or compare times alone"
+	case in < fewCompared:
+		return few(in, all) + " in the box: choose a larger one"
+	case out < fewCompared:
+		return few(out, all) + " outside of the box: choose a smaller one"
+	case early:
+		return begin + ": what of the box is before that is not compared"
+	}
+	return ""
+}
+
+// few says that so few of all requests sampled lie somewhere.
+func few(n, all int) string {
+	switch n {
+	case 0:
+		return fmt.Sprintf("none of %s sampled lies", units.Plural(all, "request"))
+	case 1:
+		return fmt.Sprintf("only 1 of %s sampled lies", units.Plural(all, "request"))
+	}
+	return fmt.Sprintf("only %d of %s sampled lie", n, units.Plural(all, "request"))
+}
+
+// instantText writes a time as the contract has it, to the second.
+func instantText(t trace.Nanos) string { return at(t).Format(time.RFC3339) }
+
+// sample is the requests sampled of a group: a row for each, a column for each edge of the group.
+type sample struct {
+	stats.Table
+	group *analysis.Group
+	came  [][2]int64 // the tick [from, to) in which each row came, ns since 1970; 0, 0: it does not say
+}
+
+func sampleOf(g *analysis.Group) sample {
+	columns := make([]int32, len(g.Edges))
+	for i := range columns {
+		columns[i] = int32(i)
+	}
+	s := sample{Table: stats.NewTable(g.Current.Sample.All(), columns), group: g}
+	for _, row := range g.Current.Sample.All() {
+		from, to := row.Came()
+		s.came = append(s.came, [2]int64{from, to})
+	}
+	return s
+}
+
+// since returns the tick from which on requests are sampled.
+func (s *sample) since() trace.Nanos {
+	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
+}
+
+// population returns what some rows have in the mean.
+func (s *sample) population(label string, rows []int) population {
+	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	if len(rows) == 0 {
+		return p
+	}
+	p.mean = 0
+	for _, row := range rows {
+		p.mean += s.Total[row] / float64(len(rows))
+		for e, ns := range s.Row(row) {
+			p.edges[s.group.Edges[e]] += ns / float64(len(rows))
+		}
+	}
+	p.from, p.to = s.extent(rows)
+	return p
+}
+
+// extent returns when the first and the last of some rows came or, where one does not say, when all did that are judged.
+func (s *sample) extent(rows []int) (from, to trace.Nanos) {
+	from = trace.MaxNanos
+	for _, row := range rows {
+		if s.came[row][1] == 0 {
+			return s.group.Current.First, s.group.Current.Last
+		}
+		from, to = min(from, trace.Nanos(s.came[row][0])), max(to, trace.Nanos(s.came[row][1]))
+	}
+	return from, to
+}
+
+// between returns the requests of the windows of a group that lie in [from, to) for the most part; to 0: no bound.
+func between(g *analysis.Group, from, to trace.Nanos) population {
+	if to == 0 {
+		to = trace.MaxNanos
+	}
+	var all analysis.Past
+	p := population{label: "requests of these times"}
+	for _, w := range g.Windows() {
+		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
+			continue
+		}
+		if p.from == 0 {
+			p.from = w.From
+		}
+		p.to = w.To
+		all.Merge(w.Past)
+	}
+	p.n, p.mean, p.edges = all.Total.N, math.NaN(), make(map[trace.Edge]float64)
+	if p.n > 0 {
+		p.mean = all.Total.Mean()
+		for _, e := range all.Edges {
+			p.edges[e.Edge] = all.Mean(e)
+		}
+	}
+	return p
+}
+
+// reference returns the requests of a group from when all was well.
+func reference(g *analysis.Group) population {
+	w := &g.Reference
+	p := population{label: "requests from when all was well", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	if p.n > 0 {
+		p.mean, p.from, p.to = w.Total.Mean(), w.First, w.Last
+		for i := range w.Tally.Edges {
+			e := &w.Tally.Edges[i]
+			p.edges[e.Edge] = e.CoMoments.Moments(p.n).Mean()
+		}
+	}
+	return p
+}
+
+func (r renderer) compare(a, b *population) contract.Comparison {
+	d := contract.Comparison{A: a.contract(), B: b.contract(), Edges: []contract.EdgeDifference{}}
+	edges := make(map[trace.Edge]bool)
+	for e := range a.edges {
+		edges[e] = true
+	}
+	for e := range b.edges {
+		edges[e] = true
+	}
+	type difference struct {
+		edge       trace.Edge
+		difference float64
+	}
+	var all []difference
+	for e := range edges {
+		all = append(all, difference{e, a.edges[e] - b.edges[e]})
+	}
+	slices.SortFunc(all, func(x, y difference) int {
+		return cmp.Or(compareKeys(-math.Abs(x.difference), -math.Abs(y.difference)), cmp.Compare(x.edge, y.edge))
+	})
+	for _, x := range all {
+		d.Edges = append(d.Edges, contract.EdgeDifference{
+			Place: r.placeOf(x.edge), ANs: number(a.edges[x.edge]), BNs: number(b.edges[x.edge]), DifferenceNs: number(x.difference),
+			Part: number(x.difference / (a.mean - b.mean)),
+		})
+	}
+	return d
+}
