@@ -13,8 +13,8 @@ import (
 // but for [Row.Stamp], and comes from NewRow or DecodeRow: nil is none.
 type Row []byte
 
-// stamp is the size of the first field of a row: the tick of a [Series] in which it came, and one, so that 0 is none. It is no
-// varint, as it is written when the others are.
+// stamp is the size of the first field of a row: one more than the tick of a [Series] in which it came, or 0. It is no varint,
+// so that it can be written when the others are.
 const stamp = 4
 
 // NewRow packs a row that does not say when it came. Edges are numbered as the caller likes, ascending; times are in ns, at

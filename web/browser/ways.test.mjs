@@ -1,7 +1,7 @@
 // Ways through the UI that somebody takes at night.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle } from "./world.mjs";
+import { launch, open, places, serve, settle, violations } from "./world.mjs";
 
 let service, browser, paths;
 before(async () => {
