@@ -89,7 +89,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
       <Read of={reading} what="the comparison">
         {(c) => (
           <>
-            {by === "duration" && (c.note || from || to) && <OfBox group={id} note={c.note} from={from} to={to} longer={Number(longer || durations?.longer_ns)} shorter={Number(shorter) || Infinity} times={timesInstead} />}
+            {by === "duration" && (c.note || from || to) && <OfBox group={id} note={c.note} from={from} to={to} longer={durations?.longer_ns ?? 0} shorter={Number(shorter) || Infinity} times={timesInstead} />}
             {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : by === "slowest" && "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
           </>
         )}
