@@ -26,6 +26,7 @@ test("from the sentence to a slow request in two clicks, and back by the URL", a
   await settle(page);
   assert.match(page.url(), /\/traces\/[0-9a-f]{32}/);
   assert.ok((await page.locator(".span-critical").count()) > 3, "no critical path is drawn");
+  assert.ok((await page.textContent(".does")).endsWith(sentence), "of which problem it is is not said");
   assert.ok(await page.getByRole("link", { name: "Open in Jaeger" }).isVisible());
   await page.locator(".vrow").nth(2).click();
   const url = page.url();
@@ -75,6 +76,16 @@ test("the share in the sentence is that of the first edge, in the table and in t
   assert.equal(await hottest.count(), 1);
   assert.ok((await hottest.locator("title").textContent()).startsWith(leading), "the critical path is brightest somewhere else");
   assert.deepEqual(wrongs, []);
+  await context.close();
+});
+
+test("a deploy has its label on the heat map, also beside that of the problem", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  const place = (text) => page.locator("#latency svg.chart text.axis", { hasText: new RegExp(`^${text}$`) }).first().boundingBox();
+  const [deploy, problem] = [await place("deploy"), await place("problem")];
+  assert.ok(deploy.x + deploy.width > problem.x && deploy.y >= problem.y + 10, "they have room on one line: this shows nothing");
   await context.close();
 });
 

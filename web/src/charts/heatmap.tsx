@@ -12,11 +12,12 @@ export type Dot = { at: number; ns: number; title: string; go: () => void };
 
 type Props = { windows: Schemas["Window"][]; marks: Mark[]; dots: Dot[]; label: string; brush: (from: number, to: number, longer: number, shorter: number) => void };
 
-const height = 230;
+const tall = 230;
 const left = 62;
-const top = 18;
+const line = 12; // of labels
 const foot = 20;
 const leastLabel = 64; // px between two
+const timeWidth = 50; // px
 
 export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const svg = useRef<SVGSVGElement>(null);
@@ -33,9 +34,12 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const scale = axis(windows);
   const low = Math.log(Math.min(...all.map((c) => c.low)));
   const high = Math.log(Math.max(...all.map((c) => c.high)));
-  const plot = { width: width - left - 6, height: height - top - foot };
+  const plot = { width: width - left - 6, height: tall - line - 6 - foot };
   const y = (ns: number) => top + plot.height * (1 - (Math.log(Math.max(1, ns)) - low) / (high - low || 1));
   const x = (ms: number) => left + scale.position(ms) * plot.width;
+  const lines = labelLines(marks.map((m) => ({ x: x(m.at), always: m.deploy === true })));
+  const top = 6 + line * Math.max(1, ...lines);
+  const height = top + plot.height + foot;
   const column = plot.width / (windows.length || 1);
   const most = Math.max(...all.map((c) => c.share));
   const at = (event: React.PointerEvent): Point => {
@@ -48,7 +52,6 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
     if (picked) brush(scale.time(picked.x[0]), scale.time(picked.x[1]), picked.y[1] < 1 ? nanos(picked.y[1]) : 0, picked.y[0] > 0 ? nanos(picked.y[0]) : Infinity);
     setDrag(undefined);
   };
-  const labelled = spaced(marks.map((m) => x(m.at)));
   const step = Math.max(1, Math.ceil(leastLabel / column));
   return (
     <svg
@@ -70,7 +73,7 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
       })}
       {windows.map(
         (w, i) =>
-          i % step === 0 && (
+          i % step === 0 && left + i * column < width - timeWidth && (
             <text key={w.from} className="axis" x={left + i * column} y={height - 5}>
               {time(w.from, zone, now).replace(" UTC", "").slice(-8)}
             </text>
@@ -81,8 +84,8 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
           <title>{m.title}</title>
           <line x1={x(m.at)} x2={x(m.at)} y1={top - 4} y2={top + plot.height} style={{ stroke: "var(--text)", strokeDasharray: m.deploy ? "none" : "3 3", opacity: 0.7 }} />
           {m.deploy && <path d={`M${x(m.at)} ${top + plot.height - 7} l5 8 h-10 z`} style={{ fill: "var(--text)", stroke: "var(--raised)" }} />}
-          {labelled[i] && (
-            <text className="axis" x={x(m.at)} y={top - 7} textAnchor={x(m.at) > width - 40 ? "end" : "middle"}>
+          {lines[i]! > 0 && (
+            <text className="axis" x={x(m.at)} y={line * lines[i]! - 1} textAnchor={x(m.at) > width - 40 ? "end" : "middle"}>
               {m.text}
             </text>
           )}
@@ -103,12 +106,15 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   );
 }
 
-// spaced says which of some places, in any order, have room for a label.
-function spaced(places: number[]): boolean[] {
-  const taken: number[] = [];
-  return places.map((place) => {
-    const free = taken.every((other) => Math.abs(other - place) > 46);
-    if (free) taken.push(place);
-    return free;
+const mostLines = 3;
+
+// labelLines says on which line above the chart each of some places has its label, from 1 on; 0: it has none. Those that always have one get a
+// further line where the first has no room for them.
+function labelLines(places: { x: number; always: boolean }[]): number[] {
+  const taken: number[][] = Array.from({ length: mostLines }, () => []);
+  return places.map(({ x, always }) => {
+    const at = taken.slice(0, always ? mostLines : 1).findIndex((line) => line.every((other) => Math.abs(other - x) > 46));
+    if (at >= 0) taken[at]!.push(x);
+    return at + 1;
   });
 }

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Minimap } from "../charts/minimap.tsx";
-import { count, duration, rank, shortened } from "../compute/format.ts";
+import { count, duration, rank, shortened, tied } from "../compute/format.ts";
 import { type Row, type Stretch, extent, hits, matching, rows, shown, step, what } from "../compute/waterfall.ts";
 import { parse, place, write } from "../compute/zoom.ts";
 import { useKeys } from "../keys.ts";
@@ -31,6 +31,7 @@ export default function TraceView({ id }: { id: string }) {
 
 function Shown({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");
+  const p = useRead(problem ? `problem ${problem}` : null, (signal) => client.GET("/problems/{problem}", { params: { path: { problem } }, signal })).value?.problem;
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];
   const own = trace.roots[0]?.sections.length ?? 0;
   return (
@@ -47,7 +48,7 @@ function Shown({ trace }: { trace: Trace }) {
       <h1>{root ? `${root.service} ${root.name}` : "A trace without spans"}</h1>
       <Facts
         of={[
-          ["Took", duration(trace.duration_ns)],
+          ["Took", <>{duration(trace.duration_ns)}{p && <span className="dim small"> {duration(p.p50_ns)} is the median</span>}</>],
           ["Began", <When at={trace.start} />],
           ["Spans", count(trace.spans.length)],
           ["Critical path", `${count(own)} ${own === 1 ? "section" : "sections"}`],
@@ -55,6 +56,13 @@ function Shown({ trace }: { trace: Trace }) {
           ...(trace.flags.length > 0 ? ([["Unusual", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][]) : []),
         ]}
       />
+      {p && (
+        <p className="does">
+          <span>
+            <Link href={`/problems/${problem}`}>A request of the problem</Link>: {tied(p.diagnosis)}
+          </span>
+        </p>
+      )}
       {trace.links.length > 0 && (
         <p className="toolbar">
           {trace.links.map((link) => (
