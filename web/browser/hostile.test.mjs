@@ -256,3 +256,21 @@ test("on the smallest of phones no view is wider than the page", async () => {
   }
   await context.close();
 });
+
+test("a trace that holds many requests of a group is read once, and compared with others only", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const { problem } = await service.api(paths.problem);
+  const { items } = await service.api(`/exemplars?group=${problem.group}`);
+  const [slow] = items.filter((e) => e.stratum === "slow");
+  const [fast] = items.filter((e) => e.stratum === "fast");
+  const again = [slow, slow, { ...slow, stratum: "typical" }, fast, { ...slow, stratum: "fast" }];
+  await page.route("**/api/v1/exemplars?*", (route) => route.fulfill({ json: { items: again } }));
+  const read = [];
+  page.on("request", (r) => r.url().includes("/api/v1/traces/") && read.push(r.url().split("/").at(-1)));
+  await page.goto(service.url + paths.problem);
+  await page.getByText("Of the 1 slowest requests above, and the 1 others").waitFor();
+  assert.deepEqual(read.sort(), [slow.trace, fast.trace].sort());
+  assert.equal(await page.locator(".exemplars li").count(), again.length);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});

@@ -58,19 +58,36 @@ export function what({ span, gap }: Row): string {
 // extent returns when a row was.
 export const extent = ({ span, gap }: Row): Stretch => gap ?? { from: span.start_ns, to: span.start_ns + span.duration_ns };
 
-// rows lays out a trace; children by start. Spans whose parent is missing stand at the top.
+// inCircles returns one span of each circle that parents lead round in.
+function inCircles(byID: ReadonlyMap<string, Span>): Set<Span> {
+  const found = new Set<Span>();
+  const seen = new Set<Span>();
+  for (const span of byID.values()) {
+    const way = new Set<Span>();
+    let at: Span | undefined = span;
+    for (; at && !seen.has(at); at = byID.get(at.parent)) {
+      seen.add(at);
+      way.add(at);
+    }
+    if (at && way.has(at)) found.add(at);
+  }
+  return found;
+}
+
+// rows lays out a trace; children by start. Spans whose parent is missing stand at the top, and so does one of those that are each other's parents.
 export function rows(trace: Trace, refined: boolean): Row[] {
   const byID = new Map(trace.spans.map((span) => [span.id, span]));
   const children = new Map<string, Span[]>();
+  const cut = inCircles(byID);
   for (const span of byID.values()) {
-    const parent = byID.has(span.parent) && span.parent !== span.id ? span.parent : "";
+    const parent = byID.has(span.parent) && !cut.has(span) ? span.parent : "";
     const list = children.get(parent);
     if (list) list.push(span);
     else children.set(parent, [span]);
   }
   const sections = sectionsOf(trace, refined);
   const all: Row[] = [];
-  // Not recursive: a trace may be as deep as it is long. Spans that are each other's parents are never reached.
+  // Not recursive: a trace may be as deep as it is long.
   const stack: { span: Span; gap?: Gap; depth: number }[] = [...(children.get("") ?? [])].reverse().map((span) => ({ span, depth: 0 }));
   const open: number[] = [];
   const close = (depth: number) => {

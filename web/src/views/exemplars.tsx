@@ -46,8 +46,8 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
                     <ul>
                       {items
                         .filter((e) => e.stratum === stratum)
-                        .map((e) => (
-                          <li key={e.trace}>
+                        .map((e, i) => (
+                          <li key={i}>
                             <Link href={traceOf(e, problem.id)}>{duration(e.duration_ns)}</Link> <span className="dim small"><When at={e.start} brief /></span>
                           </li>
                         ))}
@@ -64,18 +64,26 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
   );
 }
 
+// tracesOf returns the traces of the slow exemplars, and those of the others alone: one with several requests of a group may be both, and what it
+// says of itself tells nothing then.
+function tracesOf(items: Exemplar[]): { slow: string[]; rest: string[] } {
+  const slow = new Set(items.flatMap((e) => (e.stratum === "slow" ? [e.trace] : [])));
+  return { slow: [...slow], rest: [...new Set(items.map((e) => e.trace))].filter((trace) => !slow.has(trace)) };
+}
+
 // Attributes compares what the slow exemplars and the others say of themselves.
 function Attributes({ items }: { items: Exemplar[] }) {
   const [compared, setCompared] = useState<{ slow: number; rest: number; found: Contrast[] }>(); // not the traces, which may be large
-  const ids = items.map((e) => e.trace).join(" ");
+  const { slow: slowest, rest: others } = tracesOf(items);
+  const ids = [...slowest, "", ...others].join(" ");
   useEffect(() => {
     const leave = new AbortController();
-    const read = (some: Exemplar[]) =>
-      Promise.all(some.map((e) => answered(client.GET("/traces/{trace}", { params: { path: { trace: e.trace } }, signal: leave.signal })).catch(() => undefined))).then((all) => all.filter((t) => t !== undefined));
-    void Promise.all([read(items.filter((e) => e.stratum === "slow")), read(items.filter((e) => e.stratum !== "slow"))]).then(([slow, rest]) => leave.signal.aborted || setCompared({ slow: slow.length, rest: rest.length, found: contrasts(slow, rest).slice(0, 12) }));
+    const read = (some: string[]) =>
+      Promise.all(some.map((trace) => answered(client.GET("/traces/{trace}", { params: { path: { trace } }, signal: leave.signal })).catch(() => undefined))).then((all) => all.filter((t) => t !== undefined));
+    void Promise.all([read(slowest), read(others)]).then(([slow, rest]) => leave.signal.aborted || setCompared({ slow: slow.length, rest: rest.length, found: contrasts(slow, rest).slice(0, 12) }));
     return () => leave.abort();
   }, [ids]);
-  if (!compared) return null;
+  if (!compared || compared.slow === 0 || compared.rest === 0) return null;
   const { slow, rest, found } = compared;
   return (
     <Figure
