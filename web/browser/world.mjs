@@ -100,6 +100,14 @@ export async function settle(page) {
   await page.waitForTimeout(100); // charts measure themselves
 }
 
+// visit opens a page at an address, and waits until it has settled.
+export async function visit(browser, url, options) {
+  const all = await open(browser, options);
+  await all.page.goto(url);
+  await settle(all.page);
+  return all;
+}
+
 // violations returns what axe has against a page, as text.
 export async function violations(page) {
   const found = await page.evaluate(`${axe}; axe.run({ resultTypes: ["violations"] })`);
