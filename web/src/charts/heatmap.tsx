@@ -1,10 +1,11 @@
 // HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are requests to look at, lines what
 // happened; dragging picks a time, or, up and down too, a box of times and durations.
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, time } from "../compute/format.ts";
 import { type Drag, type Point, axis, cells, pick } from "../compute/heat.ts";
 import { useNow, useZone } from "../settings.ts";
+import { useSize } from "./size.ts";
 
 // Mark is something that happened. That of a deploy has a solid line on a foot, others a dashed one.
 export type Mark = { at: number; text: string; title: string; deploy?: boolean };
@@ -20,16 +21,10 @@ const leastLabel = 64; // px between two
 const timeWidth = 50; // px
 
 export function HeatMap({ windows, marks, dots, label, brush }: Props) {
-  const svg = useRef<SVGSVGElement>(null);
-  const [width, setWidth] = useState(700);
+  const [svg, { width }] = useSize<SVGSVGElement>({ width: 700, height });
   const [drag, setDrag] = useState<Drag>();
   const [zone] = useZone();
   const now = useNow();
-  useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(entry!.contentRect.width));
-    watch.observe(svg.current!);
-    return () => watch.disconnect();
-  }, []);
   const all = cells(windows);
   const scale = axis(windows);
   const low = Math.log(Math.min(...all.map((c) => c.low)));

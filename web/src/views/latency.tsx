@@ -72,7 +72,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           at={middle}
           series={[
             { name: "P99", color: "critical", values: windows.map((w) => quantile(w.latency, 0.99)) },
-            { name: "Mean", color: "bar", values: windows.map((w) => w.mean_ns) },
+            { name: "Mean", color: "bar", dash: [2, 3], values: windows.map((w) => w.mean_ns) },
             { name: "P50", color: "dim", dash: [6, 4], values: windows.map((w) => quantile(w.latency, 0.5)) },
           ]}
           marks={marks}
