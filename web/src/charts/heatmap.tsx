@@ -21,7 +21,7 @@ const leastLabel = 64; // px between two
 const timeWidth = 50; // px
 
 export function HeatMap({ windows, marks, dots, label, brush }: Props) {
-  const [svg, { width }] = useSize<SVGSVGElement>({ width: 700, height });
+  const [svg, { width }] = useSize<SVGSVGElement>({ width: 700, height: 0 });
   const [drag, setDrag] = useState<Drag>();
   const [zone] = useZone();
   const now = useNow();
