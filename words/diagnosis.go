@@ -103,7 +103,7 @@ func against(p *analysis.Problem) string {
 	return ", " + ratio + "× the expected " + units.Duration(p.Expected)
 }
 
-// culprit names the leading edge, with the share that makes it lead.
+// culprit names the leading edge, with the share that makes it lead; nothing where no edge has a part in what is wrong.
 func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 	e := Leading(p)
 	if e == nil {
@@ -112,6 +112,9 @@ func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 	share, what := e.ShareVariance, " of the variance is "
 	if p.Kind != analysis.KindVariable {
 		share, what = e.Score, " of what is wrong is "
+	}
+	if share <= 0 {
+		return // it got better, or is as it was: no place stands out
 	}
 	if share != share { // NaN: a place without a number
 		s.Plain("; most of it at ")

@@ -44,6 +44,8 @@ func TestDiagnosis(t *testing.T) {
 			"95 % of what is wrong is shop render page."},
 		{"slow without a score", slow, func(p *analysis.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() }, "shop GET / (render page, " +
 			"stock Reserve) takes 35 ms on average; most of it at shop render page."},
+		{"nothing carries it", slow, func(p *analysis.Problem) { p.Edges[0].Score = -0.07 }, "shop GET / (render page, stock Reserve) takes 35 ms on average, " +
+			"2.3× the expected 15 ms."},
 		{"shifted", slow, func(p *analysis.Problem) { p.Kind = analysis.KindShifted }, "requests of shop GET / (render page, stock Reserve) " +
 			"take other paths than they did, and 35 ms on average, 2.3× the expected 15 ms; 95 % of what is wrong is shop render page."},
 		{"more than all", variable, func(p *analysis.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil }, "p99 of shop POST /checkout " +

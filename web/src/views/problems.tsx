@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type Paged, usePages } from "../api/pages.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, milli, percent, range, rate, ratio, stateWord, tied } from "../compute/format.ts";
+import { ago, count, duration, hundredths, milli, range, rate, ratio, stateWord, tied } from "../compute/format.ts";
 import { heldOrder } from "../compute/order.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Chunks } from "../parts/chunks.tsx";
@@ -194,14 +194,14 @@ function Until({ at }: { at: string | undefined }) {
 
 // How says how bad a problem is: in the measure that it is a problem by.
 function How({ p }: { p: Problem }) {
-  if (p.kind === "slow" && p.expected_ns) {
+  if (p.kind !== "variable" && p.expected_ns) {
     return (
       <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
         {ratio(p.mean_ns / p.expected_ns)} <span className="dim small range">{duration(p.expected_ns)} expected</span>
       </span>
     );
   }
-  if (p.kind === "shifted") return <span>{percent(p.share)} elsewhere</span>;
+  if (p.kind === "shifted") return <span>{kindWords.shifted}</span>;
   return (
     <span title="Coefficient of variation with its 95 % interval">
       CoV {hundredths(p.cov.value)} <span className="dim small range">{range(p.cov, hundredths)}</span>
