@@ -140,11 +140,17 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
   );
 }
 
-// Requests leads to one to look at: of the slow if durations vary, a typical one if all are slow.
+// Requests leads to one to look at: of the slow, and a typical one if all are slow.
 function Requests({ p, kept }: { p: Problem; kept: Kept }) {
-  const stratum = p.kind === "slow" ? "typical" : "slow";
-  const found = kept.value?.items.find((e) => e.stratum === stratum) ?? kept.value?.items[0];
-  return <span className="push">{found && <Link href={traceOf(found, p.id)}>{`A ${found.stratum} request, ${duration(found.duration_ns)}`}</Link>}</span>;
+  const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
+  const found = strata.map((s) => kept.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
+  return (
+    <span className="push requests">
+      {found.map((e) => (
+        <Link key={e.stratum} href={traceOf(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
+      ))}
+    </span>
+  );
 }
 
 // Notes says who looks after a problem, and changes that. It is apart from the rest, which is not drawn anew when a dialog opens.
