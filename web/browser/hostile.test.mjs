@@ -6,6 +6,7 @@ import { after, before, test } from "node:test";
 import { launch, open, places, serve, settle } from "./world.mjs";
 
 let service, browser, paths;
+const proxies = [];
 before(async () => {
   service = await serve();
   browser = await launch();
@@ -13,6 +14,7 @@ before(async () => {
 });
 after(async () => {
   await browser?.close();
+  proxies.forEach((proxy) => (proxy.closeAllConnections(), proxy.close()));
   await service?.stop();
 });
 
@@ -32,7 +34,8 @@ async function between(meddle) {
     answer.on("close", () => onward.destroy());
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  return { url: `http://127.0.0.1:${server.address().port}`, stop: () => (server.closeAllConnections(), server.close()) };
+  proxies.push(server);
+  return `http://127.0.0.1:${server.address().port}`;
 }
 
 // events answers a request for events with some that are none, and returns what sends more.
@@ -57,7 +60,7 @@ test("a stream that falls silent is not live, and is made anew", async () => {
   const proxy = await between((ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)));
   const { page, context } = await open(browser);
   await page.clock.install();
-  await page.goto(proxy.url);
+  await page.goto(proxy);
   await page.locator(".live:not(.off)").waitFor();
   await page.clock.fastForward(30_000);
   await pause(200);
@@ -70,7 +73,6 @@ test("a stream that falls silent is not live, and is made anew", async () => {
   assert.equal(streams, 2);
   await page.locator(".live:not(.off)").waitFor();
   await context.close();
-  proxy.stop();
 });
 
 test("answers that take longer than it takes for something to happen are shown when they come", async () => {
@@ -86,12 +88,11 @@ test("answers that take longer than it takes for something to happen are shown w
   });
   const { page, context } = await open(browser);
   for (const [path, shows] of [["/trees", "main td a"], [paths.tree, ".vrow"]]) {
-    await page.goto(proxy.url + path);
+    await page.goto(proxy + path);
     await page.locator(shows).first().waitFor({ timeout: 10_000 });
   }
   await context.close();
   timers.forEach(clearInterval);
-  proxy.stop();
 });
 
 test("who acknowledges a problem does not take back what somebody else noted meanwhile", async () => {
@@ -99,7 +100,7 @@ test("who acknowledges a problem does not take back what somebody else noted mea
   const proxy = await between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
   const { page, context } = await open(browser);
   for (const path of ["/", paths.problem]) {
-    await page.goto(proxy.url + path);
+    await page.goto(proxy + path);
     await settle(page);
     if (path === "/") await page.locator(`a[data-problem="${paths.problem.split("/").at(-1)}"]`).focus();
     await page.keyboard.press("a");
@@ -118,7 +119,6 @@ test("who acknowledges a problem does not take back what somebody else noted mea
     await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, { method: "DELETE" });
   }
   await context.close();
-  proxy.stop();
 });
 
 test("a browser whose clock is wrong asks for times of the service, and shows them", async () => {
@@ -191,7 +191,9 @@ test("a page that is older than the service says so", async () => {
   const { page, context } = await open(browser);
   let send;
   const proxy = await between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
-  await page.goto(proxy.url);
+  const known = page.waitForResponse("**/api/v1/status"); // the version that the page is of
+  await page.goto(proxy);
+  await (await known).finished();
   await settle(page);
   assert.equal(await page.getByText("is now of version").count(), 0);
   const status = await service.api("/status");
@@ -202,7 +204,6 @@ test("a page that is older than the service says so", async () => {
   await page.getByRole("button", { name: "Load it again" }).click();
   await page.getByText("Sibyl is now of version v99.").waitFor({ state: "detached" });
   await context.close();
-  proxy.stop();
 });
 
 test("times of no calendar in a URL are taken for none", async () => {
