@@ -37,8 +37,8 @@ func main() {
 // applications is what runs: each has another fault, strong enough to be found whenever the state is made, and as many requests at all times
 // of the day: what is random is so by the time.
 var applications = []simapp.Config{
-	{Seed: 3, Fault: simapp.ThirdParty, Tracepoints: 100, Rate: 12, Diurnal: -1},
-	{Seed: 23, Fault: simapp.Host, Strength: 12, Tracepoints: 250, Services: 9, Rate: 16, Optional: 0.05, Caches: -1, Diurnal: -1},
+	{Seed: 3, Fault: simapp.ThirdParty, Strength: 2, Tracepoints: 100, Rate: 12, Diurnal: -1},
+	{Seed: 23, Fault: simapp.Host, Strength: 2, Tracepoints: 250, Services: 9, Rate: 16, Optional: 0.05, Caches: -1, Diurnal: -1},
 	{Seed: 7, Fault: simapp.Disk, Strength: 4, Tracepoints: 150, Rate: 12, Diurnal: -1},
 }
 

@@ -223,7 +223,7 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
         <div className="match" key={m.place.edge}>
           <strong>{m.place.label}</strong>
           <div className="dim">
-            {share(m.score)} of what is wrong{shares.has(m.place.edge) && `, ${percent(shares.get(m.place.edge))} of the variance`}
+            {share(m.score)} of what is wrong{shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge)!)} of the variance`}
           </div>
           <div className="small">
             {m.nodes.length === 0 && "matched to nothing: no tracepoint is known there"}
