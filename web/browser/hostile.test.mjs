@@ -1,12 +1,10 @@
 // What goes wrong around the page: names made to deceive, streams that fall silent, answers that take long, clocks that are wrong, browsers that
 // keep nothing, and others who do the same at the same time.
 import assert from "node:assert/strict";
-import http from "node:http";
 import { after, before, test } from "node:test";
 import { launch, open, places, serve, settle } from "./world.mjs";
 
 let service, browser, paths;
-const proxies = [];
 before(async () => {
   service = await serve();
   browser = await launch();
@@ -14,29 +12,10 @@ before(async () => {
 });
 after(async () => {
   await browser?.close();
-  proxies.forEach((proxy) => (proxy.closeAllConnections(), proxy.close()));
   await service?.stop();
 });
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-
-// between is a proxy in front of the service; meddle may answer a request itself, and returns true then.
-async function between(meddle) {
-  const to = new URL(service.url);
-  const server = http.createServer(async (ask, answer) => {
-    if (await meddle(ask, answer)) return;
-    const onward = http.request({ host: to.hostname, port: to.port, path: ask.url, method: ask.method, headers: ask.headers }, (got) => {
-      answer.writeHead(got.statusCode, got.headers);
-      got.pipe(answer);
-    });
-    onward.on("error", () => answer.destroy());
-    ask.pipe(onward);
-    answer.on("close", () => onward.destroy());
-  });
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  proxies.push(server);
-  return `http://127.0.0.1:${server.address().port}`;
-}
 
 // events answers a request for events with some that are none, and returns what sends more.
 function events(answer) {
@@ -57,7 +36,7 @@ test("names do not turn the sentence round, nor hide in it", async () => {
 
 test("a stream that falls silent is not live, and is made anew", async () => {
   let streams = 0;
-  const proxy = await between((ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)));
+  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)));
   const { page, context } = await open(browser);
   await page.clock.install();
   await page.goto(proxy);
@@ -77,7 +56,7 @@ test("a stream that falls silent is not live, and is made anew", async () => {
 
 test("answers that take longer than it takes for something to happen are shown when they come", async () => {
   const timers = [];
-  const proxy = await between(async (ask, answer) => {
+  const proxy = await service.between(async (ask, answer) => {
     if (ask.url.endsWith("/events")) {
       const send = events(answer);
       timers.push(setInterval(() => (send("epoch"), send("decision")), 300));
@@ -97,7 +76,7 @@ test("answers that take longer than it takes for something to happen are shown w
 
 test("who acknowledges a problem does not take back what somebody else noted meanwhile", async () => {
   let send;
-  const proxy = await between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
+  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
   const { page, context } = await open(browser);
   for (const path of ["/", paths.problem]) {
     await page.goto(proxy + path);
@@ -190,7 +169,7 @@ test("who logs out leaves nothing for the next one; what may not be done says so
 test("a page that is older than the service says so", async () => {
   const { page, context } = await open(browser);
   let send;
-  const proxy = await between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
+  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
   const known = page.waitForResponse("**/api/v1/status"); // the version that the page is of
   await page.goto(proxy);
   await (await known).finished();

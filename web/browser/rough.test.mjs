@@ -1,6 +1,5 @@
 // A rough world: proxies, views that do not load, links that somebody wrote by hand, names that somebody sent to do harm.
 import assert from "node:assert/strict";
-import http from "node:http";
 import { after, before, test } from "node:test";
 import { launch, open, places, serve, settle, visit } from "./world.mjs";
 
@@ -16,27 +15,13 @@ after(async () => {
   await service?.stop();
 });
 
-// stripping is a proxy that hands requests on, by their path without the base.
-async function stripping() {
-  const to = new URL(service.url);
-  const server = http.createServer((ask, answer) => {
-    const path = ask.url.startsWith(base) ? ask.url.slice(base.length) || "/" : ask.url;
-    const onward = http.request({ host: to.hostname, port: to.port, path, method: ask.method, headers: ask.headers }, (got) => {
-      answer.writeHead(got.statusCode, got.headers);
-      got.pipe(answer);
-    });
-    onward.on("error", () => answer.destroy());
-    ask.pipe(onward);
-    answer.on("close", () => onward.destroy());
-  });
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  return { url: `http://127.0.0.1:${server.address().port}${base}`, stop: () => (server.closeAllConnections(), server.close()) };
-}
-
 test("a proxy may take the base path away, and one can do without it", async () => {
-  const proxy = await stripping();
+  const stripping = await service.between((ask) => {
+    if (ask.url.startsWith(base)) ask.url = ask.url.slice(base.length) || "/";
+  });
+  const proxy = stripping + base;
   const { page, context } = await open(browser);
-  for (const url of [proxy.url, `${proxy.url}/`, proxy.url + paths.problem, `${new URL(service.url).origin}${paths.problem}?by=mean`]) {
+  for (const url of [proxy, `${proxy}/`, proxy + paths.problem, `${new URL(service.url).origin}${paths.problem}?by=mean`]) {
     await page.goto(url);
     await settle(page);
     assert.ok(new URL(page.url()).pathname.startsWith(base), page.url());
@@ -44,7 +29,6 @@ test("a proxy may take the base path away, and one can do without it", async () 
   }
   assert.match(page.url(), /by=mean/);
   await context.close();
-  proxy.stop();
 });
 
 test("a view whose script does not come says so, and the others can be gone to", async () => {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync } from "node:fs";
+import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -41,13 +42,33 @@ export async function serve({ base = "", token = "", empty = false, large = fals
   };
   // Chronic problems are there when the first epoch has ended.
   for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++) await new Promise((done) => setTimeout(done, 100));
-  const stop = () => new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
+  const proxies = [];
+  // between returns the URL of a proxy in front of the service; meddle may change what is asked or answer it itself, and returns true then.
+  const between = async (meddle) => {
+    const proxy = http.createServer(async (ask, answer) => {
+      if (await meddle(ask, answer)) return;
+      const onward = http.request({ host: "127.0.0.1", port: new URL(url).port, path: ask.url, method: ask.method, headers: ask.headers }, (got) => {
+        answer.writeHead(got.statusCode, got.headers);
+        got.pipe(answer);
+      });
+      onward.on("error", () => answer.destroy());
+      ask.pipe(onward);
+      answer.on("close", () => onward.destroy());
+    });
+    proxies.push(proxy);
+    await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+    return `http://127.0.0.1:${proxy.address().port}`;
+  };
+  const stop = () => {
+    proxies.forEach((proxy) => (proxy.closeAllConnections(), proxy.close()));
+    return new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
+  };
   // send hands over traces, as OTLP has them in JSON.
   const send = async (request) => {
     const response = await fetch(`http://127.0.0.1:${otlp}/v1/traces`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
     if (!response.ok) fail(`spans are not taken: ${await response.text()}`);
   };
-  return { url, api, send, secret, stop, pid: child.pid };
+  return { url, api, send, secret, between, stop, pid: child.pid };
 }
 
 // places returns a path of every view, for what the service holds now.
@@ -87,6 +108,7 @@ export async function open(browser, { theme = "light", width = 1280, height = 80
   });
   const close = context.close.bind(context);
   context.close = async () => {
+    await page.unrouteAll({ behavior: "ignoreErrors" }); // what is still being answered for a test that has ended
     await close();
     assert.deepEqual(wrongs, []);
   };
