@@ -175,13 +175,23 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
 
 test("the URL of every view restores it", async () => {
   const { page, context } = await open(browser);
-  // state returns what the controls of a page are set to, and its headings.
-  const state = (page) =>
-    page.evaluate(() => ({
+  // top has lists of rows show the first ones.
+  const top = async (page) => {
+    await page.evaluate(() => document.querySelectorAll(".virtual").forEach((list) => (list.scrollTop = 0)));
+    await settle(page);
+  };
+  // state returns what the controls of a page are set to, its headings, what is folded, and which figures are tables.
+  const state = async (page) => {
+    await top(page);
+    return page.evaluate(() => ({
       headings: [...document.querySelectorAll("main h1, main h2")].map((e) => e.textContent),
       values: [...document.querySelectorAll("main select, main input[type=search]")].map((e) => e.value),
       pressed: [...document.querySelectorAll("main .choice button")].map((e) => e.ariaPressed),
+      // What passes a filter depends on what was decided meanwhile.
+      folds: /state=/.test(location.search) ? [] : [...document.querySelectorAll("main [aria-expanded]:not([aria-haspopup])")].map((e) => `${e.ariaLabel ?? ""} ${e.ariaExpanded}`),
+      tables: [...document.querySelectorAll("main .figure")].map((e) => e.querySelectorAll("table").length),
     }));
+  };
   let changed = 0;
   for (const [name, path] of Object.entries(paths)) {
     await page.goto(service.url + path);
@@ -189,14 +199,26 @@ test("the URL of every view restores it", async () => {
     const selects = await page.locator("main select").count();
     const choices = await page.locator("main .choice").count();
     const searches = await page.locator("main input[type=search]").count();
+    const folds = await page.locator("main [aria-expanded]:not([aria-haspopup])").count();
+    const figures = await page.getByRole("button", { name: ": table and files" }).all();
+    const asTable = page.getByRole("menuitem", { name: "Show the table" });
+    const charts = [];
+    for (const menu of figures) {
+      await menu.click();
+      if (await asTable.count()) charts.push(menu);
+      await page.keyboard.press("Escape");
+    }
     const changes = [
       ...Array.from({ length: searches }, (_, i) => () => page.locator("main input[type=search]").nth(i).fill("a")),
       ...Array.from({ length: selects }, (_, i) => () => page.locator("main select").nth(i).selectOption({ index: 1 })),
       ...Array.from({ length: choices }, (_, i) => () => page.locator("main .choice").nth(i).locator("button[aria-pressed=false]").last().click()),
+      ...Array.from({ length: Math.min(folds, 2) }, (_, i) => () => page.locator("main [aria-expanded]:not([aria-haspopup])").nth(i).click()),
+      ...charts.map((menu) => async () => (await menu.click(), await asTable.click())),
     ];
     for (const change of changes) {
       await page.goto(service.url + path);
       await settle(page);
+      await top(page);
       const before = page.url();
       await change();
       await page.waitForFunction((url) => location.href !== url, before);
@@ -215,5 +237,10 @@ test("the URL of every view restores it", async () => {
   const picked = await page.textContent(".side h2");
   await page.reload();
   await page.locator(".side h2", { hasText: picked }).waitFor();
+  const [path, params] = paths.tree.split("?");
+  const { items } = await service.api(`${path}?limit=1000`);
+  const deepest = items.reduce((x, y) => (y.depth > x.depth ? y : x));
+  await page.goto(`${service.url}${path}?${params}&node=${deepest.context}`); // which is folded away unless it is picked
+  await page.locator(".vrow.selected").waitFor();
   await context.close();
 });

@@ -6,11 +6,12 @@ import { connect, disconnect } from "./api/events.ts";
 import { useConnection, useRead } from "./api/read.ts";
 import { brief } from "./compute/format.ts";
 import { useKeys } from "./keys.ts";
-import { Empty, Loading, kindWords, meanings } from "./parts/basics.tsx";
 import { Boundary } from "./parts/boundary.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Menu } from "./parts/menu.tsx";
+import { Empty, Loading } from "./parts/reading.tsx";
 import { Said } from "./parts/said.tsx";
+import { kindWords, meanings } from "./parts/words.tsx";
 import { InEffect, Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Problems } from "./views/problems.tsx";
@@ -172,10 +173,11 @@ type Lasting = ReturnType<typeof useLasting>;
 function Live({ of: { live, since, ever } }: { of: Lasting }) {
   useNow(); // what follows is drawn again as time passes
   const lately = Date.now() - since;
-  const lost = lately > 4000 ? `Not live for ${brief(lately)}` : ever ? "Not live" : "Connecting";
+  const long = !live && lately > 4000;
+  const state = live ? "Live" : ever || long ? "Not live" : "Connecting"; // which is read out, but not for how long
   return (
-    <span className={live ? "live" : "live off"} role="status" title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
-      <span aria-hidden="true">{live ? "●" : "○"}</span> <span className="word">{live ? "Live" : lost}</span>
+    <span className={live ? "live" : "live off"} title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
+      <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>{long && ` for ${brief(lately)}`}
     </span>
   );
 }

@@ -1,5 +1,5 @@
 // The URL is the state: what is sorted, filtered and picked stands in the query.
-import { useCallback } from "react";
+import { useCallback, useMemo } from "react";
 import { useSearchParams } from "wouter";
 import { isMoment } from "./compute/moment.ts";
 
@@ -35,6 +35,23 @@ export function useSought(): [string, (value: string) => void] {
 export function useOneOf<T extends string>(name: string, values: readonly T[]): [T, (value: string) => void] {
   const [value, set] = useQuery(name, values[0]);
   return [values.find((v) => v === value) ?? values[0]!, set];
+}
+
+const mostMembers = 100; // of a set, that a URL may become no longer than proxies take
+
+// useSet is useQuery for a set of words without commas, of which the last ones are kept.
+export function useSet(name: string): [ReadonlySet<string>, (members: Iterable<string>) => void] {
+  const [value, set] = useQuery(name);
+  const members = useMemo(() => new Set(value ? value.split(",") : []), [value]);
+  const put = useCallback((members: Iterable<string>) => set([...members].slice(-mostMembers).join(",")), [set]);
+  return [members, put];
+}
+
+// toggled returns a set with a member, at its end, or without it.
+export function toggled(set: ReadonlySet<string>, member: string, yes: boolean): Set<string> {
+  const next = new Set(set);
+  next.delete(member);
+  return yes ? next.add(member) : next;
 }
 
 // useOnly is useQuery for what is of a kind; empty: nothing, or nothing that is.

@@ -1,6 +1,7 @@
 // Figure is a chart with its table, and both as files.
-import { type ReactNode, useId, useRef, useState } from "react";
+import { type ReactNode, useId, useRef } from "react";
 import { type Cell, csv } from "../compute/csv.ts";
+import { toggled, useSet } from "../url.ts";
 import { Listing } from "./listing.tsx";
 import { type Item, Menu } from "./menu.tsx";
 import { picture } from "./picture.ts";
@@ -37,12 +38,13 @@ const named = (title: string) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "
 
 // Figure with tableOnly is a table in itself; one that is also pictured has a drawing to save, or what makes one.
 export function Figure({ id, title, hint, table, tools, children, tableOnly, pictured }: Props) {
-  const [asTable, setAsTable] = useState(false);
+  const [tables, setTables] = useSet("tables"); // of the figures that are shown as such
+  const asTable = tables.has(named(title));
   const body = useRef<HTMLDivElement>(null);
   const heading = useId();
   const drawn = () => (typeof pictured === "function" ? pictured() : picture(body.current!));
   const items = [
-    ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setAsTable(!asTable) }]),
+    ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setTables(toggled(tables, named(title), !asTable)) }]),
     ...files(title, table),
     ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => void drawn().then((png) => save(`${named(title)}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
   ];

@@ -1,7 +1,10 @@
 import { type CSSProperties, type ReactNode, useEffect, useRef, useState } from "react";
 
-// Virtual is a list of rows of one height of which only those in sight exist. focus scrolls a row into sight. head stays on top.
-export function Virtual(props: { count: number; height: number; focus?: number; label: string; head?: ReactNode; row: (i: number) => ReactNode }) {
+// Focus is a row to scroll into sight when its id is another, and where it is; below 0: nowhere. When rows above it come and go it is not followed.
+type Focus = { id: string; at: number };
+
+// Virtual is a list of rows of one height of which only those in sight exist. head stays on top.
+export function Virtual(props: { count: number; height: number; focus: Focus; label: string; head?: ReactNode; row: (i: number) => ReactNode }) {
   const box = useRef<HTMLDivElement>(null);
   const [sight, setSight] = useState({ top: 0, height: 600 });
   useEffect(() => {
@@ -16,13 +19,14 @@ export function Virtual(props: { count: number; height: number; focus?: number; 
     };
   }, []);
   const { focus, height } = props;
+  const there = focus.at >= 0;
   useEffect(() => {
     const element = box.current;
-    if (focus === undefined || focus < 0 || !element) return;
-    const top = focus * height;
+    if (!there || !element) return;
+    const top = focus.at * height;
     if (top < element.scrollTop + height) element.scrollTop = Math.max(0, top - 3 * height);
     else if (top + 3 * height > element.scrollTop + element.clientHeight) element.scrollTop = top - element.clientHeight + 6 * height;
-  }, [focus, height]);
+  }, [focus.id, there, height]);
   const beyond = 8; // rows out of sight that exist, so that scrolling shows no blank
   const first = Math.max(0, Math.floor(sight.top / height) - beyond);
   const last = Math.min(props.count, Math.ceil((sight.top + sight.height) / height) + beyond);

@@ -5,9 +5,10 @@ import { type Schemas, answered, client } from "../api/client.ts";
 import type { Reading } from "../api/read.ts";
 import { type Contrast, contrasts } from "../compute/contrasts.ts";
 import { duration, percent } from "../compute/format.ts";
-import { Read, When } from "../parts/basics.tsx";
+import { When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Listing } from "../parts/listing.tsx";
+import { Read } from "../parts/reading.tsx";
 import { query } from "../url.ts";
 
 type Exemplar = Schemas["Exemplar"];

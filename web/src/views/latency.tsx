@@ -8,7 +8,7 @@ import { Lines } from "../charts/lines.tsx";
 import { byWindow, deployed } from "../compute/deploys.ts";
 import { count, duration, hundredths, milli, time } from "../compute/format.ts";
 import { quantile } from "../compute/heat.ts";
-import { Choice } from "../parts/basics.tsx";
+import { Choice } from "../parts/controls.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { query, useOneOf } from "../url.ts";

@@ -1,8 +1,8 @@
 import { useState } from "react";
 import { present } from "../api/clock.ts";
 import { type Schemas, answered, client } from "../api/client.ts";
+import { Select } from "../parts/controls.tsx";
 import { Dialog } from "../parts/dialog.tsx";
-import { Select } from "../parts/basics.tsx";
 
 export type Note = "acknowledge" | "mute";
 

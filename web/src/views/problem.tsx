@@ -3,28 +3,28 @@ import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { Icicle, heat } from "../charts/icicle.tsx";
 import { pieces } from "../compute/diagnosis.ts";
 import { within } from "../compute/deploys.ts";
-import { count, duration, hundredths, milli, percent, range, rate, ratio, share, signed, tied } from "../compute/format.ts";
-import { boxes } from "../compute/icicle.ts";
+import { count, duration, hundredths, milli, percent, range, rate, ratio, tied } from "../compute/format.ts";
 import { markdown } from "../compute/markdown.ts";
 import { useKeys } from "../keys.ts";
-import { Bar, Choice, Empty, Facts, Path, Read, State, Tags, When, useTitle } from "../parts/basics.tsx";
+import { Bar, Facts, When, useTitle } from "../parts/basics.tsx";
 import { Figure, save } from "../parts/figure.tsx";
 import { Listing } from "../parts/listing.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { Empty, Read } from "../parts/reading.tsx";
 import { copy } from "../parts/said.tsx";
-import { query, useOneOf } from "../url.ts";
-import { Latency } from "./latency.tsx";
+import { State, Tags } from "../parts/words.tsx";
+import { query } from "../url.ts";
+import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type Kept, traceOf } from "./exemplars.tsx";
+import { Latency } from "./latency.tsx";
+import { type Note, Noting } from "./noting.tsx";
 import { Places, places } from "./places.tsx";
 import { Timeline } from "./timeline.tsx";
-import { Noting, type Note } from "./noting.tsx";
 
 type Detail = Schemas["ProblemDetail"];
 type Problem = Schemas["Problem"];
-type Edge = Schemas["Edge"];
 
 export default function ProblemView({ id }: { id: string }) {
   const reading = useRead(`problem ${id}`, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }), true);
@@ -65,7 +65,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
         {(g) => (
           <>
             <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
-            <CriticalPath p={p} edges={g.edges.length > 0 ? scored(g.edges, edges) : edges} mean={g.group.mean_ns} />
+            <CriticalPath p={p} named={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
       </Read>
@@ -167,144 +167,6 @@ function Notes({ p, changed }: { p: Problem; changed: () => void }) {
       </button>
       {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
     </>
-  );
-}
-
-type Measure = "wrong" | "variance" | "mean" | "tail";
-
-const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail: number) => number | null }> = {
-  wrong: { name: "What is wrong", word: "of what is wrong", of: (e) => e.score },
-  variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
-  mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
-  tail: { name: "Slowest tenth", word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
-};
-
-// measuresFor returns how the edges of a problem can be measured; first the measure of its sentence.
-function measuresFor({ kind, onset }: Problem): Measure[] {
-  if (onset === "chronic") return kind === "variable" ? ["variance", "mean", "tail"] : ["mean", "variance", "tail"];
-  return kind === "variable" ? ["variance", "wrong", "mean", "tail"] : ["wrong", "variance", "mean", "tail"];
-}
-
-// scored returns edges with the scores that they have in a problem, 0 those that it does not name.
-function scored(edges: Edge[], named: Edge[]): Edge[] {
-  const scores = new Map(named.map((e) => [e.place.edge, e.score]));
-  return edges.map((e) => ({ ...e, score: scores.get(e.place.edge) ?? 0 }));
-}
-
-// CriticalPath shows where requests spend their time, as wide as that is, coloured by the part that the edge has in what is wrong, or in what else is picked.
-function CriticalPath({ p, edges, mean }: { p: Problem; edges: Edge[]; mean: number | null }) {
-  const offered = measuresFor(p);
-  const [by, setBy] = useOneOf("by", offered);
-  const measure = measures[by];
-  const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
-  const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
-  const time = (is: number[]) => is.reduce((sum, i) => sum + (edges[i]!.mean_ns ?? 0), 0);
-  return (
-    <Figure
-      id="path"
-      title="Critical path"
-      hint={`As wide as the time of a request on the critical path, callers above callees; the colour and the number are the part ${measure.word} that lies there, callees not included.`}
-      tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
-      table={() => edgeTable(edges)}
-    >
-      <Icicle
-        boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
-        label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
-        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "" })}
-        title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
-      />
-      <div className="legend" aria-hidden="true">
-        Part {measure.word}:
-        {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
-          <span key={text}>
-            <i style={{ background: `var(--heat-${i})` }} />
-            {text}
-          </span>
-        ))}
-      </div>
-    </Figure>
-  );
-}
-
-const edgeTable = (edges: Edge[]) => ({
-  header: ["place", "context", "share of variance (of 1)", "low (of 1)", "high (of 1)", "share of mean (of 1)", "mean (ms)", "tail lift (ms)", "excess (ms)"],
-  rows: edges.map((e) => [
-    e.place.label, e.place.context.join(" > "), e.share_variance.value, e.share_variance.low, e.share_variance.high, e.share_mean,
-    milli(e.mean_ns), milli(e.tail_lift_ns), milli(e.excess_ns.value),
-  ]),
-});
-
-// byVariance sorts edges by their share of the variance, but for the first, which is the leading one.
-function byVariance([leading, ...rest]: Edge[]): Edge[] {
-  if (!leading) return [];
-  return [leading, ...rest.sort((a, b) => (b.share_variance.value ?? 0) - (a.share_variance.value ?? 0))];
-}
-
-const edgeHints: Record<Measure, string> = {
-  wrong: "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
-  variance: "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
-  mean: "Places on the critical path, with their share of the mean.",
-  tail: "",
-};
-
-const least = 0.01; // the share from which an edge is shown at once
-const first = 3; // edges that are shown at once whatever they carry
-
-// Edges lists them by the measure of the problem's sentence, so that its number is found again.
-function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
-  const [whole, setWhole] = useState(false);
-  const by = measuresFor(p)[0]!;
-  const part = (e: Edge) => measures[by].of(e, 0);
-  const edges = by === "variance" ? byVariance(all) : all;
-  const few = edges.filter((e, i) => i < first || Math.abs(part(e) ?? 0) >= least);
-  const most = Math.max(1, ...edges.map((e) => part(e) ?? 0));
-  return (
-    <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
-      <Listing
-        label="Edges"
-        head={[
-          "Place", by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
-          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true }, { text: "Mean", number: true },
-          { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
-          { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
-        ]}
-      >
-        {(whole ? edges : few).map((e) => (
-          <tr key={e.place.edge}>
-            <td>
-              <strong>{e.place.label}</strong>
-              <div className="small dim">
-                <Path of={e.place.context} />
-              </div>
-            </td>
-            <td className="bars">
-              {by === "variance" ? (
-                <>
-                  {percent(part(e))} <span className="dim small range">{range(e.share_variance, percent)}</span>
-                  <Bar of={part(e)} low={e.share_variance.low} high={e.share_variance.high} most={most} />
-                </>
-              ) : (
-                <>
-                  {share(part(e))}
-                  <Bar of={part(e)} most={most} />
-                </>
-              )}
-            </td>
-            <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
-            <td className="number nowrap">{duration(e.mean_ns)}</td>
-            <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
-            <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
-          </tr>
-        ))}
-      </Listing>
-      {few.length < edges.length && (
-        <p className="under">
-          <button type="button" className="link" aria-expanded={whole} onClick={() => setWhole(!whole)}>
-            {whole ? "Show only what carries most" : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
-          </button>
-        </p>
-      )}
-    </Figure>
   );
 }
 

@@ -5,10 +5,11 @@ import { type Schemas, answered, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, count, duration, percent } from "../compute/format.ts";
 import { type Meaning, counted, filling, meaning } from "../compute/health.ts";
-import { Bar, Facts, Read, When, useTitle } from "../parts/basics.tsx";
+import { Bar, Facts, When, useTitle } from "../parts/basics.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Further, Listing } from "../parts/listing.tsx";
+import { Read } from "../parts/reading.tsx";
 
 export default function Service() {
   useTitle("Service");

@@ -4,9 +4,11 @@ import { present } from "../api/clock.ts";
 import { Failure, type Schemas, answered, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, digits, percent, rate } from "../compute/format.ts";
-import { Read, Select, When } from "../parts/basics.tsx";
+import { When } from "../parts/basics.tsx";
+import { Select } from "../parts/controls.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { Read } from "../parts/reading.tsx";
 import { say } from "../parts/said.tsx";
 
 type Tracepoint = Schemas["Tracepoint"];

@@ -3,8 +3,9 @@ import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import { deployed } from "../compute/deploys.ts";
 import { bytes, count, digits, percent, share, tied } from "../compute/format.ts";
-import { State, When } from "../parts/basics.tsx";
+import { When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { State } from "../parts/words.tsx";
 import { query } from "../url.ts";
 
 type Decision = Schemas["Decision"];

@@ -8,10 +8,12 @@ import { count, duration, rank, shortened, tied } from "../compute/format.ts";
 import { type Row, type Stretch, extent, hits, matching, rows, shown, step, what } from "../compute/waterfall.ts";
 import { parse, place, write } from "../compute/zoom.ts";
 import { useKeys } from "../keys.ts";
-import { Choice, Empty, Facts, Read, Search, When, useTitle } from "../parts/basics.tsx";
+import { Facts, When, useTitle } from "../parts/basics.tsx";
+import { Choice, Search } from "../parts/controls.tsx";
 import { Figure } from "../parts/figure.tsx";
+import { Empty, Read } from "../parts/reading.tsx";
 import { Virtual, depth } from "../parts/virtual.tsx";
-import { useID, useOneOf, useQuery, useSought } from "../url.ts";
+import { toggled, useID, useOneOf, useQuery, useSet, useSought } from "../url.ts";
 import { Details } from "./tracedetails.tsx";
 
 type Trace = Schemas["Trace"];
@@ -85,7 +87,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   const [picked, setPicked] = useQuery("span");
   const [zoom, setZoom] = useQuery("zoom");
   const [dragged, setDragged] = useState<Stretch>(); // while the part that is shown is being changed
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
+  const [folded, setFolded] = useSet("folded");
   const all = useMemo(() => rows(trace, path === "refined"), [trace, path]);
   const kept = useMemo(() => parse(zoom, trace.duration_ns), [zoom, trace]);
   const part = dragged ?? kept;
@@ -93,12 +95,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   const matched = useMemo(() => matching(all, q), [all, q]);
   const found = useMemo(() => hits(visible, matched), [visible, matched]);
   const at = visible.findIndex((i) => all[i]!.id === picked);
-  const fold = (row: Row, yes: boolean) => {
-    const next = new Set(folded);
-    if (yes) next.add(row.id);
-    else next.delete(row.id);
-    setFolded(next);
-  };
+  const fold = (row: Row, yes: boolean) => setFolded(toggled(folded, row.id, yes));
   const pickAt = (i: number) => {
     const index = visible[Math.max(0, Math.min(visible.length - 1, i))];
     if (index !== undefined) setPicked(all[index]!.id);
@@ -119,7 +116,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
   // Where it is hidden, what hides it is taken away.
   const reveal = (row: Row) => {
-    setFolded(new Set());
+    setFolded([]);
     keep({ from: 0, to: trace.duration_ns });
     setPicked(row.id);
   };
@@ -169,7 +166,7 @@ function Waterfall({ trace }: { trace: Trace }) {
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
           <Virtual
-            label="Spans" count={visible.length} height={26} focus={at >= 0 ? at : (found[0] ?? -1)}
+            label="Spans" count={visible.length} height={26} focus={{ id: [at >= 0 ? picked : "", q, only, zoom].join(" "), at: at >= 0 ? at : (found[0] ?? -1) }}
             head={
               <div className="vhead">
                 <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>

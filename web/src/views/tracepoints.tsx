@@ -4,9 +4,12 @@ import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { bytes, count, digits, percent, ratio } from "../compute/format.ts";
 import { moveFocus, useKeys } from "../keys.ts";
-import { Bar, Choice, Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
+import { Bar, When, useTitle } from "../parts/basics.tsx";
+import { Choice, Search, Select } from "../parts/controls.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Further, Listing } from "../parts/listing.tsx";
+import { Empty, Read } from "../parts/reading.tsx";
+import { State } from "../parts/words.tsx";
 import { useCount, useOneOf, useSought } from "../url.ts";
 import { Switch } from "./switching.tsx";
 

@@ -6,11 +6,14 @@ import { useRead } from "../api/read.ts";
 import { bytes, count, digits, duration, percent, share, shortened } from "../compute/format.ts";
 import { foldedAtFirst, visible } from "../compute/tree.ts";
 import { useKeys } from "../keys.ts";
-import { Empty, Read, Search, Select, State, When, useTitle } from "../parts/basics.tsx";
+import { When, useTitle } from "../parts/basics.tsx";
+import { Search, Select } from "../parts/controls.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { outline } from "../parts/picture.ts";
+import { Empty, Read } from "../parts/reading.tsx";
 import { Virtual, depth } from "../parts/virtual.tsx";
-import { useID, useOneOf, useQuery, useSought } from "../url.ts";
+import { State } from "../parts/words.tsx";
+import { toggled, useID, useOneOf, useQuery, useSet, useSought } from "../url.ts";
 import { Switching } from "./switching.tsx";
 
 type Node = Schemas["TreeNode"];
@@ -81,25 +84,26 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const matched = useMemo(() => matchedNodes(matches.filter(matters)), [matches]);
   const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
-  const fresh = () => foldedAtFirst(nodes, [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth);
-  const [folded, setFolded] = useState(fresh);
+  const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
+  const fresh = () => foldedAtFirst(nodes, [...matched.keys(), cause, chosen?.index ?? -1, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth);
+  const [atFirst, setAtFirst] = useState(fresh);
+  const [foldedSince, setFoldedSince] = useSet("folded");
+  const [unfolded, setUnfolded] = useSet("unfolded");
+  const folded = useMemo(() => new Set([...atFirst, ...foldedSince].filter((context) => !unfolded.has(context))), [atFirst, foldedSince, unfolded]);
   const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
-  const unfolded = useRef(known);
+  const seen = useRef(known);
   useEffect(() => {
-    if (unfolded.current || !known) return;
-    unfolded.current = true;
-    setFolded(fresh());
+    if (seen.current || !known) return;
+    seen.current = true;
+    setAtFirst(fresh());
   });
   const low = q.toLowerCase();
   const passes = q || state ? (n: Node) => (!state || n.state === state) && (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low)) : undefined;
   const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
-  const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
   const fold = (context: string, yes: boolean) => {
-    const next = new Set(folded);
-    if (yes) next.add(context);
-    else next.delete(context);
-    setFolded(next);
+    setFoldedSince(toggled(foldedSince, context, yes));
+    setUnfolded(toggled(unfolded, context, !yes));
   };
   const step = (by: number) => {
     const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
@@ -140,7 +144,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
       <div className="split">
         <div className="tree">
           <Virtual
-            label="Calling contexts" count={rows.length} height={26} focus={at >= 0 ? at : passes ? -1 : rows.indexOf(leading)}
+            label="Calling contexts" count={rows.length} height={26} focus={{ id: [at >= 0 ? picked : leading, q, state].join(" "), at: at >= 0 ? at : passes ? -1 : rows.indexOf(leading) }}
             head={
               <div className="vhead">
                 <span>Operation</span>

@@ -4,9 +4,11 @@ import { client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { count } from "../compute/format.ts";
 import { moveFocus, useKeys } from "../keys.ts";
-import { Empty, Read, Search, useTitle } from "../parts/basics.tsx";
+import { useTitle } from "../parts/basics.tsx";
+import { Search } from "../parts/controls.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { Further, Listing } from "../parts/listing.tsx";
+import { Empty, Read } from "../parts/reading.tsx";
 import { useSought } from "../url.ts";
 
 export default function Trees() {

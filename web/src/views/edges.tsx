@@ -1,0 +1,155 @@
+// The edges of a problem: as the critical path that they make up, and as a list.
+import type { Schemas } from "../api/client.ts";
+import { Icicle, heat } from "../charts/icicle.tsx";
+import { count, duration, milli, percent, range, share, signed } from "../compute/format.ts";
+import { boxes } from "../compute/icicle.ts";
+import { Bar, Path } from "../parts/basics.tsx";
+import { Choice } from "../parts/controls.tsx";
+import { Figure } from "../parts/figure.tsx";
+import { Listing } from "../parts/listing.tsx";
+import { useOneOf } from "../url.ts";
+
+type Problem = Schemas["Problem"];
+type Edge = Schemas["Edge"];
+
+type Measure = "wrong" | "variance" | "mean" | "tail";
+
+const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail: number) => number | null }> = {
+  wrong: { name: "What is wrong", word: "of what is wrong", of: (e) => e.score },
+  variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
+  mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
+  tail: { name: "Slowest tenth", word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
+};
+
+// measuresFor returns how the edges of a problem can be measured; first the measure of its sentence.
+function measuresFor({ kind, onset }: Problem): Measure[] {
+  if (onset === "chronic") return kind === "variable" ? ["variance", "mean", "tail"] : ["mean", "variance", "tail"];
+  return kind === "variable" ? ["variance", "wrong", "mean", "tail"] : ["wrong", "variance", "mean", "tail"];
+}
+
+// scored returns edges with the scores that they have among those that a problem names, and 0 if it does not.
+function scored(edges: Edge[], named: Edge[]): Edge[] {
+  const scores = new Map(named.map((e) => [e.place.edge, e.score]));
+  return edges.map((e) => ({ ...e, score: scores.get(e.place.edge) ?? 0 }));
+}
+
+type PathProps = { p: Problem; named: Edge[]; all: Edge[]; mean: number | null };
+
+// CriticalPath shows where requests spend their time, as wide as that is, coloured by the part that the edge has in what is wrong, or in what else is picked.
+export function CriticalPath({ p, named, all, mean }: PathProps) {
+  const edges = all.length > 0 ? scored(all, named) : named;
+  const offered = measuresFor(p);
+  const [by, setBy] = useOneOf("by", offered);
+  const measure = measures[by];
+  const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
+  const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
+  const time = (is: number[]) => is.reduce((sum, i) => sum + (edges[i]!.mean_ns ?? 0), 0);
+  return (
+    <Figure
+      id="path"
+      title="Critical path"
+      hint={`As wide as the time of a request on the critical path, callers above callees; the colour and the number are the part ${measure.word} that lies there, callees not included.`}
+      tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
+      table={() => edgeTable(edges)}
+    >
+      <Icicle
+        boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
+        label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
+        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "" })}
+        title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
+      />
+      <div className="legend" aria-hidden="true">
+        Part {measure.word}:
+        {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
+          <span key={text}>
+            <i style={{ background: `var(--heat-${i})` }} />
+            {text}
+          </span>
+        ))}
+      </div>
+    </Figure>
+  );
+}
+
+const edgeTable = (edges: Edge[]) => ({
+  header: ["place", "context", "share of variance (of 1)", "low (of 1)", "high (of 1)", "share of mean (of 1)", "mean (ms)", "tail lift (ms)", "excess (ms)"],
+  rows: edges.map((e) => [
+    e.place.label, e.place.context.join(" > "), e.share_variance.value, e.share_variance.low, e.share_variance.high, e.share_mean,
+    milli(e.mean_ns), milli(e.tail_lift_ns), milli(e.excess_ns.value),
+  ]),
+});
+
+// byVariance sorts edges by their share of the variance, but for the first, which is the leading one.
+function byVariance([leading, ...rest]: Edge[]): Edge[] {
+  if (!leading) return [];
+  return [leading, ...rest.sort((a, b) => (b.share_variance.value ?? 0) - (a.share_variance.value ?? 0))];
+}
+
+const edgeHints: Record<Measure, string> = {
+  wrong: "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
+  variance: "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
+  mean: "Places on the critical path, with their share of the mean.",
+  tail: "",
+};
+
+const least = 0.01; // the share from which an edge is shown at once
+const first = 3; // edges that are shown at once whatever they carry
+
+// Edges lists them by the measure of the problem's sentence, so that its number is found again.
+export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
+  const [shown, setShown] = useOneOf("edges", ["most", "all"]);
+  const whole = shown === "all";
+  const by = measuresFor(p)[0]!;
+  const part = (e: Edge) => measures[by].of(e, 0);
+  const edges = by === "variance" ? byVariance(all) : all;
+  const few = edges.filter((e, i) => i < first || Math.abs(part(e) ?? 0) >= least);
+  const most = Math.max(1, ...edges.map((e) => part(e) ?? 0));
+  return (
+    <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
+      <Listing
+        label="Edges"
+        head={[
+          "Place", by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
+          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true }, { text: "Mean", number: true },
+          { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
+          { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
+        ]}
+      >
+        {(whole ? edges : few).map((e) => (
+          <tr key={e.place.edge}>
+            <td>
+              <strong>{e.place.label}</strong>
+              <div className="small dim">
+                <Path of={e.place.context} />
+              </div>
+            </td>
+            <td className="bars">
+              {by === "variance" ? (
+                <>
+                  {percent(part(e))} <span className="dim small range">{range(e.share_variance, percent)}</span>
+                  <Bar of={part(e)} low={e.share_variance.low} high={e.share_variance.high} most={most} />
+                </>
+              ) : (
+                <>
+                  {share(part(e))}
+                  <Bar of={part(e)} most={most} />
+                </>
+              )}
+            </td>
+            <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
+            <td className="number nowrap">{duration(e.mean_ns)}</td>
+            <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
+            <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
+          </tr>
+        ))}
+      </Listing>
+      {few.length < edges.length && (
+        <p className="under">
+          <button type="button" className="link" aria-expanded={whole} onClick={() => setShown(whole ? "most" : "all")}>
+            {whole ? "Show only what carries most" : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
+          </button>
+        </p>
+      )}
+    </Figure>
+  );
+}
