@@ -145,7 +145,7 @@ func (n *Names) cause(s *Sentence, p *analysis.Problem) {
 		return
 	}
 	x := &p.Explanations[0]
-	if x.Value == "" {
+	if x.Value == "" || x.Variable == variableSkeleton { // whose value is no word
 		s.Plain("; it goes with ")
 	} else {
 		s.Plain("; most where ")

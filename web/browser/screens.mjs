@@ -14,7 +14,8 @@ async function picture(name, path, options = {}) {
   await context.close();
 }
 
-for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"]) await picture(name, paths[name]);
+// The list comes last: what is chronic is there when an epoch has ended.
+for (const name of ["problem", "trace", "tree", "compare", "tracepoints", "service", "problems"]) await picture(name, paths[name]);
 await picture("problem-dark", paths.problem, { theme: "dark" });
 await picture("problems-phone", paths.problems, { width: 390, height: 800, theme: "dark" });
 await browser.close();

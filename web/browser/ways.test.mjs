@@ -215,7 +215,7 @@ test("a time that is brushed is compared with what was before", async () => {
   await brush(page, [0.5, 60], [0.9, 60]);
   await page.waitForURL(/compare\?.*base_from=/);
   await settle(page);
-  assert.match(await page.textContent("main"), /of which/);
+  assert.match(await page.textContent("main"), /of it in/);
   await context.close();
 });
 

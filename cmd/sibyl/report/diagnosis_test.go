@@ -38,6 +38,9 @@ func TestDiagnosis(t *testing.T) {
 		},
 		{"numbers", variable, func(p *analysis.Problem) { p.Explanations[0].Value = "" }, "p99 of shop POST /checkout is 14× its median " +
 			"(1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); it goes with bank.route."},
+		{"paths", variable, func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "skeleton", "1f" }, "p99 of shop POST /checkout " +
+			"is 14× its median (1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); it goes with the path that " +
+			"requests take."},
 		{"weak cause", variable, func(p *analysis.Problem) { p.Explanations[0].Effect = 0.05 }, "p99 of shop POST /checkout is 14× its median " +
 			"(1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue)."},
 		{"slow", slow, func(*analysis.Problem) {}, "shop GET / (render page, stock Reserve) takes 35 ms on average, 2.3× the expected 15 ms; " +

@@ -3,7 +3,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Icicle } from "../charts/icicle.tsx";
-import { count, duration, percent, signed, time, timesIn } from "../compute/format.ts";
+import { count, duration, share, signed, tied, time, timesIn } from "../compute/format.ts";
 import { boxes } from "../compute/icicle.ts";
 import { useTitle } from "../parts/basics.tsx";
 import { Choice, Search, Select } from "../parts/controls.tsx";
@@ -159,12 +159,13 @@ function Difference({ c }: { c: Comparison }) {
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
   const most = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
   const difference = (is: number[]) => is.reduce((sum, i) => sum + (c.edges[i]!.difference_ns ?? 0), 0);
+  const leading = c.edges.find((e) => (e.part ?? 0) > 0); // those that differ most come first, the other way, too
   const table = () => places(c);
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
-        {duration(c.a.mean_ns)} on average for {timesIn(c.a.label, zone, now)} ({count(c.a.requests)}), {duration(c.b.mean_ns)} for {c.b.label} ({count(c.b.requests)}): {signed(total, duration)}
-        {c.edges[0] && <>, of which {percent(c.edges[0].part)} {total < 0 ? "less" : "more"} in {c.edges[0].place.label}</>}.
+        {tied(`${duration(c.a.mean_ns)} on average for ${timesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`)}
+        {leading && tied(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
       </p>
       <Figure
         title="Difference of critical paths"

@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { bytes, count, digits, percent, ratio } from "../compute/format.ts";
+import { bytes, count, digits, duration, percent, ratio } from "../compute/format.ts";
 import { moveFocus, useKeys } from "../keys.ts";
 import { Bar, When, useTitle } from "../parts/basics.tsx";
 import { Choice, Search, Select } from "../parts/controls.tsx";
@@ -45,7 +45,8 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       <Bar of={most > 0 ? (used ?? 0) / most : 0} />
     </div>
   );
-  const cores = (x: number | null) => (x === null ? "–" : `${digits(x)} ${x === 1 ? "core" : "cores"}`);
+  // Below a hundredth of a core, time a second says more.
+  const cores = (x: number | null) => (x === null ? "–" : x > 0 && x < 0.01 ? `${duration(x * 1e9)}/s` : `${digits(x)} ${x === 1 ? "core" : "cores"}`);
   return (
     <>
       <div className="gauges">
