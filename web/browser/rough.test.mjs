@@ -51,7 +51,9 @@ test("what a URL says that nobody knows is taken for nothing", async () => {
   for (const [path, shows] of [
     ["/?sort=x&state=x&kind=x&onset=x&muted=x&limit=-5", ".queue"],
     ["/tracepoints?show=x&state=x&sort=x&limit=0", "table .badge"],
-    [`${paths.tree}x&state=x&node=x`, ".vrow"],
+    [`${paths.tree}x&state=x&node=x&folded=x,,&unfolded=x`, ".vrow"],
+    [`${paths.trace}&folded=x&span=x&zoom=x&path=x&only=x`, ".vrow"],
+    [`${paths.problem}?by=x&latency=x&edges=x&tables=x,latency-over-time`, "#edges td"],
     [`${paths.compare}&by=x&part=7`, ".diagnosis"],
     [`${paths.compare}&by=duration&longer=x&shorter=-1&from=x`, ".diagnosis"],
     [`/?q=${"x".repeat(400)}`, "text=No problem fits"],

@@ -14,8 +14,9 @@ async function picture(name, path, options = {}) {
   await context.close();
 }
 
-// The list comes last: what is chronic is there when an epoch has ended.
-for (const name of ["problem", "trace", "tree", "compare", "tracepoints", "service", "problems"]) await picture(name, paths[name]);
+// What is chronic is there when an epoch has ended.
+for (let i = 0; i < 60 && (await service.api("/problems")).items.length < 10; i++) await new Promise((done) => setTimeout(done, 500));
+for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"]) await picture(name, paths[name]);
 await picture("problem-dark", paths.problem, { theme: "dark" });
 await picture("problems-phone", paths.problems, { width: 390, height: 800, theme: "dark" });
 await browser.close();

@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import { deployed } from "../compute/deploys.ts";
-import { bytes, count, digits, percent, share, tied } from "../compute/format.ts";
+import { bytes, count, digits, duration, percent, share, tied } from "../compute/format.ts";
 import { When } from "../parts/basics.tsx";
 import { Figure } from "../parts/figure.tsx";
 import { State } from "../parts/words.tsx";
@@ -76,8 +76,11 @@ function Step({ d }: { d: Decision }) {
   );
 }
 
-const cost = (d: Decision) =>
-  d.estimate.tracepoints === 0 ? "after that nothing is on" : `after that ${count(d.estimate.tracepoints)} tracepoints are on, ${bytes(d.estimate.bytes)}/s, ${digits((d.estimate.cpu ?? 0) * 1000)} ms of CPU a second, for all problems together`;
+function cost({ estimate: { tracepoints, bytes: data, cpu } }: Decision): string {
+  if (tracepoints === 0) return "after that nothing is on";
+  const on = tracepoints === 1 ? "one tracepoint is" : `${count(tracepoints)} tracepoints are`;
+  return `after that ${on} on, ${bytes(data)}/s, ${duration((cpu ?? 0) * 1e9)} of CPU a second, for all problems together`;
+}
 
 const mostRejected = 20; // that are shown
 
