@@ -1,8 +1,10 @@
 // What the browser tests share: a service with a seeded state, a browser, and pages that notice whatever should not happen.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, mkdtempSync, readFileSync } from "node:fs";
 import http from "node:http";
+import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -16,18 +18,25 @@ const sibyl = need("SIBYL");
 const seed = need("SEED"); // a data directory
 const seeder = need("SEEDER"); // the program that made it
 
-let port = Number(process.env.PORT ?? 28_400);
+// free returns ports of the loopback that nobody listens on now.
+async function free(n) {
+  const servers = Array.from({ length: n }, () => net.createServer().listen(0, "127.0.0.1"));
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  const ports = servers.map((server) => server.address().port);
+  await Promise.all(servers.map((server) => new Promise((done) => server.close(done))));
+  return ports;
+}
 
 // serve runs the real binary on a copy of the seeded data, or on none; token is the role of the one that it then wants.
 export async function serve({ base = "", token = "", empty = false, large = false, args = [] } = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
   if (large) execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
   else if (!empty) cpSync(seed, dir, { recursive: true });
-  const address = `127.0.0.1:${(port += 3)}`;
-  const otlp = port + 2;
+  const [port, grpc, otlp] = await free(3);
+  const address = `127.0.0.1:${port}`;
   const secret = token ? execFileSync(sibyl, ["token", "create", "--role", token, "--name", "night", "--data-dir", dir], { encoding: "utf8" }).match(/\S{20,}/)[0] : "";
   const child = spawn(sibyl, [
-    "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", `127.0.0.1:${port + 1}`, "--otlp-http", `127.0.0.1:${port + 2}`, "--learning", "1m", "--api-base-path", base,
+    "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", `127.0.0.1:${grpc}`, "--otlp-http", `127.0.0.1:${otlp}`, "--learning", "1m", "--api-base-path", base,
     "--trace-url", '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]', ...args,
   ], { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } });
   const url = `http://${address}${base}`;
@@ -47,7 +56,7 @@ export async function serve({ base = "", token = "", empty = false, large = fals
   const between = async (meddle) => {
     const proxy = http.createServer(async (ask, answer) => {
       if (await meddle(ask, answer)) return;
-      const onward = http.request({ host: "127.0.0.1", port: new URL(url).port, path: ask.url, method: ask.method, headers: ask.headers }, (got) => {
+      const onward = http.request({ host: "127.0.0.1", port, path: ask.url, method: ask.method, headers: ask.headers }, (got) => {
         answer.writeHead(got.statusCode, got.headers);
         got.pipe(answer);
       });
