@@ -6,6 +6,8 @@ const service = await serve();
 const browser = await launch();
 const paths = await places(service);
 
+const tall = { height: 980 }; // down to the critical path
+
 async function picture(name, path, options = {}) {
   const { page, context } = await open(browser, { timezoneId: "UTC", ...options });
   await page.goto(service.url + path);
@@ -16,8 +18,8 @@ async function picture(name, path, options = {}) {
 
 // What is chronic is there when an epoch has ended.
 for (let i = 0; i < 60 && (await service.api("/problems")).items.length < 10; i++) await new Promise((done) => setTimeout(done, 500));
-for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"]) await picture(name, paths[name]);
-await picture("problem-dark", paths.problem, { theme: "dark" });
+for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"]) await picture(name, paths[name], name === "problem" ? tall : {});
+await picture("problem-dark", paths.problem, { theme: "dark", ...tall });
 await picture("problems-phone", paths.problems, { width: 390, height: 800, theme: "dark" });
 await browser.close();
 await service.stop();

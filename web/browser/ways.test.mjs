@@ -362,6 +362,103 @@ test("what is folded stays folded when the tree grows", async () => {
   await context.close();
 });
 
+test("what is folded moves nothing else, and keys go on from what hides the context that is picked", async () => {
+  const { page, context } = await open(browser, { height: 400 });
+  const [path] = paths.tree.split("?");
+  const { items } = await service.api(`${path}?limit=1000`);
+  const deepest = items.reduce((x, y) => (y.depth > x.depth ? y : x));
+  const scrolled = () => page.locator(".virtual").evaluate((list) => list.scrollTop);
+  await page.goto(`${service.url}${path}?node=${deepest.context}`);
+  await page.locator(".vrow.selected").waitFor();
+  const before = await scrolled();
+  const name = await page.evaluate(() => {
+    const rows = [...document.querySelectorAll(".vrow")];
+    const depth = (row) => Number(row.querySelector(".vname").style.getPropertyValue("--depth"));
+    const picked = rows.findIndex((row) => row.classList.contains("selected"));
+    const fold = rows.findLast((row, i) => i < picked && depth(row) < depth(rows[picked])).querySelector(".fold");
+    fold.click();
+    return fold.ariaLabel.replace(/^\w+ /, "");
+  });
+  await page.locator(".vrow.selected").waitFor({ state: "detached" });
+  assert.equal(await scrolled(), before);
+  await page.keyboard.press("k");
+  await page.keyboard.press("j");
+  assert.match(await page.locator(".vrow.selected").textContent(), new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`));
+  // A leaf has nothing to fold, and a filter folds nothing.
+  const leaf = items.find((n) => n.end === n.index + 1);
+  await page.goto(`${service.url}${path}?node=${leaf.context}`);
+  await page.locator(".vrow.selected").waitFor();
+  const url = page.url();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(page.url(), url);
+  await page.goto(`${service.url}${path}?q=${encodeURIComponent(deepest.operation)}`);
+  await page.locator(".vrow").first().waitFor();
+  assert.equal(await page.locator(".vrow .fold[aria-expanded]").count(), 0);
+  await context.close();
+});
+
+test("where the problem was matched is shown when it is picked, whatever hides it", async () => {
+  const { page, context } = await open(browser);
+  const { items } = await service.api(`${paths.tree.split("?")[0]}?limit=1000`);
+  for (const hidden of [`folded=${items[0].context}`, "q=nothing-is-called-so", "state=forbidden"]) {
+    await page.goto(`${service.url}${paths.tree}&${hidden}`);
+    await page.locator(".match .link").first().click();
+    await page.locator(".vrow.selected").waitFor();
+  }
+  await context.close();
+});
+
+test("links of the sentence leave the page as it is", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  await page.evaluate(() => (globalThis.same = true));
+  await page.getByRole("button", { name: "Latency over time: table and files" }).click();
+  await page.getByRole("menuitem", { name: "Show the table" }).click();
+  await page.waitForURL(/tables=latency-over-time/);
+  await page.locator(".diagnosis a").first().click();
+  await page.waitForURL(/tables=latency-over-time.*#/);
+  assert.ok(await page.evaluate(() => globalThis.same), "the page was loaded again");
+  await context.close();
+});
+
+test("tracepoints that no request ran are named as such", async () => {
+  const { page, context } = await open(browser);
+  const nothing = { value: null, low: null, high: null };
+  await page.route("**/api/v1/problems/*", async (route) => {
+    const response = await route.fetch();
+    const detail = await response.json();
+    const ran = { within: detail.edges[0].place.edge, context: ["a", "b"], operation: "quoted", tracepoint: "x/quoted", arm: "a", requests: 40, hits: 40, mean_ns: 2e6, exclusive_ns: 1e6, share: { value: 0.5, low: 0.4, high: 0.6 }, self: 0.5, share_mean: 0.5, excess_ns: 1e6 };
+    const idle = { ...ran, within: "0".repeat(16), context: [], operation: "", tracepoint: "x/never", hits: 0, mean_ns: 0, share: nothing };
+    await route.fulfill({ response, json: { ...detail, refined: [idle, ran] } });
+  });
+  await page.goto(service.url + paths.problem);
+  const figure = page.locator("#refined");
+  await figure.getByText("No request ran: x/never.").waitFor();
+  assert.equal(await figure.locator("tbody tr").count(), 1);
+  const { edges } = await service.api(paths.problem);
+  assert.match(await figure.locator("tbody tr").textContent(), new RegExp(`quoted within ${edges[0].place.label.replaceAll(/[^\w ]/g, ".")}`));
+  await context.close();
+});
+
+test("a span is revealed where it is hidden, and nothing else is unfolded", async () => {
+  const { page, context } = await visit(browser, service.url + paths.trace);
+  const links = page.locator(".side .link, .side a[href='#'], .side button").filter({ hasText: /./ });
+  await links.first().click();
+  const url = new URL(page.url());
+  const span = url.searchParams.get("span");
+  const roots = (await service.api(paths.trace.split("?")[0])).spans.filter((s) => !s.parent);
+  url.searchParams.delete("span");
+  url.searchParams.set("folded", `${roots[0].id},${span}`);
+  url.searchParams.set("zoom", "");
+  await page.goto(url.href);
+  await settle(page);
+  assert.equal(await page.locator(".vrow").count(), 1);
+  await page.locator(".side .link, .side button").first().click();
+  await page.locator(".vrow.selected").waitFor();
+  assert.equal(new URL(page.url()).searchParams.get("folded"), span);
+  await context.close();
+});
+
 test("dead letters are shown, and sent again", async () => {
   const { page, context } = await visit(browser, service.url + paths.service);
   await page.getByRole("button", { name: "Show" }).first().click();

@@ -155,14 +155,14 @@ const here = (at: string, path: string) => (path === "/" ? at === "/" || at.star
 
 const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
 
-// useLasting is useConnection without changes that do not last; the first connection is told at once.
+// useLasting is useConnection without losses that do not last.
 function useLasting() {
   const connection = useConnection();
   const [lasted, setLasted] = useState(connection);
   const [ever, setEver] = useState(connection.live);
   useEffect(() => {
     if (connection.live === lasted.live) return;
-    const timer = setTimeout(() => (setLasted(connection), setEver(true)), ever ? lasting : 0);
+    const timer = setTimeout(() => (setLasted(connection), setEver(true)), ever && !connection.live ? lasting : 0);
     return () => clearTimeout(timer);
   }, [connection, lasted, ever]);
   return { ...lasted, ever };

@@ -37,7 +37,7 @@ export function useOneOf<T extends string>(name: string, values: readonly T[]): 
   return [values.find((v) => v === value) ?? values[0]!, set];
 }
 
-const mostMembers = 100; // of a set, that a URL may become no longer than proxies take
+const mostMembers = 300; // of a set, that a URL may become no longer than proxies take
 
 // useSet is useQuery for a set of words without commas, of which the last ones are kept.
 export function useSet(name: string): [ReadonlySet<string>, (members: Iterable<string>) => void] {

@@ -11,7 +11,7 @@ import { Figure } from "../parts/figure.tsx";
 import { Empty, Read } from "../parts/reading.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { useID, useMoment, useNanos, useOneOf, useSought } from "../url.ts";
-import { Places, places } from "./places.tsx";
+import { Places, differ, places } from "./places.tsx";
 
 type Comparison = Schemas["Comparison"];
 
@@ -92,7 +92,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
         {(c) => (
           <>
             {by === "duration" && (c.note || from || to) && <OfBox group={id} note={c.note} from={from} to={to} longer={durations?.longer_ns ?? 0} shorter={Number(shorter) || Infinity} times={timesInstead} />}
-            {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : by === "slowest" && "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
+            {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : by === "duration" ? "Of the requests sampled all, or none, are in it. Choose other durations or times." : "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
           </>
         )}
       </Read>
@@ -159,7 +159,7 @@ function Difference({ c }: { c: Comparison }) {
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
   const most = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
   const difference = (is: number[]) => is.reduce((sum, i) => sum + (c.edges[i]!.difference_ns ?? 0), 0);
-  const leading = c.edges.find((e) => (e.part ?? 0) > 0); // those that differ most come first, the other way, too
+  const leading = differ(c) ? c.edges.find((e) => (e.part ?? 0) > 0) : undefined; // those that differ most come first, the other way, too
   const table = () => places(c);
   return (
     <>

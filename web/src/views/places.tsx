@@ -13,6 +13,12 @@ export const places = (c: Comparison | undefined): Table => ({
   rows: (c?.edges ?? []).map((e) => [e.place.label, e.place.context.join(" > "), milli(e.a_ns), milli(e.b_ns), milli(e.difference_ns), e.part]),
 });
 
+// differ reports whether the sides differ by more than what places have more and others less: a part of that says something.
+export function differ(c: Comparison): boolean {
+  const most = Math.max(0, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
+  return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > most / 10;
+}
+
 // Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
 export function Places({ label, c, few }: { label: string; c: Comparison; few?: number }) {
   const [a, b] = c.a.label.startsWith("the slowest") ? ["Slowest", "Rest"] : c.a.label.startsWith("the requests sampled") ? ["These", "Rest"] : ["These times", "Before"];
@@ -32,7 +38,7 @@ export function Places({ label, c, few }: { label: string; c: Comparison; few?: 
           <td className="number nowrap">{duration(e.a_ns)}</td>
           <td className="number nowrap">{duration(e.b_ns)}</td>
           <td className="number nowrap">{signed(e.difference_ns, duration)}</td>
-          {!few && <td className="number nowrap">{percent(e.part)}</td>}
+          {!few && <td className="number nowrap">{differ(c) ? percent(e.part) : "–"}</td>}
         </tr>
       ))}
     </Listing>

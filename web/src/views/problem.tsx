@@ -1,6 +1,6 @@
 // Problem: one of them with its evidence, from the sentence to the traces.
 import { useEffect, useState } from "react";
-import { Link } from "wouter";
+import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { pieces } from "../compute/diagnosis.ts";
@@ -74,7 +74,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
         <Explanations of={detail.explanations} />
         <Contrast p={p} />
       </div>
-      {detail.refined.length > 0 && <Refined of={detail.refined} />}
+      {detail.refined.length > 0 && <Refined of={detail.refined} within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))} />}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars kept={kept} problem={p} />
     </>
@@ -83,7 +83,8 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
 
 function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () => void }) {
   const p = detail.problem;
-  const path = (id: string) => `${location.pathname}${location.search}#${id}`;
+  const search = useSearch();
+  const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
   const asFile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
     <>
@@ -229,13 +230,16 @@ function Contrast({ p }: { p: Problem }) {
   );
 }
 
-function Refined({ of }: { of: Schemas["Refined"][] }) {
+// Refined says what those tracepoints show that requests ran, and names the others; within has the names of edges.
+function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within: ReadonlyMap<string, string> }) {
+  const of = all.filter((r) => r.hits > 0);
+  const idle = all.filter((r) => r.hits === 0).map((r) => r.tracepoint);
   return (
     <Figure
       id="refined"
       title="What switched-on tracepoints show"
       hint="Within the edges above, of the requests that had them on."
-      table={() => ({ header: ["operation", "within", "requests", "hits", "share of variance (of 1)", "low (of 1)", "high (of 1)", "mean (ms)"], rows: of.map((r) => [r.operation, r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
+      table={() => ({ header: ["operation", "within", "requests", "hits", "share of variance (of 1)", "low (of 1)", "high (of 1)", "mean (ms)"], rows: of.map((r) => [r.operation, names.get(r.within) ?? r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
       tableOnly
     >
       <Listing
@@ -247,7 +251,7 @@ function Refined({ of }: { of: Schemas["Refined"][] }) {
         {of.map((r, i) => (
           <tr key={i}>
             <td title={r.context.join(" → ")}>
-              <strong>{r.operation}</strong> <span className="dim small">within {r.within}</span>
+              <strong>{r.operation}</strong> {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
             </td>
             <td className="bars">
               {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
@@ -258,6 +262,7 @@ function Refined({ of }: { of: Schemas["Refined"][] }) {
           </tr>
         ))}
       </Listing>
+      {idle.length > 0 && <p className="under dim small">No request ran: {idle.join(", ")}.</p>}
     </Figure>
   );
 }

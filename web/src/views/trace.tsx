@@ -95,7 +95,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   const matched = useMemo(() => matching(all, q), [all, q]);
   const found = useMemo(() => hits(visible, matched), [visible, matched]);
   const at = visible.findIndex((i) => all[i]!.id === picked);
-  const fold = (row: Row, yes: boolean) => setFolded(toggled(folded, row.id, yes));
+  const fold = (row: Row, yes: boolean) => row.parent && setFolded(toggled(folded, row.id, yes));
   const pickAt = (i: number) => {
     const index = visible[Math.max(0, Math.min(visible.length - 1, i))];
     if (index !== undefined) setPicked(all[index]!.id);
@@ -114,15 +114,22 @@ function Waterfall({ trace }: { trace: Trace }) {
     setZoom(write(part, trace.duration_ns));
   };
   const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
-  // Where it is hidden, what hides it is taken away.
+  // Where a row is hidden, what hides it is taken away.
   const reveal = (row: Row) => {
-    setFolded([]);
-    keep({ from: 0, to: trace.duration_ns });
     setPicked(row.id);
+    const i = all.indexOf(row);
+    if (visible.includes(i)) return;
+    setFolded([...folded].filter((id) => !all.some((above, k) => above.id === id && k < i && above.end > i)));
+    setOnly("");
+    keep({ from: 0, to: trace.duration_ns });
+  };
+  const move = (by: 1 | -1) => {
+    const from = chosen && at < 0 ? visible.findLastIndex((i) => i <= all.indexOf(chosen)) : at; // the one that hides it
+    pickAt(from < 0 ? 0 : from + by);
   };
   useKeys({
-    j: () => pickAt(at + 1),
-    k: () => pickAt(at < 0 ? 0 : at - 1),
+    j: () => move(1),
+    k: () => move(-1),
     ArrowLeft: () => chosen && fold(chosen, true),
     ArrowRight: () => chosen && fold(chosen, false),
   });
@@ -166,7 +173,7 @@ function Waterfall({ trace }: { trace: Trace }) {
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
           <Virtual
-            label="Spans" count={visible.length} height={26} focus={{ id: [at >= 0 ? picked : "", q, only, zoom].join(" "), at: at >= 0 ? at : (found[0] ?? -1) }}
+            label="Spans" count={visible.length} height={26} focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
             head={
               <div className="vhead">
                 <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>

@@ -148,7 +148,7 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
         {lease ? (
           <>
             {lease.cause}
-            <div className="dim">{lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"} since <When at={lease.since} brief /></div>
+            <div className="dim">{lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"}, <When at={lease.since} brief /></div>
           </>
         ) : t.wish ? (
           `${t.wish.by}: ${t.wish.kind}`

@@ -84,41 +84,60 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const matched = useMemo(() => matchedNodes(matches.filter(matters)), [matches]);
   const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
-  const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
-  const fresh = () => foldedAtFirst(nodes, [...matched.keys(), cause, chosen?.index ?? -1, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth);
-  const [atFirst, setAtFirst] = useState(fresh);
+  // What is folded at first, and which context is led to. What happens later moves nothing under the cursor.
+  const fresh = () => ({
+    folded: foldedAtFirst(nodes, [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth),
+    leading: nodes[leading]?.context ?? "",
+  });
+  const [first, setFirst] = useState(fresh);
   const [foldedSince, setFoldedSince] = useSet("folded");
   const [unfolded, setUnfolded] = useSet("unfolded");
-  const folded = useMemo(() => new Set([...atFirst, ...foldedSince].filter((context) => !unfolded.has(context))), [atFirst, foldedSince, unfolded]);
+  const folded = useMemo(() => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))), [first, foldedSince, unfolded]);
   const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
   const seen = useRef(known);
   useEffect(() => {
     if (seen.current || !known) return;
     seen.current = true;
-    setAtFirst(fresh());
+    setFirst(fresh());
   });
   const low = q.toLowerCase();
   const passes = q || state ? (n: Node) => (!state || n.state === state) && (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low)) : undefined;
   const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
+  const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
-  const fold = (context: string, yes: boolean) => {
-    setFoldedSince(toggled(foldedSince, context, yes));
-    setUnfolded(toggled(unfolded, context, !yes));
+  const fold = ({ context }: Node, yes: boolean) => {
+    setFoldedSince(toggled(foldedSince, context, yes && !first.folded.has(context)));
+    setUnfolded(toggled(unfolded, context, !yes && first.folded.has(context)));
   };
+  const foldChosen = (yes: boolean) => chosen && folds(chosen) && !passes && fold(chosen, yes);
   const step = (by: number) => {
-    const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+    const from = chosen && at < 0 ? rows.findLastIndex((i) => i <= chosen.index) : at; // the one that hides it
+    const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
     if (next !== undefined) setPicked(nodes[next]!.context);
   };
+  // Where a context is hidden, what hides it is taken away.
+  const reveal = (n: Node) => {
+    setPicked(n.context);
+    if (rows.includes(n.index)) return;
+    const above = new Set(wayTo(n, nodes).slice(0, -1).map((x) => x.context));
+    setFoldedSince([...foldedSince].filter((context) => !above.has(context)));
+    setUnfolded([...unfolded, ...[...above].filter((context) => first.folded.has(context) && !unfolded.has(context))]);
+    setQ("");
+    setState("");
+  };
+  useEffect(() => {
+    if (chosen && !passes) reveal(chosen); // which a link may name
+  }, []);
   useKeys({
     j: () => step(1),
     k: () => step(-1),
-    ArrowLeft: () => chosen && fold(chosen.context, true),
-    ArrowRight: () => chosen && fold(chosen.context, false),
+    ArrowLeft: () => foldChosen(true),
+    ArrowRight: () => foldChosen(false),
   });
   return (
     <Figure
       title="Calling contexts"
-      hint={`${count(nodes.length)} calling contexts. ◆ is where the problem was matched to, with its part of what is wrong; ▶ what is tried now or next; ★ what was located.`}
+      hint={`${count(nodes.length)} calling contexts. ◆\u00a0is where the problem was matched to, with its part of what is wrong; ▶\u00a0what is tried now or next; ★\u00a0what was located.`}
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
@@ -144,7 +163,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
       <div className="split">
         <div className="tree">
           <Virtual
-            label="Calling contexts" count={rows.length} height={26} focus={{ id: [at >= 0 ? picked : leading, q, state].join(" "), at: at >= 0 ? at : passes ? -1 : rows.indexOf(leading) }}
+            label="Calling contexts" count={rows.length} height={26} focus={{ id: [chosen?.context ?? first.leading, q, state].join(" "), at: chosen ? at : passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading) }}
             head={
               <div className="vhead">
                 <span>Operation</span>
@@ -157,14 +176,23 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             }
             row={(i) => {
               const n = nodes[rows[i]!]!;
-              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={!passes && folded.has(n.context)} fold={(yes) => fold(n.context, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
+              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={folded.has(n.context)} fold={passes ? undefined : (yes) => fold(n, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
             }}
           />
         </div>
-        <aside className="side">{chosen ? <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} /> : <Matches tree={tree} pick={(n) => setPicked(n.context)} />}</aside>
+        <aside className="side">{chosen ? <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} /> : <Matches tree={tree} pick={reveal} />}</aside>
       </div>
     </Figure>
   );
+}
+
+const folds = (n: Node) => n.end > n.index + 1;
+
+// wayTo returns the nodes from the root to one, which is the last.
+function wayTo(n: Node, nodes: Node[]): Node[] {
+  const way: Node[] = [];
+  for (let at: Node | undefined = n; at; at = nodes[at.parent]) way.unshift(at);
+  return way;
 }
 
 const least = 0.01; // the part of what is wrong from which a match is shown, but for the first, which always is
@@ -180,13 +208,13 @@ function matchedNodes(matches: Match[]): Map<number, Match> {
 const hitsOf = (n: Node) => (n.hits_per_request === null ? "–" : `${digits(n.hits_per_request)}×`);
 const cpuOf = (n: Node) => (n.cost_ns ? duration(n.cost_ns) : "–");
 
-type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; cause: boolean; folded: boolean; fold: (yes: boolean) => void; selected: boolean; pick: () => void };
+type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; cause: boolean; folded: boolean; fold: ((yes: boolean) => void) | undefined; selected: boolean; pick: () => void };
 
 function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRowProps) {
   return (
     <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`} onClick={pick}>
       <div className="vname" style={depth(Math.min(n.depth, mostIndent))}>
-        {n.end > n.index + 1 ? (
+        {fold && folds(n) ? (
           <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
             {folded ? "▸" : "▾"}
           </button>
@@ -260,8 +288,6 @@ function wrongIs({ onset, kind }: Schemas["Problem"]): string {
 }
 
 function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Match | undefined; again: () => void }) {
-  const way: Node[] = [];
-  for (let at: Node | undefined = n; at; at = nodes[at.parent]) way.unshift(at);
   return (
     <>
       <h2>
@@ -281,7 +307,7 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
         <dd><When at={n.seen} /></dd>
         {match && <><dt>Matched</dt><dd>{match.place.label}, {match.distance === 0 ? "exactly" : `edit distance ${match.distance}`}</dd></>}
       </dl>
-      <p className="small dim path">{way.map((w) => `${w.service} ${w.operation}`).join(" → ")}</p>
+      <p className="small dim path">{wayTo(n, nodes).map((w) => `${w.service} ${w.operation}`).join(" → ")}</p>
       {n.tracepoint ? <Switching id={n.tracepoint} changed={again} /> : <p className="dim small">Part of the baseline: it is always on.</p>}
     </>
   );
