@@ -9,8 +9,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 .PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web test-web screens
-run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
-	go run ./cmd/sibyl demo
+run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
+	bin/sibyl demo # not go run, which says that it failed whenever it is ended
 
 build: ## bin/sibyl, static
 	CGO_ENABLED=0 go build -trimpath -o bin/sibyl ./cmd/sibyl
