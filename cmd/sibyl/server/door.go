@@ -92,7 +92,7 @@ func (f *frame) open(ctx context.Context) (*listen.Listener, *tls.Config, error)
 
 // failed says what could not be done for whom; nil if that is no error.
 func (f *frame) failed(what string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) { // the latter: before it served
 		return nil
 	}
 	return fmt.Errorf("%s for %s: %w", what, f.what, err)

@@ -1,8 +1,14 @@
 package server
 
 import (
+	"log/slog"
 	"math"
+	"net/http"
 	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/sibyl-trace/sibyl/internal/listen"
 )
 
 // Whatever a process may open, there is something for everybody, nothing is given twice, and ten thousand agents fit where 20 000 files are allowed.
@@ -15,6 +21,27 @@ func TestShareFiles(t *testing.T) {
 		}
 		if all >= 20_000 && (f.agents < 11_000 || f.agents > mostAgents || f.others != mostOthers) {
 			t.Errorf("%d files: %+v", all, f)
+		}
+	}
+}
+
+// A door that is closed before it is served was served as long as it should be.
+func TestDrainBeforeServe(t *testing.T) {
+	f := frame{what: "nobody", address: "127.0.0.1:0", share: listen.NewShare(1, slog.New(slog.DiscardHandler)), log: slog.New(slog.DiscardHandler)}
+	rpc, err := openGRPC(t.Context(), f, grpc.NewServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, err := openHTTP(t.Context(), f, new(http.Server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]*door{"gRPC": rpc, "HTTP": web} {
+		if err := d.drain(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.serve(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -211,7 +211,7 @@ func (s *Server) Serve() error {
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
 	if s.grpc != nil {
-		serving.Go(func() { failed <- wrap("serve OTLP over gRPC", s.grpc.Serve(s.grpcListener)) })
+		serving.Go(func() { failed <- wrap("serve OTLP over gRPC", s.serveGRPC()) })
 	}
 	if s.http != nil {
 		serving.Go(func() { failed <- wrap("serve OTLP over HTTP", s.serveHTTP()) })
@@ -230,7 +230,16 @@ func (s *Server) Serve() error {
 	return first
 }
 
-// serveHTTP returns nil after Shutdown, as the server of gRPC does by itself.
+// serveGRPC returns nil after Shutdown, also if that came first, of which the server of gRPC makes an error.
+func (s *Server) serveGRPC() error {
+	err := s.grpc.Serve(s.grpcListener)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// serveHTTP returns nil after Shutdown, as serveGRPC does.
 func (s *Server) serveHTTP() error {
 	var err error
 	if s.http.TLSConfig != nil {

@@ -280,6 +280,15 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
+// Whoever shuts down before anything is served made no mistake.
+func TestShutdownBeforeServe(t *testing.T) {
+	s, err := New(drop{}, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
+	must(t, err)
+	must(t, s.Listen(t.Context()))
+	must(t, s.Shutdown(t.Context()))
+	must(t, s.Serve())
+}
+
 // Options with which the largest request would be asked to try again for ever are refused.
 func TestOptionsThatNeverTake(t *testing.T) {
 	if _, err := New(drop{}, Options{MaxRequestBytes: 64 << 20, MaxInFlightBytes: 130 << 20}); err == nil {
