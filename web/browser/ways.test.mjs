@@ -381,6 +381,9 @@ test("what is folded moves nothing else, and keys go on from what hides the cont
   });
   await page.locator(".vrow.selected").waitFor({ state: "detached" });
   assert.equal(await scrolled(), before);
+  await page.reload();
+  await settle(page);
+  assert.equal(await page.locator(".vrow.selected").count(), 0, "what hides the context that is picked is not folded any more");
   await page.keyboard.press("k");
   await page.keyboard.press("j");
   assert.match(await page.locator(".vrow.selected").textContent(), new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`));

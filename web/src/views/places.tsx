@@ -22,6 +22,7 @@ export function differ(c: Comparison): boolean {
 // Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
 export function Places({ label, c, few }: { label: string; c: Comparison; few?: number }) {
   const [a, b] = c.a.label.startsWith("the slowest") ? ["Slowest", "Rest"] : c.a.label.startsWith("the requests sampled") ? ["These", "Rest"] : ["These times", "Before"];
+  const parts = differ(c);
   const head: Column[] = ["Place", { text: a!, number: true }, { text: b!, number: true }, { text: "Difference", number: true }];
   return (
     <Listing label={label} head={few ? head : [...head, { text: "Part of it", number: true, title: "Of the difference" }]}>
@@ -38,7 +39,7 @@ export function Places({ label, c, few }: { label: string; c: Comparison; few?: 
           <td className="number nowrap">{duration(e.a_ns)}</td>
           <td className="number nowrap">{duration(e.b_ns)}</td>
           <td className="number nowrap">{signed(e.difference_ns, duration)}</td>
-          {!few && <td className="number nowrap">{differ(c) ? percent(e.part) : "–"}</td>}
+          {!few && <td className="number nowrap">{parts ? percent(e.part) : "–"}</td>}
         </tr>
       ))}
     </Listing>

@@ -106,7 +106,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
   const fold = ({ context }: Node, yes: boolean) => {
-    setFoldedSince(toggled(foldedSince, context, yes && !first.folded.has(context)));
+    setFoldedSince(toggled(foldedSince, context, yes));
     setUnfolded(toggled(unfolded, context, !yes && first.folded.has(context)));
   };
   const foldChosen = (yes: boolean) => chosen && folds(chosen) && !passes && fold(chosen, yes);
@@ -115,18 +115,20 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
     if (next !== undefined) setPicked(nodes[next]!.context);
   };
+  const contextsAbove = (n: Node) => wayTo(n, nodes).slice(0, -1).map((x) => x.context);
+  const unfold = (contexts: string[]) => setUnfolded(new Set([...unfolded, ...contexts.filter((context) => first.folded.has(context))]));
   // Where a context is hidden, what hides it is taken away.
   const reveal = (n: Node) => {
     setPicked(n.context);
     if (rows.includes(n.index)) return;
-    const above = new Set(wayTo(n, nodes).slice(0, -1).map((x) => x.context));
-    setFoldedSince([...foldedSince].filter((context) => !above.has(context)));
-    setUnfolded([...unfolded, ...[...above].filter((context) => first.folded.has(context) && !unfolded.has(context))]);
+    const above = contextsAbove(n);
+    setFoldedSince([...foldedSince].filter((context) => !above.includes(context)));
+    unfold(above);
     setQ("");
     setState("");
   };
   useEffect(() => {
-    if (chosen && !passes) reveal(chosen); // which a link may name
+    if (chosen) unfold(contextsAbove(chosen).filter((context) => !foldedSince.has(context))); // a link may name what is folded at first
   }, []);
   useKeys({
     j: () => step(1),
