@@ -1,6 +1,6 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
-GOLDEN   := ./analysis ./api ./cct ./cmd/benchdoc ./cmd/sibyl/client ./cmd/sibyl/config ./cmd/sibyl/report ./cmd/sibyl/scores ./cmd/sibyl/waterfall ./internal/simapp ./notify # packages with golden files or scripts
+GOLDEN   := ./analysis ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of docs/benchmarks.md; none: all
 
@@ -10,10 +10,10 @@ help: ## this list
 
 .PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web test-web screens
 run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
-	bin/sibyl demo # not go run, which says that it failed whenever it is ended
+	bin/sibylbench demo # not go run, which says that it failed whenever it is ended
 
-build: ## bin/sibyl, static
-	CGO_ENABLED=0 go build -trimpath -o bin/sibyl ./cmd/sibyl
+build: ## bin/sibyl and bin/sibylbench, static
+	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ ./cmd/sibyl ./cmd/sibylbench
 
 test: ## all tests, quick; those of the web UI install Chromium where it lacks
 	go test ./...
@@ -41,9 +41,9 @@ race: ## all tests under the race detector
 	go -C agents/tracepoint test -race ./...
 	go -C agents/tracepoint/integration test -race ./...
 
-soak: ## kills, overload, attacks and a full disk at full length: half an hour
-	go test ./cmd/sibyl/server -count 1 -timeout 2h -v -soak
-	go run ./cmd/sibyl bench overload --time 60s -- --learning 10s
+soak: build ## kills, overload, attacks and a full disk at full length: half an hour
+	go test ./server -count 1 -timeout 2h -v -soak
+	bin/sibylbench overload --time 60s -- --learning 10s
 
 vulnerabilities: ## known ones in what is linked; asks vuln.go.dev
 	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
@@ -53,10 +53,10 @@ fuzz: ## every fuzz test for FUZZTIME
 
 golden: ## rewrite what tests compare with; read the diff
 	go test $(GOLDEN) -rewrite
-	go test ./cmd/sibyl/server -run Document -rewrite
+	go test ./server -run Document -rewrite
 
 bench: build ## measure and write docs/benchmarks.md: hours; some of it: make bench PARTS="group ingest"
-	go run ./cmd/benchdoc -sibyl bin/sibyl $(PARTS)
+	go run ./bench/benchdoc $(PARTS)
 
 web: ## make the web UI again, in web/dist; needs Node 20 or later
 	cd web && npm ci && npm run generate && npm run check && npm run build

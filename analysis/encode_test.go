@@ -15,7 +15,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/internal/sizegen"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -65,7 +65,7 @@ func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte
 				}
 			}
 		}
-		for k, x := range sizegen.Generate(uint64(i), 20, network()) {
+		for k, x := range transfergen.Generate(uint64(i), 20, network()) {
 			s.g.Observe(sized(100*i+k, s.now, x))
 		}
 		s.now = s.now.Add(epoch)
@@ -141,7 +141,7 @@ func FuzzDecodeGrouper(f *testing.F) {
 	}
 	f.Add(before)
 	g := sizeGrouper(analysis.Rules{Size: bodySize})
-	for i, x := range sizegen.Generate(1, 100, network()) {
+	for i, x := range transfergen.Generate(1, 100, network()) {
 		g.Observe(sized(i, 1, x))
 	}
 	f.Add(g.AppendBinary(nil))

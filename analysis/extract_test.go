@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/sibyl-trace/sibyl/internal/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/internal/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/internal/sizegen"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -21,7 +21,7 @@ const (
 )
 
 // sized is a request of one type and group that transfers some bytes.
-func sized(i int, start trace.Nanos, t sizegen.Transfer) *analysis.Observation {
+func sized(i int, start trace.Nanos, t transfergen.Transfer) *analysis.Observation {
 	entry := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("GET")), trace.Server)
 	o := plain(int(entry)-1, 1, start, t.Latency)
 	o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16), 15: 1}
@@ -39,8 +39,8 @@ func sizeGrouper(rules analysis.Rules) *analysis.Grouper {
 }
 
 // network is one where all is well: durations vary because sizes do.
-func network() sizegen.Options {
-	o := sizegen.Draw(1, 20)
+func network() transfergen.Options {
+	o := transfergen.Draw(1, 20)
 	o.Delayed, o.TimedOut = 0, 0
 	return o
 }
@@ -53,7 +53,7 @@ func TestSizes(t *testing.T) {
 	withSize := analysis.Rules{Size: bodySize, Timeout: delayed.Timeout}
 	ofType := analysis.Rules{Types: []analysis.TypeRule{{Entry: sizedEntry, Size: bodySize, Timeout: delayed.Timeout}}}
 	for name, c := range map[string]struct {
-		network sizegen.Options
+		network transfergen.Options
 		rules   analysis.Rules
 		cov     float64 // threshold
 		problem bool
@@ -67,7 +67,7 @@ func TestSizes(t *testing.T) {
 		"delayed, accepted level": {delayed, analysis.Rules{Size: bodySize, Types: []analysis.TypeRule{{Entry: sizedEntry, Accepted: analysis.AcceptedLevel{CoV: 99, Delayed: 0.5}}}}, 0.15, false},
 	} {
 		g := sizeGrouper(c.rules)
-		for i, x := range sizegen.Generate(7, 600, c.network) {
+		for i, x := range transfergen.Generate(7, 600, c.network) {
 			g.Observe(sized(i, trace.Nanos(i), x))
 		}
 		g.Close(0)
@@ -88,7 +88,7 @@ func TestSizeSummary(t *testing.T) {
 	o := network()
 	o.Delayed = 0.1
 	g := sizeGrouper(analysis.Rules{Size: bodySize})
-	all := sizegen.Generate(3, 2000, o)
+	all := transfergen.Generate(3, 2000, o)
 	var mean float64
 	for i, x := range all {
 		mean += float64(x.Latency) / float64(len(all))
@@ -121,7 +121,7 @@ func TestSizeSummary(t *testing.T) {
 // What is said about sizes does not depend on the order of requests.
 func TestSizesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		transfers := sizegen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), network())
+		transfers := transfergen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), network())
 		var all []*analysis.Observation
 		for i, x := range transfers {
 			all = append(all, sized(i, trace.Nanos(i), x))
@@ -151,7 +151,7 @@ func TestSizesOrder(t *testing.T) {
 func TestFewSizes(t *testing.T) {
 	for _, c := range []struct{ n, with int }{{400, 150}, {30, 15}} {
 		g := sizeGrouper(analysis.Rules{Size: bodySize})
-		for i, x := range sizegen.Generate(1, c.n, network()) {
+		for i, x := range transfergen.Generate(1, c.n, network()) {
 			o := sized(i, trace.Nanos(i), x)
 			if i >= c.with {
 				o.Variables = nil
@@ -214,7 +214,7 @@ func TestWatchSizes(t *testing.T) {
 	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3
 	for name, c := range map[string]struct {
 		rules   analysis.Rules
-		then    sizegen.Options
+		then    transfergen.Options
 		problem bool
 	}{
 		"grown, sizes unknown": {analysis.Rules{}, large, true},
@@ -224,8 +224,8 @@ func TestWatchSizes(t *testing.T) {
 		g := sizeGrouper(c.rules)
 		options := analysis.DefaultWatchOptions()
 		now, requests := trace.Nanos(1e18), 0
-		play := func(o sizegen.Options) (problems []analysis.Problem) {
-			for i, x := range sizegen.Generate(uint64(now), 60, o) {
+		play := func(o transfergen.Options) (problems []analysis.Problem) {
+			for i, x := range transfergen.Generate(uint64(now), 60, o) {
 				requests++
 				g.Observe(sized(requests, now.Add(time.Duration(i)*epoch/60), x))
 			}
@@ -266,7 +266,7 @@ func TestSizeRulesCheck(t *testing.T) {
 // BenchmarkFitSizes measures what a size model of a full sample costs.
 func BenchmarkFitSizes(b *testing.B) {
 	var sizes, nanos []float64
-	for _, x := range sizegen.Generate(1, 256, network()) {
+	for _, x := range transfergen.Generate(1, 256, network()) {
 		sizes, nanos = append(sizes, float64(x.Size)), append(nanos, float64(x.Latency))
 	}
 	for b.Loop() {

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"pgregory.net/rapid"
 
-	"github.com/sibyl-trace/sibyl/internal/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // profiledTypes bounds the request types of a profile.
@@ -30,14 +30,14 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	types := s.busiest(requestType)
-	var profiles []words.Profile
+	var profiles []describe.Profile
 	err = a.ask(r.Context(), func(c *engine.Core) {
 		names := s.names(c)
 		names.Clean = oneLine
 		for _, id := range types {
 			if g := c.Grouper().Group(id); g != nil {
 				summary := c.Grouper().Summarize(g)
-				profiles = append(profiles, words.NewProfile(names, &summary))
+				profiles = append(profiles, describe.NewProfile(names, &summary))
 			}
 		}
 	})
@@ -46,9 +46,9 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body bytes.Buffer
-	write, media, name := words.Pprof, "application/octet-stream", "critical-path.pb.gz"
+	write, media, name := describe.Pprof, "application/octet-stream", "critical-path.pb.gz"
 	if query.Get("format") == "folded" {
-		write, media, name = words.Folded, "text/plain; charset=utf-8", "critical-path.folded"
+		write, media, name = describe.Folded, "text/plain; charset=utf-8", "critical-path.folded"
 	}
 	if err := write(&body, profiles); err != nil {
 		a.fail(w, r, err)

@@ -9,11 +9,11 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // number returns x as JSON has it: nil for what is not known.
@@ -59,7 +59,7 @@ func problemID(h analysis.Hash) string {
 
 // renderer makes answers of what the engine holds, while it may be read.
 type renderer struct {
-	*words.Names
+	*describe.Names
 	core *engine.Core
 }
 
@@ -100,7 +100,7 @@ func arm(name trace.Symbol) string {
 }
 
 func (r renderer) place(e *analysis.EdgeShare) contract.Place {
-	p := contract.Place{Edge: edgeID(e.Edge), Label: r.Edge(e), Context: []string{}, Operation: words.OtherPlaces}
+	p := contract.Place{Edge: edgeID(e.Edge), Label: r.Edge(e), Context: []string{}, Operation: describe.OtherPlaces}
 	if e.Edge == 0 {
 		return p
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // snapshot is what lists are served from: the state at the end of an epoch. It is immutable but for the caches of sorted lists.
@@ -91,7 +91,7 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 		ended: c.Ended(), learned: c.Learned(), progress: c.Progress(), length: c.Options().Epoch,
 		byID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
 	}
-	names := words.New(c.Table(), words.Verbatim)
+	names := describe.New(c.Table(), describe.Verbatim)
 	s.types = names.Types
 	s.addGroups(c, names, last)
 	s.addProblems(c, names)
@@ -99,7 +99,7 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	return s
 }
 
-func (s *snapshot) addGroups(c *engine.Core, names *words.Names, last *snapshot) {
+func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapshot) {
 	g := c.Grouper()
 	s.groups = make([]groupRow, 0, g.Len())
 	for group := range g.Each() {
@@ -138,7 +138,7 @@ func (s *snapshot) nameOf(requestType analysis.Hash, learned bool) string {
 	return s.types[requestType]
 }
 
-func (s *snapshot) addProblems(c *engine.Core, names *words.Names) {
+func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 	investigations := make(map[analysis.Hash]*search.Investigation)
 	for i := range c.State().Investigations {
 		v := &c.State().Investigations[i]
@@ -159,7 +159,7 @@ func (s *snapshot) addProblems(c *engine.Core, names *words.Names) {
 }
 
 // problemOf returns what lists say about a problem.
-func problemOf(c *engine.Core, names *words.Names, p *analysis.Problem, v *search.Investigation, rank int) contract.Problem {
+func problemOf(c *engine.Core, names *describe.Names, p *analysis.Problem, v *search.Investigation, rank int) contract.Problem {
 	x := contract.Problem{
 		ID: p.ID.String(), Rank: rank, Kind: contract.Kind(p.Kind.String()), Onset: contract.Onset(p.Onset.String()),
 		Level: contract.Level(p.Level.String()), Group: p.Group.String(), RequestType: p.RequestType.String(),
@@ -188,7 +188,7 @@ func problemOf(c *engine.Core, names *words.Names, p *analysis.Problem, v *searc
 		x.Since, x.State = instant(v.Opened), contract.State(v.Status.String())
 	}
 	x.Diagnosis = names.Diagnosis(p, v.Answer()).String()
-	if e := words.Leading(p); e != nil {
+	if e := describe.Leading(p); e != nil {
 		x.Leading, x.Share = names.Edge(e), number(e.Score)
 	}
 	return x
@@ -208,7 +208,7 @@ func why(p *contract.Problem) string {
 	case contract.KindShifted:
 		text += "; shifted, after the slow, by the size of the shift"
 	}
-	return text + "; impact " + words.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
+	return text + "; impact " + describe.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
 }
 
 func (s *snapshot) count(c *engine.Core) {
@@ -250,8 +250,8 @@ func (s *snapshot) in(order string, entries func() []entry[analysis.Hash]) *list
 }
 
 // names returns names over a table that the caller may read now, which call request types as the snapshot does.
-func (s *snapshot) names(c *engine.Core) *words.Names {
-	n := words.New(c.Table(), words.Verbatim)
+func (s *snapshot) names(c *engine.Core) *describe.Names {
+	n := describe.New(c.Table(), describe.Verbatim)
 	n.Types = s.types
 	return n
 }

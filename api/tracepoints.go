@@ -12,10 +12,10 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // point is a tracepoint with what is known about it.
@@ -75,7 +75,7 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 	for _, w := range c.State().Wishes {
 		of(w.Tracepoint)
 	}
-	states, names := newStates(c), renderer{words.New(c.Table(), words.Verbatim), c}
+	states, names := newStates(c), renderer{describe.New(c.Table(), describe.Verbatim), c}
 	for id, p := range points {
 		p.name, p.state = names.tracepoint(id), states.of(id)
 		p.cost.Tracepoints = 1

@@ -21,13 +21,13 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/internal/kv"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
-	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -43,7 +43,7 @@ type world struct {
 	past    memory
 	now     trace.Nanos
 	clock   func() time.Time
-	app     *simapp.App
+	app     *sim.App
 	outbox  *store.Outbox
 	letters int // that died
 }
@@ -142,7 +142,7 @@ const begin = trace.Nanos(1_700_000_000_000_000_000)
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	dir := t.TempDir()
-	app := simapp.New(simapp.Config{Tracepoints: 100, Seed: 3, Fault: simapp.ThirdParty})
+	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
 	options := engine.DefaultOptions()
 	options.Learning, options.Seed = time.Minute, 3
 	w := &world{core: engine.NewCore(app.Table(), options), now: begin, app: app}
@@ -176,7 +176,7 @@ func newWorld(t testing.TB) *world {
 func newOutbox(t testing.TB) *store.Outbox {
 	t.Helper()
 	dir := t.TempDir()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,18 +258,18 @@ func (w *world) keep(t testing.TB, x *trace.Trace) {
 	t.Helper()
 	kept := &trace.Trace{ID: x.ID}
 	kept.Append(x)
-	request, err := wire.Protobuf([]*trace.Trace{kept}, w.app.Table())
+	request, err := tracegen.Protobuf([]*trace.Trace{kept}, w.app.Table())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.past.exemplar, w.past.request = kept, request
 }
 
-func (w *world) plan() *simapp.Plan {
+func (w *world) plan() *sim.Plan {
 	p := w.core.Plan()
-	plan := &simapp.Plan{Version: p.Version}
+	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {
-		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
 		for _, l := range p.Leases {
 			if int(l.Arm) == i {
 				arm.On[l.Tracepoint] = true

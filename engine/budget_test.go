@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/internal/simapp"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -12,7 +12,7 @@ import (
 // The budget counts what all request types pay, and exploring too, also while nothing is wrong.
 func TestBudgetCountsAllTypes(t *testing.T) {
 	for _, bytes := range []float64{1, 1e12} {
-		app := simapp.New(simapp.Config{Seed: 3, Tracepoints: 60})
+		app := sim.New(sim.Config{Seed: 3, Tracepoints: 60})
 		options := DefaultOptions()
 		options.Learning, options.Explore, options.Budget = 30*time.Second, 0.01, search.Budget{Bytes: bytes}
 		c := NewCore(app.Table(), options)

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -15,10 +15,10 @@ import (
 func TestExplained(t *testing.T) {
 	for _, c := range []struct {
 		seed  uint64
-		fault simapp.Fault
+		fault sim.Fault
 		want  string // variable; "": none
 	}{
-		{1, simapp.Attribute, "tenant"}, {0, simapp.Payload, "payload.size"}, {0, simapp.Host, "host.name"}, {0, simapp.SlowPath, ""},
+		{1, sim.Attribute, "tenant"}, {0, sim.Payload, "payload.size"}, {0, sim.Host, "host.name"}, {0, sim.SlowPath, ""},
 	} {
 		options := engine.DefaultOptions()
 		options.Learning = 2 * time.Minute

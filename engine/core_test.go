@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -18,7 +18,7 @@ const start = trace.Nanos(1_700_000_000_000_000_000)
 
 // world is a simulated application that is played against a Core. What the core decides is switched on in the next epoch.
 type world struct {
-	app   *simapp.App
+	app   *sim.App
 	core  *engine.Core
 	epoch time.Duration
 	now   trace.Nanos
@@ -26,8 +26,8 @@ type world struct {
 	log   []string   // decisions
 }
 
-func newWorld(config simapp.Config, options engine.Options) *world {
-	app := simapp.New(config)
+func newWorld(config sim.Config, options engine.Options) *world {
+	app := sim.New(config)
 	w := &world{app: app, core: engine.NewCore(app.Table(), options), epoch: options.Epoch, now: start}
 	w.core.Announce(start, app.Catalogue())
 	return w
@@ -62,10 +62,10 @@ func (w *world) until(t time.Duration) {
 	}
 }
 
-func planOf(p *search.Plan) *simapp.Plan {
-	plan := &simapp.Plan{Version: p.Version}
+func planOf(p *search.Plan) *sim.Plan {
+	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {
-		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
 		for _, l := range p.Leases {
 			if int(l.Arm) == i {
 				arm.On[l.Tracepoint] = true
@@ -77,8 +77,8 @@ func planOf(p *search.Plan) *simapp.Plan {
 }
 
 // small is an application of which hours are played in seconds.
-func small(seed uint64, fault simapp.Fault) simapp.Config {
-	return simapp.Config{Seed: seed, Fault: fault, Tracepoints: 100, Rate: 20}
+func small(seed uint64, fault sim.Fault) sim.Config {
+	return sim.Config{Seed: seed, Fault: fault, Tracepoints: 100, Rate: 20}
 }
 
 // Healthy traffic raises no alarm, whatever the hour.
@@ -86,7 +86,7 @@ func TestNoFalseAlarms(t *testing.T) {
 	hours := 0.0
 	var alarms []string
 	for seed := range uint64(2) {
-		w := newWorld(small(seed, simapp.None), engine.DefaultOptions())
+		w := newWorld(small(seed, sim.None), engine.DefaultOptions())
 		seen := make(map[analysis.Hash]bool)
 		for w.now < start.Add(3*time.Hour) {
 			for _, p := range w.play() {
@@ -112,7 +112,7 @@ func TestDecisionsRepeat(t *testing.T) {
 		options := engine.DefaultOptions()
 		options.Learning = 2 * time.Minute
 		options.Seed = 3
-		w := newWorld(small(2, simapp.Lock), options)
+		w := newWorld(small(2, sim.Lock), options)
 		if name == "shuffled" {
 			w.order = rand.New(rand.NewPCG(1, 2))
 		}
@@ -137,7 +137,7 @@ func TestDecisionsRepeat(t *testing.T) {
 
 // Clocks that are wrong by years neither end the learning period early nor keep it from ending.
 func TestWrongClocks(t *testing.T) {
-	app := simapp.New(small(1, simapp.None))
+	app := sim.New(small(1, sim.None))
 	core := engine.NewCore(app.Table(), engine.DefaultOptions())
 	now := start
 	for i := range 40 {
@@ -162,14 +162,14 @@ func TestObjectivesOverTime(t *testing.T) {
 	for _, accepted := range []time.Duration{0, time.Hour} {
 		options := engine.DefaultOptions()
 		options.Learning = 2 * time.Minute
-		app := simapp.New(small(1, simapp.None))
+		app := sim.New(small(1, sim.None))
 		for tr := range app.Requests(start, start.Add(10*time.Second), nil) {
 			entry := tr.Spans[0].Op
 			options.Rules.Types = append(options.Rules.Types, analysis.TypeRule{
 				Entry: app.Table().ServiceName(entry) + " " + app.Table().OpName(entry), Objective: 1, Accepted: analysis.AcceptedLevel{Mean: accepted},
 			})
 		}
-		w := newWorld(small(1, simapp.None), options)
+		w := newWorld(small(1, sim.None), options)
 		w.until(6 * time.Minute)
 		problems := w.core.Problems()
 		if (len(problems) > 0) != (accepted == 0) || (len(w.log) > 0) != (accepted == 0) {

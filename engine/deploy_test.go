@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,7 +22,7 @@ type rollouts struct {
 func newRollouts(t testing.TB, config engine.Options) *rollouts {
 	t.Helper()
 	config.Learning = 20 * time.Second
-	r := &rollouts{newWorld(small(3, simapp.None), config), t}
+	r := &rollouts{newWorld(small(3, sim.None), config), t}
 	r.run("shop", "1")
 	for !r.core.Learned() {
 		r.play()

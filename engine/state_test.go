@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -32,7 +32,7 @@ func TestStateSurvives(t *testing.T) {
 		t.Run(fmt.Sprintf("split=%v", split), func(t *testing.T) {
 			options := engine.DefaultOptions()
 			options.Learning, options.Split, options.Strategy = time.Minute, split, "covariance"
-			config := small(3, simapp.SlowPath)
+			config := small(3, sim.SlowPath)
 			whole, broken := newWorld(config, options), newWorld(config, options)
 			for epoch := range 40 {
 				if epoch == 12 {
@@ -64,7 +64,7 @@ func TestStateSurvives(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	options := engine.DefaultOptions()
 	options.Learning = 20 * time.Second
-	w := newWorld(small(3, simapp.None), options)
+	w := newWorld(small(3, sim.None), options)
 	w.play()
 	f.Add(w.core.AppendState(nil))
 	for range 4 {

@@ -22,17 +22,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // openOutbox opens the outbox in a directory, and returns what closes it.
 func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 	t.Helper()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 // eventOf returns an event of a problem.
 func eventOf(problem uint64, at trace.Nanos, typ Type) *Event {
 	return NewEvent(&Facts{
-		Type: typ, At: at, Names: words.New(&trace.Table{}, words.Verbatim),
+		Type: typ, At: at, Names: describe.New(&trace.Table{}, describe.Verbatim),
 		Investigation: &search.Investigation{Problem: analysis.Hash{Lo: problem}, Opened: opened},
 	})
 }

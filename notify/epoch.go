@@ -2,9 +2,9 @@ package notify
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // Epoch is what an epoch ended with.
@@ -14,7 +14,7 @@ type Epoch struct {
 	Before, After *search.State // of the search
 	Decisions     []search.Decision
 	Problems      []analysis.Problem
-	Names         *words.Names                       // with the summaries of the problems' requests
+	Names         *describe.Names                    // with the summaries of the problems' requests
 	Traces        func(p *analysis.Problem) []Trace  // to look at; nil: none
 	URL           func(problem analysis.Hash) string // of the problem's page; nil: it has none
 }

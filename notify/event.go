@@ -11,9 +11,9 @@ import (
 	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 // Type is what happened.
@@ -214,7 +214,7 @@ type Facts struct {
 	Problem       *analysis.Problem     // of the investigation, as last seen; nil: not known
 	Decision      *search.Decision      // nil: there was none
 	Traces        []Trace               // to look at; of many the first
-	Names         *words.Names          // of what all that is about, with the summary of the problem's requests, if there is one
+	Names         *describe.Names       // of what all that is about, with the summary of the problem's requests, if there is one
 	URL           string                // of the problem's page; may be empty
 }
 
@@ -253,7 +253,7 @@ func NewEvent(f *Facts) *Event {
 // NewTest returns an event that says that it is none.
 func NewTest(at trace.Nanos, source string) *Event {
 	e := NewEvent(&Facts{
-		Type: Test, At: at, Source: source, Names: words.New(&trace.Table{}, words.Verbatim),
+		Type: Test, At: at, Source: source, Names: describe.New(&trace.Table{}, describe.Verbatim),
 		Investigation: &search.Investigation{Problem: analysis.Hash{Lo: 1}, Opened: at},
 	})
 	p := e.Data.Problem
@@ -262,7 +262,7 @@ func NewTest(at trace.Nanos, source string) *Event {
 }
 
 // namer puts identities into words that are printable and bounded.
-type namer struct{ names *words.Names }
+type namer struct{ names *describe.Names }
 
 func (n namer) op(op trace.Op) string { return clean(n.names.Op(op)) }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
-	"github.com/sibyl-trace/sibyl/words"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
@@ -65,7 +65,7 @@ func sample(t Type, service, operation string) *Facts {
 		Overhead: search.Overhead{Requests: 100, Nanos: 900, Low: -100, High: 1900},
 	}
 	f := &Facts{
-		Type: t, At: opened.Add(30 * time.Second), Source: "https://sibyl.example", Investigation: v, Problem: p, Names: words.New(table, words.Verbatim),
+		Type: t, At: opened.Add(30 * time.Second), Source: "https://sibyl.example", Investigation: v, Problem: p, Names: describe.New(table, describe.Verbatim),
 		URL:    "https://sibyl.example/problems/" + v.Problem.String(),
 		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []URL{{"Jaeger", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
 	}
@@ -91,7 +91,7 @@ func events() []*Event {
 	}
 	table := &trace.Table{}
 	budget := &Facts{
-		Type: Decided, At: opened, Names: words.New(table, words.Verbatim),
+		Type: Decided, At: opened, Names: describe.New(table, describe.Verbatim),
 		Decision: &search.Decision{Plan: 13, Reason: search.WhyBudget, Off: []search.Off{{Tracepoint: table.Symbol("shop/cart"), Reason: search.WhyBudget}}},
 	}
 	return append(list, NewEvent(budget), NewTest(opened, "https://sibyl.example"))

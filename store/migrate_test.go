@@ -11,13 +11,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
 // openIn opens the store in a directory.
 func openIn(t *testing.T, dir string) (*Store, error) {
 	t.Helper()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // outboxIn opens the store in a directory, and its outbox, until the test ends.
 func outboxIn(t *testing.T, dir string, limits OutboxLimits) *Outbox {
 	t.Helper()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
 // What the first byte of a key says. These are on disk.
@@ -45,15 +45,15 @@ var ErrNewer = errors.New("it was written by a newer version of sibyl: use that 
 // Options choose where a store is.
 type Options struct {
 	Dir    string
-	Files  int // see [kv.Options]
-	Disk   *kv.Disk
+	Files  int // see [pebbledb.Options]
+	Disk   *pebbledb.Disk
 	Log    *slog.Logger
-	GiveUp func(error) // see [kv.Options]
+	GiveUp func(error) // see [pebbledb.Options]
 }
 
 // Store is safe for concurrent use.
 type Store struct {
-	db *kv.DB
+	db *pebbledb.DB
 }
 
 // Sizes of the database: what is written is large and seldom, what is read is read once.
@@ -64,7 +64,7 @@ const (
 
 // Open opens or makes the store in a directory.
 func Open(o Options) (*Store, error) {
-	db, err := kv.Open(kv.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
+	db, err := pebbledb.Open(pebbledb.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
 	if err != nil {
 		return nil, err
 	}

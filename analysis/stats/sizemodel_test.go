@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/internal/sizegen"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
 )
 
-func split(ts []sizegen.Transfer) (sizes, latencies []float64) {
+func split(ts []transfergen.Transfer) (sizes, latencies []float64) {
 	for _, t := range ts {
 		sizes, latencies = append(sizes, float64(t.Size)), append(latencies, float64(t.Latency))
 	}
@@ -19,7 +19,7 @@ func split(ts []sizegen.Transfer) (sizes, latencies []float64) {
 // confusion counts classes: [true][said].
 type confusion [3][3]float64
 
-func (c *confusion) add(ts []sizegen.Transfer, class func(size, latency float64) stats.SizeClass) {
+func (c *confusion) add(ts []transfergen.Transfer, class func(size, latency float64) stats.SizeClass) {
 	for _, t := range ts {
 		c[t.Class][class(float64(t.Size), float64(t.Latency))]++
 	}
@@ -51,8 +51,8 @@ func TestSizeModels(t *testing.T) {
 		var ours, folded confusion
 		worstAccuracy, worstPrecision := 1.0, 1.0
 		for seed := range uint64(40) {
-			o := sizegen.Draw(seed, segments)
-			learn, judge := sizegen.Generate(2*seed, 2000, o), sizegen.Generate(2*seed+1, 2000, o)
+			o := transfergen.Draw(seed, segments)
+			learn, judge := transfergen.Generate(2*seed, 2000, o), transfergen.Generate(2*seed+1, 2000, o)
 			sizes, latencies := split(learn)
 			options := stats.DefaultSizeOptions()
 			options.Timeout = float64(o.Timeout)
@@ -80,11 +80,11 @@ func TestSizeModels(t *testing.T) {
 }
 
 func TestFitSizeFindsTheNetwork(t *testing.T) {
-	o := sizegen.Options{
+	o := transfergen.Options{
 		Segment: 1460, MaxSegments: 10, Base: 1e6, PerByte: 20, PerSegment: 300e3, Jitter: 0.01, Floor: 1e4,
 		Delayed: 0.1, TimedOut: 0.02, Timeout: 3e9, RTO: 2e8,
 	}
-	sizes, latencies := split(sizegen.Generate(1, 4000, o))
+	sizes, latencies := split(transfergen.Generate(1, 4000, o))
 	options := stats.DefaultSizeOptions()
 	options.Timeout = 3e9
 	m, err := stats.FitSize(sizes, latencies, options)
@@ -127,7 +127,7 @@ func TestFitSizeNeedsNoVariety(t *testing.T) {
 }
 
 func BenchmarkFitSize(b *testing.B) {
-	sizes, latencies := split(sizegen.Generate(1, 2000, sizegen.Draw(1, 20)))
+	sizes, latencies := split(transfergen.Generate(1, 2000, transfergen.Draw(1, 20)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := stats.FitSize(sizes, latencies, stats.DefaultSizeOptions()); err != nil {

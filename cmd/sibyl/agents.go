@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
+	"github.com/sibyl-trace/sibyl/client"
 )
 
 func (p *process) agentsCommand() *cobra.Command {
-	state := newChoice("any", "current", "behind", "lost")
+	state := cli.NewChoice("any", "current", "behind", "lost")
 	var query, service string
 	c := &cobra.Command{
 		Use:     "agents",
@@ -18,14 +19,14 @@ func (p *process) agentsCommand() *cobra.Command {
 		Example: "  sibyl agents --state behind\n  sibyl agents --service payment -o json",
 		Args:    cobra.NoArgs,
 	}
-	state.flag(c, "state", "", "only those in this state")
+	state.Flag(c, "state", "", "only those in this state")
 	c.Flags().StringVar(&service, "service", "", "only those of this service")
 	c.Flags().StringVar(&query, "query", "", "only those whose service, id, host or version holds this text")
 	f := addListFlags(c, "agents", 100)
 	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.AgentList, error) {
 		q := contract.ListAgentsParams{Q: &query}
-		if state.value != "any" {
-			q.State = new(contract.AgentState(state.value))
+		if state.Value != "any" {
+			q.State = new(contract.AgentState(state.Value))
 		}
 		if service != "" {
 			q.Service = &service

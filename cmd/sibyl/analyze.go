@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"strings"
 	"time"
@@ -14,16 +15,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/report"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/report"
 )
 
 // analyzeFlags are the options of the analyze command.
 type analyzeFlags struct {
-	output     *choice
+	output     *cli.Choice
 	config     string
 	attributes []string
 	objectives []string
@@ -36,15 +37,15 @@ type analyzeFlags struct {
 	timeout    time.Duration
 	delayed    float64
 	fail       bool
-	path       *pathFlags
-	input      *inputFlags
+	path       *cli.PathFlags
+	input      *cli.InputFlags
 }
 
 // allAttributes stands for all keys.
 const allAttributes = "all"
 
 func (p *process) analyzeCommand() *cobra.Command {
-	f := &analyzeFlags{output: newChoice("table", "json", "pprof", "folded", "html")}
+	f := &analyzeFlags{output: cli.NewChoice("table", "json", "pprof", "folded", "html")}
 	c := &cobra.Command{
 		Use:   "analyze FILE…",
 		Short: "Report which requests misbehave, where, why, and what to instrument next",
@@ -60,11 +61,11 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
   sibyl analyze -o pprof traces/ > paths.pb.gz && go tool pprof -http : paths.pb.gz
   sibyl analyze --config /etc/sibyl/sibyl.yaml traces.jsonl
   sibyl analyze --objective "shop GET /cart=250ms" --fail-on-problem traces.jsonl`,
-		Args: someFiles,
+		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.analyze(c, f, files) },
 	}
 	thresholds := analysis.DefaultThresholds()
-	f.output.flag(c, "output", "o", "format")
+	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.config, "config", "", "configuration of sibyl serve whose rules, group-by, size, split, min-samples, thresholds, budget and strategy hold where no flag says otherwise")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to look for causes in; all: every key")
 	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "a latency objective, \"service operation=250ms\"; may be repeated")
@@ -77,26 +78,26 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 	c.Flags().Float64Var(&f.delayed, "delayed-threshold", thresholds.Delayed, "part of the requests with a size, 0–1, that may be delayed or time out before they are a problem")
 	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, so that each value is judged by itself")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
-	f.path = addPathFlags(c)
-	f.input = addInputFlags(c)
+	f.path = cli.AddPathFlags(c)
+	f.input = cli.AddInputFlags(c)
 	return c
 }
 
 func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) error {
-	if f.output.value == "pprof" && terminal.Is(p.out) {
-		return usageError{errors.New("a pprof profile is not for terminals: redirect it to a file")}
+	if f.output.Value == "pprof" && terminal.Is(p.out) {
+		return cli.UsageError{Err: errors.New("a pprof profile is not for terminals: redirect it to a file")}
 	}
-	n := &notices{out: p.err}
+	n := cli.NewNotices("sibyl", p.err)
 	held, err := f.configured(c.Flags())
 	if err != nil {
 		return p.mistaken(err)
 	}
 	options, err := f.options(p, n, held)
 	if err != nil {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	r, err := engine.Analyze(c.Context(), files, options)
-	n.close()
+	n.Close()
 	if err != nil {
 		return err
 	}
@@ -107,14 +108,14 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 		return p.nothing(f)
 	}
 	if f.fail && len(r.Problems) > 0 {
-		return errProblems
+		return exitProblems
 	}
 	return nil
 }
 
 // nothing says that there was nothing to analyse. Whoever asks to fail on problems must not take that for health.
 func (p *process) nothing(f *analyzeFlags) error {
-	err := fmt.Errorf("%w; nothing is known about any request", errNoTrace)
+	err := fmt.Errorf("%w; nothing is known about any request", cli.ErrNoTrace)
 	if f.fail {
 		return err
 	}
@@ -126,7 +127,7 @@ func (p *process) nothing(f *analyzeFlags) error {
 // taken for the whole.
 func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
-	if f.output.value == "json" { // it may be too large to be kept
+	if f.output.Value == "json" { // it may be too large to be kept
 		out := bufio.NewWriter(stopping{stopped, w})
 		if err := report.JSON(out, r); err != nil {
 			return err
@@ -155,7 +156,7 @@ func (w stopping) Write(p []byte) (int, error) {
 }
 
 func (f *analyzeFlags) render(w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
-	switch f.output.value {
+	switch f.output.Value {
 	case "pprof":
 		return report.Pprof(w, r)
 	case "folded":
@@ -193,7 +194,7 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 }
 
 // options returns how to analyse. What held says, which is nil for nothing, includes the flags that it has a key for.
-func (f *analyzeFlags) options(p *process, n *notices, held *config.Config) (engine.AnalyzeOptions, error) {
+func (f *analyzeFlags) options(p *process, n *cli.Notices, held *config.Config) (engine.AnalyzeOptions, error) {
 	o := engine.DefaultAnalyzeOptions()
 	if !(f.cov >= 0) || f.top < 0 {
 		return o, errors.New("--cov-threshold and --top must not be negative")
@@ -210,8 +211,8 @@ func (f *analyzeFlags) options(p *process, n *notices, held *config.Config) (eng
 	} else {
 		o.Budget, o.Strategy = held.Budget.Search(), held.Strategy
 	}
-	o.Input = f.input.options(p, n)
-	o.Path = f.path.options()
+	o.Input = f.input.Options(p.in, n)
+	o.Path = f.path.Options()
 	o.Split, o.Rules = held.Split, held.AnalysisRules()
 	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = held.Thresholds.CoV, held.Thresholds.Delayed, held.MinSamples
 	var err error

@@ -4,11 +4,12 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -52,7 +53,7 @@ Exit codes: 0 it can be used, 1 something is wrong, 2 wrong usage.`,
 }
 
 func (p *process) configPrintCommand() *cobra.Command {
-	output := newChoice("yaml", "json")
+	output := cli.NewChoice("yaml", "json")
 	c := &cobra.Command{
 		Use:   "print",
 		Short: "Print the configuration in effect, with comments",
@@ -62,7 +63,7 @@ key does and where its value comes from, or as JSON. Secrets are hidden.`,
   sibyl config print --config sibyl.yaml     what that file leads to`,
 		Args: cobra.NoArgs,
 	}
-	output.flag(c, "output", "o", "format")
+	output.Flag(c, "output", "o", "format")
 	flags := config.AddFlags(c.Flags())
 	c.RunE = func(*cobra.Command, []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
@@ -71,7 +72,7 @@ key does and where its value comes from, or as JSON. Secrets are hidden.`,
 		}
 		out := bufio.NewWriter(p.out)
 		write := e.Print
-		if output.value == "json" {
+		if output.Value == "json" {
 			write = e.JSON
 		}
 		return errors.Join(write(out), out.Flush())
@@ -90,7 +91,7 @@ func (p *process) mistaken(err error) error {
 	}
 	err = fmt.Errorf("%s in the configuration", units.Plural(len(mistakes), "mistake"))
 	if mistakes.Usage() {
-		return usageError{err}
+		return cli.UsageError{Err: err}
 	}
 	return err
 }

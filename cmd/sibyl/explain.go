@@ -2,16 +2,17 @@ package main
 
 import (
 	"errors"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 func (p *process) explainCommand() *cobra.Command {
-	output := newChoice("table", "json")
+	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:   "explain PROBLEM",
 		Short: "Show a problem of a running service with its evidence",
@@ -26,7 +27,7 @@ switched on to find out. PROBLEM is its rank, its identity, or at least four dig
 			return nil
 		},
 	}
-	output.flag(c, "output", "o", "format")
+	output.Flag(c, "output", "o", "format")
 	f := addServerFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := f.client(p)
@@ -37,7 +38,7 @@ switched on to find out. PROBLEM is its rank, its identity, or at least four dig
 		switch {
 		case err != nil:
 			return err
-		case output.value == "json":
+		case output.Value == "json":
 			return writeJSON(p.out, d)
 		}
 		return client.ShowProblem(p.out, d, terminal.Of(p.out, p.getenv), time.Now())

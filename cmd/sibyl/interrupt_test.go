@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 // cancelling ends its context when it is first written to, as somebody does who has seen enough.
@@ -27,8 +28,8 @@ func TestTraceStopsWhenInterruptedWhileWriting(t *testing.T) {
 	defer cancel()
 	args := []string{"trace", "-o", "json", "../../testdata/shop.otlp.jsonl.gz"}
 	code := run(ctx, args, func(string) string { return "" }, nil, cancelling{cancel, new(bytes.Buffer)}, io.Discard)
-	if code != exitError {
-		t.Errorf("exit code %d after an interrupt, want %d", code, exitError)
+	if code != cli.ExitError {
+		t.Errorf("exit code %d after an interrupt, want %d", code, cli.ExitError)
 	}
 }
 
@@ -41,9 +42,9 @@ func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 		args := []string{"analyze", "-o", format, "../../testdata/shop.otlp.jsonl.gz"}
 		code := run(ctx, args, func(string) string { return "" }, nil, cancelling{cancel, &out}, io.Discard)
 		switch {
-		case format == "json" && (code != exitError || json.Valid(out.Bytes())):
+		case format == "json" && (code != cli.ExitError || json.Valid(out.Bytes())):
 			t.Errorf("exit code %d after an interrupt, and %d bytes of JSON", code, out.Len())
-		case format != "json" && code != exitFine:
+		case format != "json" && code != cli.ExitOK:
 			t.Errorf("%s: exit code %d after the whole report was written", format, code)
 		}
 	}
@@ -58,7 +59,7 @@ func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, format := range []string{"json", "html", "pprof", "folded", "table"} {
-		f := &analyzeFlags{output: newChoice(format)}
+		f := &analyzeFlags{output: cli.NewChoice(format)}
 		var out bytes.Buffer
 		if err := f.write(ctx, &out, r, nil, terminal.Style{}); err == nil || out.Len() > 0 {
 			t.Errorf("%s: error %v, %d bytes", format, err, out.Len())

@@ -5,14 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 // serverFlags say which service is asked.
@@ -29,7 +30,7 @@ func addServerFlags(c *cobra.Command) *serverFlags {
 func (f *serverFlags) client(p *process) (*client.Client, error) {
 	c, err := client.New(f.server, cmp.Or(f.token, p.getenv("SIBYL_TOKEN")))
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.UsageError{Err: err}
 	}
 	return c, nil
 }
@@ -45,14 +46,14 @@ func writeJSON(w io.Writer, x any) error {
 // listFlags say how much of a list is shown, and in which format.
 type listFlags struct {
 	*serverFlags
-	output *choice
+	output *cli.Choice
 	limit  int
 }
 
 // addListFlags adds the flags of a command that lists things, at most so many of them unless told otherwise.
 func addListFlags(c *cobra.Command, things string, limit int) *listFlags {
-	f := &listFlags{serverFlags: addServerFlags(c), output: newChoice("table", "json")}
-	f.output.flag(c, "output", "o", "format")
+	f := &listFlags{serverFlags: addServerFlags(c), output: cli.NewChoice("table", "json")}
+	f.output.Flag(c, "output", "o", "format")
 	c.Flags().IntVar(&f.limit, "limit", limit, "most "+things+" shown; 0: all")
 	return f
 }
@@ -63,7 +64,7 @@ func answer[T any](
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
 		if f.limit < 0 {
-			return usageError{errors.New("--limit must not be negative")}
+			return cli.UsageError{Err: errors.New("--limit must not be negative")}
 		}
 		api, err := f.client(p)
 		if err != nil {
@@ -73,7 +74,7 @@ func answer[T any](
 		switch {
 		case err != nil:
 			return err
-		case f.output.value == "json":
+		case f.output.Value == "json":
 			return writeJSON(p.out, x)
 		}
 		return show(p.out, x, terminal.Of(p.out, p.getenv), time.Now())
@@ -81,7 +82,7 @@ func answer[T any](
 }
 
 func (p *process) problemsCommand() *cobra.Command {
-	sort := newChoice("rank", "impact", "since", "cov", "p99", "rate")
+	sort := cli.NewChoice("rank", "impact", "since", "cov", "p99", "rate")
 	var muted bool
 	var query string
 	c := &cobra.Command{
@@ -94,12 +95,12 @@ come. Red ones have changed, yellow ones have always been so.`,
   sibyl explain 1                            the first one with its evidence`,
 		Args: cobra.NoArgs,
 	}
-	sort.flag(c, "sort", "", "what comes first")
+	sort.Flag(c, "sort", "", "what comes first")
 	c.Flags().BoolVar(&muted, "muted", false, "show those, too, that somebody muted")
 	c.Flags().StringVar(&query, "query", "", "only those whose diagnosis, request type or identity holds this text")
 	f := addListFlags(c, "problems", 20)
 	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
-		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.value)), Q: &query}
+		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)
 		}

@@ -4,16 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"math"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/replay"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/replay"
 )
 
 // replayFlags are the options of the replay command.
@@ -24,11 +25,11 @@ type replayFlags struct {
 	loop   bool
 	newIDs bool
 	strict bool
-	output *choice
+	output *cli.Choice
 }
 
 func (p *process) replayCommand() *cobra.Command {
-	f := &replayFlags{output: newChoice("text", "json")}
+	f := &replayFlags{output: cli.NewChoice("text", "json")}
 	c := &cobra.Command{
 		Use:   "replay FILE…",
 		Short: "Send recorded traces to an OTLP endpoint as if they happened now",
@@ -43,7 +44,7 @@ within that time, use --new-ids.`,
 		Example: `  sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, as fast as it was
   sibyl replay --speed 60 jaeger-export.json            an hour in a minute
   sibyl replay --to http://localhost:4318 --loop traces/`,
-		Args: someFiles,
+		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.replay(c, f, files) },
 	}
 	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317", "endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
@@ -52,30 +53,30 @@ within that time, use --new-ids.`,
 	c.Flags().BoolVar(&f.loop, "loop", false, "begin anew at the end, with other trace IDs, until interrupted")
 	c.Flags().BoolVar(&f.newIDs, "new-ids", false, "send other trace IDs than the recorded ones")
 	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
-	f.output.flag(c, "output", "o", "format of the summary")
+	f.output.Flag(c, "output", "o", "format of the summary")
 	return c
 }
 
 func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error {
 	if !(f.speed > 0) || math.IsInf(f.speed, 1) {
-		return usageError{errors.New("--speed must be a number above 0")}
+		return cli.UsageError{Err: errors.New("--speed must be a number above 0")}
 	}
 	if f.token == "" {
 		f.token = p.getenv("SIBYL_TOKEN")
 	}
 	to, err := replay.ParseEndpoint(f.to, f.token)
 	if err != nil {
-		return usageError{fmt.Errorf("--to: %w", err)}
+		return cli.UsageError{Err: fmt.Errorf("--to: %w", err)}
 	}
-	n := &notices{out: p.err}
+	n := cli.NewNotices("sibyl", p.err)
 	options := replay.Options{
 		Files: files, Speed: f.speed, Loop: f.loop, NewIDs: f.newIDs,
-		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.broken, Progress: n.progress(p.err)},
+		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.Broken, Progress: n.Progress()},
 	}
 	var bar *progressbar.ProgressBar
 	options.Started = func(traces int64, length time.Duration) {
 		if bar == nil {
-			n.close()
+			n.Close()
 			fmt.Fprintf(p.err, "sibyl: sending %s to %s, which takes %s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length))
 		}
 		if terminal.Is(p.err) {
@@ -101,9 +102,9 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 // replayed writes the summary.
 func (p *process) replayed(s *replay.Summary, f *replayFlags) error {
 	if s.Requests == 0 {
-		fmt.Fprintf(p.err, "sibyl: %v\n", errNoTrace)
+		fmt.Fprintf(p.err, "sibyl: %v\n", cli.ErrNoTrace)
 	}
-	if f.output.value == "json" {
+	if f.output.Value == "json" {
 		return json.NewEncoder(p.out).Encode(s)
 	}
 	_, err := fmt.Fprintf(p.out, "%s sent: %s taken, %d rejected; %s, %d tried again\n", units.Plural(int(s.Traces), "trace"),

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
@@ -36,7 +37,7 @@ func (s takes) Take(ctx context.Context, body []byte, _ receiver.Format) (receiv
 func serve(t *testing.T) (*live.Service, string) {
 	t.Helper()
 	dir := t.TempDir()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestReplayShowsTheSameGroups(t *testing.T) {
 			}
 			service, address := serve(t)
 			r := sibyl(t, "", "replay", "--to", address, "--speed", "100", file)
-			if r.code != exitFine || !strings.Contains(r.out, " 0 rejected") {
+			if r.code != cli.ExitOK || !strings.Contains(r.out, " 0 rejected") {
 				t.Fatalf("%+v", r)
 			}
 			got, traces := inService(t, service)

@@ -2,63 +2,31 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 
 	"github.com/spf13/cobra"
-
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
 )
 
-// Exit codes.
-const (
-	exitFine     = 0
-	exitError    = 1
-	exitUsage    = 2
-	exitProblems = 4 // analyze --fail-on-problem found some
-)
+// exitProblems is the exit code of analyze --fail-on-problem when the report holds a problem.
+const exitProblems cli.ExitCode = 4
 
-// errProblems says that an analysis that was to fail on problems found some.
-var errProblems = errors.New("problems found")
-
-// process is what commands see of the world.
+// process is the environment of a run.
 type process struct {
-	getenv  func(string) string
-	in      io.Reader
-	out     io.Writer
-	err     io.Writer
-	started bool // arguments were understood: what fails from now on is no usage error
+	getenv func(string) string
+	in     io.Reader
+	out    io.Writer
+	err    io.Writer
 }
 
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer) int {
 	p := &process{getenv: getenv, in: in, out: out, err: errOut}
 	root := p.root()
-	root.SetArgs(append([]string{}, args...)) // not nil: cobra would look at the process's own
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
-	switch {
-	case err == nil:
-		return exitFine
-	case errors.Is(err, errProblems):
-		return exitProblems
-	case p.started && !isUsage(err):
-		fmt.Fprintf(errOut, "sibyl: %s\n", terminal.Printable(err.Error()))
-		return exitError
-	}
-	fmt.Fprintf(errOut, "sibyl: %s\nSee sibyl --help.\n", terminal.Printable(err.Error()))
-	return exitUsage
-}
-
-// usageError is a mistake in the arguments that shows only when a command looks at several of them.
-type usageError struct{ error }
-
-func isUsage(err error) bool {
-	_, ok := errors.AsType[usageError](err)
-	return ok
+	return cli.Run(ctx, root, args)
 }
 
 func (p *process) root() *cobra.Command {
@@ -73,18 +41,16 @@ Colours are left out when the output is no terminal or NO_COLOR is set.`,
 		Example: `  sibyl analyze traces.jsonl.gz              what is wrong, as a table
   sibyl analyze -o html traces/ > report.html   the same as a page
   sibyl trace traces.jsonl.gz | less         each trace with its critical path`,
-		Version:          buildVersion().String(),
-		Args:             cobra.NoArgs,
-		SilenceErrors:    true,
-		SilenceUsage:     true,
-		PersistentPreRun: func(*cobra.Command, []string) { p.started = true },
-		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version:       buildVersion().String(),
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.SetVersionTemplate("{{.Version}}\n")
 	c.AddCommand(
-		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.benchCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
+		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),
 	)
-	c.AddCommand(append(p.demoCommands(), p.demoCommand())...)
 	return c
 }

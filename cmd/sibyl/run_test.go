@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,8 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/internal/wire"
-	"github.com/sibyl-trace/sibyl/trace"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 )
 
 // result is what a run of the program left.
@@ -34,17 +34,7 @@ func sibyl(t *testing.T, stdin string, args ...string) result {
 // request returns traces, given in their text form, as one OTLP request in JSON.
 func request(t *testing.T, texts ...string) string {
 	t.Helper()
-	var table trace.Table
-	var traces []*trace.Trace
-	for i, text := range texts {
-		tr, err := trace.ParseText(text, &table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.ID = trace.ID{15: byte(i + 1)}
-		traces = append(traces, tr)
-	}
-	doc, err := wire.JSON(traces, &table)
+	doc, err := tracegen.FromText(texts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +69,6 @@ func TestExitCodes(t *testing.T) {
 		{"analyze --min-samples=-1 -", 2, "--min-samples"},
 		{"analyze nowhere", 1, "nowhere"},
 		{"analyze --fail-on-problem -", 0, ""},
-		{"bench", 0, ""},
-		{"bench nonsense", 2, "unknown command"},
-		{"bench path --input=none", 2, "--input"},
 		{"replay", 2, "which FILE?"},
 		{"replay --to=nowhere -", 2, "--to"},
 		{"replay --to=ftp://x:1 -", 2, "--to"},
@@ -142,7 +129,7 @@ func TestBrokenRecords(t *testing.T) {
 
 func TestManyBrokenRecordsAreSummedUp(t *testing.T) {
 	r := sibyl(t, request(t, cart)+"\n"+strings.Repeat("{broken\n", 150), "trace", "-")
-	if n := strings.Count(r.err, "\n"); n != mostBroken+1 || !strings.Contains(r.err, "50 more broken records") {
+	if n := strings.Count(r.err, "\n"); n != cli.MostBroken+1 || !strings.Contains(r.err, "50 more broken records") {
 		t.Errorf("%d lines, the last %q", n, r.err[max(0, len(r.err)-200):])
 	}
 }
@@ -151,15 +138,6 @@ func TestVersionJSON(t *testing.T) {
 	var v version
 	if err := json.Unmarshal([]byte(sibyl(t, "", "version", "-o", "json").out), &v); err != nil || v.Go == "" || v.Platform == "" {
 		t.Errorf("%+v, %v", v, err)
-	}
-}
-
-func TestSize(t *testing.T) {
-	for text, want := range map[string]size{"512MiB": 512 << 20, "0": 0, "-1": 0, "x": 0} {
-		var s size
-		if err := s.Set(text); (err == nil) != (want != 0) || s != want {
-			t.Errorf("%q: %d, %v; want %d", text, s, err, want)
-		}
 	}
 }
 
@@ -303,10 +281,10 @@ func TestAnalyzeConfig(t *testing.T) {
 	}{
 		{[]string{"--config=" + rules}, 0, "token", ""},
 		{[]string{"--config=" + strict, "--fail-on-problem"}, 0, "", ""},
-		{[]string{"--config=" + strict, "--cov-threshold=0.2", "--min-samples=30", "--fail-on-problem"}, exitProblems, "", ""},
+		{[]string{"--config=" + strict, "--cov-threshold=0.2", "--min-samples=30", "--fail-on-problem"}, int(exitProblems), "", ""},
 		{[]string{"--config=" + rules, "--attributes=http.route"}, 0, "token", ""},
-		{[]string{"--config=" + file("rulez: []\n")}, exitError, "", "sibyl.yaml:1"},
-		{[]string{"--config=" + rules + "x"}, exitError, "", "cannot be read"},
+		{[]string{"--config=" + file("rulez: []\n")}, cli.ExitError, "", "sibyl.yaml:1"},
+		{[]string{"--config=" + rules + "x"}, cli.ExitError, "", "cannot be read"},
 	} {
 		r := sibyl(t, "", append([]string{"analyze", shopTraces}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.out, c.out) || !strings.Contains(r.err, c.err) {

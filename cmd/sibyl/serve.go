@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"log/slog"
 	"net"
 	"os"
@@ -13,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/server"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/server"
 )
 
 func (p *process) serveCommand() *cobra.Command {
@@ -55,7 +56,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
 		log.ErrorContext(ctx, "the disk does not take the log: exiting, a restart goes on from here", slog.Any("error", err))
-		os.Exit(exitError) //nolint:forbidigo // the database calls it where nothing can be returned to
+		os.Exit(cli.ExitError) //nolint:forbidigo // the database calls it where nothing can be returned to
 	})
 	if err != nil {
 		return err

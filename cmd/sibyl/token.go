@@ -3,13 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 func (p *process) tokenCommand() *cobra.Command {
@@ -36,7 +37,7 @@ func dataDirFlag(c *cobra.Command, p *process) *string {
 
 func (p *process) tokenCreateCommand() *cobra.Command {
 	var role, name string
-	var last atLeastZero
+	var last cli.NonNegative
 	c := &cobra.Command{
 		Use:   "create --role viewer|operator|admin|agent",
 		Short: "Make a token and print it: it is shown once",
@@ -57,9 +58,9 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		secret, made, err := access.Open(*dir).Create(access.Role(role), name, now, expires)
 		switch {
 		case errors.Is(err, access.ErrRole):
-			return usageError{fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
+			return cli.UsageError{Err: fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
 		case errors.Is(err, access.ErrName):
-			return usageError{fmt.Errorf("--name: %w", err)}
+			return cli.UsageError{Err: fmt.Errorf("--name: %w", err)}
 		case err != nil:
 			return err
 		}
@@ -71,21 +72,21 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 }
 
 func (p *process) tokenListCommand() *cobra.Command {
-	output := newChoice("table", "json")
+	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List tokens, without what lets anybody in",
 		Example: "  sibyl token list",
 		Args:    cobra.NoArgs,
 	}
-	output.flag(c, "output", "o", "format")
+	output.Flag(c, "output", "o", "format")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		tokens, err := access.Open(*dir).List()
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
+		if output.Value == "json" {
 			for i := range tokens {
 				tokens[i].Hash = ""
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"net"
 	"os"
@@ -8,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
+	"github.com/sibyl-trace/sibyl/config"
 )
 
 // TestToken makes, lists and revokes a token.
@@ -90,7 +91,7 @@ func TestContainer(t *testing.T) {
 	}
 	env["SIBYL_DATA_DIR"] = t.TempDir()
 	getenv := func(key string) string { return env[key] }
-	if code := run(t.Context(), []string{"token", "create", "--role", "admin"}, getenv, nil, io.Discard, io.Discard); code != exitFine {
+	if code := run(t.Context(), []string{"token", "create", "--role", "admin"}, getenv, nil, io.Discard, io.Discard); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if all, err := access.Open(env["SIBYL_DATA_DIR"]).List(); len(all) != 1 || err != nil {

@@ -5,28 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/waterfall"
 	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/report/waterfall"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // traceFlags are the options of the trace command.
 type traceFlags struct {
-	output *choice
+	output *cli.Choice
 	id     string
 	most   int
-	path   *pathFlags
-	input  *inputFlags
+	path   *cli.PathFlags
+	input  *cli.InputFlags
 }
 
 func (p *process) traceCommand() *cobra.Command {
-	f := &traceFlags{output: newChoice("waterfall", "json")}
+	f := &traceFlags{output: cli.NewChoice("waterfall", "json")}
 	c := &cobra.Command{
 		Use:   "trace FILE…",
 		Short: "Show traces with their critical paths",
@@ -38,14 +39,14 @@ nanoseconds since the root's start.`,
 		Example: `  sibyl trace traces.jsonl
   sibyl trace traces/ --trace-id 5b8aa5a2d2c872e8321cf37308d69df2
   cat traces.json | sibyl trace -o json - | jq .roots[0].exclusive_ns`,
-		Args: someFiles,
+		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.trace(c, f, files) },
 	}
-	f.output.flag(c, "output", "o", "format")
+	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.id, "trace-id", "", "show only this trace (32 or 16 hex digits)")
 	c.Flags().IntVar(&f.most, "max-spans", 200, "spans shown of a request, those on the path first; 0: all")
-	f.path = addPathFlags(c)
-	f.input = addInputFlags(c)
+	f.path = cli.AddPathFlags(c)
+	f.input = cli.AddInputFlags(c)
 	return c
 }
 
@@ -53,15 +54,15 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	var wanted trace.ID
 	if f.id != "" {
 		if wanted, err = trace.ParseID(f.id); err != nil {
-			return usageError{fmt.Errorf("--trace-id: %w", err)}
+			return cli.UsageError{Err: fmt.Errorf("--trace-id: %w", err)}
 		}
 	}
 	if f.most < 0 {
-		return usageError{errors.New("--max-spans must not be negative")}
+		return cli.UsageError{Err: errors.New("--max-spans must not be negative")}
 	}
-	n := &notices{out: p.err}
-	in, err := file.Read(c.Context(), files, f.input.options(p, n))
-	n.close()
+	n := cli.NewNotices("sibyl", p.err)
+	in, err := file.Read(c.Context(), files, f.input.Options(p.in, n))
+	n.Close()
 	if err != nil {
 		return err
 	}
@@ -75,14 +76,14 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	case shown == 0 && f.id != "":
 		return fmt.Errorf("no trace %s in the input", wanted)
 	case shown == 0:
-		fmt.Fprintf(p.err, "sibyl: %v\n", errNoTrace)
+		fmt.Fprintf(p.err, "sibyl: %v\n", cli.ErrNoTrace)
 	}
 	return out.Flush()
 }
 
 // showTraces writes the wanted trace, or all if wanted is zero, and returns how many that were.
 func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
-	extractor := analysis.NewExtractor(f.path.options())
+	extractor := analysis.NewExtractor(f.path.Options())
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
 	for t, err := range in.All() {
 		if err == nil {
@@ -95,7 +96,7 @@ func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input,
 			continue
 		}
 		path := extractor.Extract(t)
-		if f.output.value == "json" {
+		if f.output.Value == "json" {
 			err = waterfall.JSON(out, path)
 		} else {
 			err = showWaterfall(out, path, in.Table, drawing, shown == 0)

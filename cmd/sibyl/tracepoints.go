@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 func (p *process) tracepointsCommand() *cobra.Command {
@@ -31,7 +32,7 @@ func (p *process) tracepointsCommand() *cobra.Command {
 }
 
 func (p *process) tracepointsListCommand() *cobra.Command {
-	state := newChoice("any", "on", "wanted", "forbidden", "off", "baseline")
+	state := cli.NewChoice("any", "on", "wanted", "forbidden", "off", "baseline")
 	var query string
 	c := &cobra.Command{
 		Use:     "list",
@@ -39,13 +40,13 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 		Example: "  sibyl tracepoints list --state on\n  sibyl tracepoints list --query payment",
 		Args:    cobra.NoArgs,
 	}
-	state.flag(c, "state", "", "only those in this state")
+	state.Flag(c, "state", "", "only those in this state")
 	c.Flags().StringVar(&query, "query", "", "only those whose name or operation holds this text")
 	f := addListFlags(c, "tracepoints", 100)
 	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
-		if state.value != "any" {
-			q.State = new(contract.TracepointState(state.value))
+		if state.Value != "any" {
+			q.State = new(contract.TracepointState(state.Value))
 		}
 		return api.Tracepoints(ctx, q, f.limit)
 	}, client.ShowTracepoints)
@@ -61,8 +62,8 @@ func oneTracepoint(_ *cobra.Command, args []string) error {
 }
 
 func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) *cobra.Command {
-	output := newChoice("table", "json")
-	var last atLeastZero
+	output := cli.NewChoice("table", "json")
+	var last cli.NonNegative
 	var force bool
 	c := &cobra.Command{
 		Use:     string(kind) + " TRACEPOINT",
@@ -71,7 +72,7 @@ func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) 
 		Example: "  sibyl tracepoints " + string(kind) + " payment/Bank.charge --for 30m",
 		Args:    oneTracepoint,
 	}
-	output.flag(c, "output", "o", "format")
+	output.Flag(c, "output", "o", "format")
 	c.Flags().Var(&last, "for", "how long; 0: as above")
 	if kind != contract.WishRequestKindForbid {
 		c.Flags().BoolVar(&force, "force", false, "even beyond the budget; needs the role admin")
@@ -90,7 +91,7 @@ func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) 
 		switch {
 		case err != nil:
 			return err
-		case output.value == "json":
+		case output.Value == "json":
 			return writeJSON(p.out, x)
 		}
 		return client.ShowTracepoints(p.out, &contract.TracepointList{Items: []contract.Tracepoint{*x}}, terminal.Of(p.out, p.getenv), time.Now())

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"runtime"
 	"runtime/debug"
 
@@ -23,7 +24,7 @@ func (v version) String() string {
 }
 
 func (p *process) versionCommand() *cobra.Command {
-	output := newChoice("table", "json")
+	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print which build this is",
@@ -31,14 +32,14 @@ func (p *process) versionCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
-			if output.value == "json" {
+			if output.Value == "json" {
 				return json.NewEncoder(p.out).Encode(v)
 			}
 			_, err := fmt.Fprintln(p.out, v)
 			return err
 		},
 	}
-	output.flag(c, "output", "o", "format")
+	output.Flag(c, "output", "o", "format")
 	return c
 }
 

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/client"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/config"
-	"github.com/sibyl-trace/sibyl/cmd/sibyl/terminal"
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/notify"
 )
@@ -80,9 +81,9 @@ func (p *process) tryWebhook(ctx context.Context, webhooks []config.Webhook, nam
 		return nil
 	}
 	if len(known) == 0 {
-		return usageError{errors.New("the configuration has no webhooks: name the file with --config")}
+		return cli.UsageError{Err: errors.New("the configuration has no webhooks: name the file with --config")}
 	}
-	return usageError{fmt.Errorf("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))}
+	return cli.UsageError{Err: fmt.Errorf("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))}
 }
 
 func (p *process) webhookDeadCommand() *cobra.Command {

@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
-	"github.com/sibyl-trace/sibyl/internal/wire"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // BenchmarkTake prints what it costs from an export request to group statistics, journal and all: requests of about 512 spans with
 // 10 attributes, the IDs of traces changed each time.
 func BenchmarkTake(b *testing.B) {
-	app := simapp.New(simapp.Config{Seed: 1, Tracepoints: 500, Messages: -1, Rate: 2000})
+	app := sim.New(sim.Config{Seed: 1, Tracepoints: 500, Messages: -1, Rate: 2000})
 	var bodies [][]byte
 	var batch []*trace.Trace
 	var ids [][]trace.ID
@@ -32,7 +32,7 @@ func BenchmarkTake(b *testing.B) {
 	for i := range values {
 		values[i] = app.Table().Symbol(fmt.Sprintf("a value of an attribute %d", i))
 	}
-	for x := range app.Requests(start, start.Add(3*time.Second), &simapp.Plan{}) {
+	for x := range app.Requests(start, start.Add(3*time.Second), &sim.Plan{}) {
 		c := &trace.Trace{ID: x.ID, Spans: append([]trace.Span(nil), x.Spans...)}
 		for s := range c.Spans {
 			for k := range key {
@@ -43,7 +43,7 @@ func BenchmarkTake(b *testing.B) {
 		spans += len(c.Spans)
 		perBody += len(c.Spans)
 		if perBody >= 512 {
-			body, err := wire.Protobuf(batch, app.Table())
+			body, err := tracegen.Protobuf(batch, app.Table())
 			if err != nil {
 				b.Fatal(err)
 			}

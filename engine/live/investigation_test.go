@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
-	"github.com/sibyl-trace/sibyl/internal/wire"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -17,12 +17,12 @@ import (
 type shop struct {
 	*running
 	dir  string
-	app  *simapp.App
+	app  *sim.App
 	plan search.Plan
 }
 
 // announced returns what the application's agents announce, but for some tracepoints.
-func announced(app *simapp.App, without func(trace.Symbol) bool) *search.Feedback {
+func announced(app *sim.App, without func(trace.Symbol) bool) *search.Feedback {
 	table, byService := app.Table(), make(map[string][]search.Announced)
 	name := func(op trace.Op) (string, trace.Kind) {
 		x := table.Operation(op)
@@ -53,7 +53,7 @@ func newShop(t *testing.T) *shop {
 	t.Helper()
 	c := &clock{}
 	c.set(start)
-	s := &shop{dir: t.TempDir(), app: simapp.New(simapp.Config{Seed: 3, Fault: simapp.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})}
+	s := &shop{dir: t.TempDir(), app: sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})}
 	s.running = run(t, s.dir, c, nil)
 	s.announce(func(trace.Symbol) bool { return false })
 	return s
@@ -69,9 +69,9 @@ func (s *shop) announce(without func(trace.Symbol) bool) {
 // epoch plays an epoch by the plan that held when it began, and returns the investigations then.
 func (s *shop) epoch() (investigations []search.Investigation) {
 	s.t.Helper()
-	plan := &simapp.Plan{Version: s.plan.Version}
+	plan := &sim.Plan{Version: s.plan.Version}
 	for i, a := range s.plan.Arms {
-		arm := simapp.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
 		for _, l := range s.plan.Leases {
 			if int(l.Arm) == i {
 				arm.On[l.Tracepoint] = true
@@ -82,7 +82,7 @@ func (s *shop) epoch() (investigations []search.Investigation) {
 	var bodies [][]byte
 	from := s.clock.at()
 	for x := range s.app.Requests(from, from.Add(10*time.Second), plan) {
-		body, err := wire.Protobuf([]*trace.Trace{x}, s.app.Table())
+		body, err := tracegen.Protobuf([]*trace.Trace{x}, s.app.Table())
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -20,12 +20,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
-	"github.com/sibyl-trace/sibyl/internal/kv"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
-	"github.com/sibyl-trace/sibyl/internal/wire"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -56,7 +56,7 @@ type running struct {
 // run runs a service on a directory until the test, or stop, ends it.
 func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	t.Helper()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,16 +148,16 @@ func (r *running) settle() {
 }
 
 // requests returns export requests with what an application sends in a stretch of time: the spans of each trace in two.
-func requests(t testing.TB, app *simapp.App, from, to trace.Nanos) (bodies [][]byte, traces int) {
+func requests(t testing.TB, app *sim.App, from, to trace.Nanos) (bodies [][]byte, traces int) {
 	t.Helper()
-	for x := range app.Requests(from, to, &simapp.Plan{}) {
+	for x := range app.Requests(from, to, &sim.Plan{}) {
 		traces++
 		half := len(x.Spans) / 2
 		for _, spans := range [][]trace.Span{x.Spans[:half], x.Spans[half:]} {
 			if len(spans) == 0 {
 				continue
 			}
-			body, err := wire.Protobuf([]*trace.Trace{{ID: x.ID, Spans: spans}}, app.Table())
+			body, err := tracegen.Protobuf([]*trace.Trace{{ID: x.ID, Spans: spans}}, app.Table())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +229,7 @@ const stretchSpan = 5 * time.Second
 // traffic returns what an application sends, in stretches; from the given one on with a fault.
 func traffic(t testing.TB, n, fault int) []stretch {
 	t.Helper()
-	app := simapp.New(simapp.Config{Seed: 3, Fault: simapp.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})
 	all := make([]stretch, n)
 	for i := range all {
 		from := start.Add(time.Duration(i) * stretchSpan)
@@ -454,7 +454,7 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	r.end()
 	o := DefaultOptions()
 	o.Clock, o.Log = c.Now, slog.New(slog.DiscardHandler)
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +491,7 @@ func TestOverload(t *testing.T) {
 		o.Full = func(time.Time) bool { return full.Load() }
 	})
 	defer r.end()
-	bodies, _ := requests(t, simapp.New(simapp.Config{Seed: 1, Tracepoints: 100}), start, start.Add(time.Second))
+	bodies, _ := requests(t, sim.New(sim.Config{Seed: 1, Tracepoints: 100}), start, start.Add(time.Second))
 	var taken atomic.Int64
 	var wg sync.WaitGroup
 	for _, b := range bodies {

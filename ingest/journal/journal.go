@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
 
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -37,11 +37,11 @@ const (
 type Options struct {
 	Dir   string
 	Sync  bool // Append returns when the disk has it, not when the system has it
-	Files int  // see [kv.Options]
-	Disk  *kv.Disk
+	Files int  // see [pebbledb.Options]
+	Disk  *pebbledb.Disk
 	Log   *slog.Logger
 
-	GiveUp func(error) // see [kv.Options]
+	GiveUp func(error) // see [pebbledb.Options]
 }
 
 // Record is one record. Data is as it was appended.
@@ -54,7 +54,7 @@ type Record struct {
 
 // Journal is safe for concurrent use, but for Append, which has one caller.
 type Journal struct {
-	db    *kv.DB
+	db    *pebbledb.DB
 	batch *pebble.Batch
 	next  atomic.Uint64 // number of the next record
 	first atomic.Uint64 // number of the oldest record that may still be there
@@ -65,7 +65,7 @@ const memTable = 32 << 20
 
 // Open opens or makes the journal in a directory.
 func Open(o Options) (*Journal, error) {
-	db, err := kv.Open(kv.Options{
+	db, err := pebbledb.Open(pebbledb.Options{
 		Dir: o.Dir, MemTable: memTable, Cache: 8 << 20, Files: o.Files, Ordered: true, Quick: !o.Sync, Disk: o.Disk,
 		Log: o.Log, GiveUp: o.GiveUp,
 	})

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/internal/kv"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -19,7 +19,7 @@ func open(t testing.TB, dir string, sync bool) *Journal {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestLocked(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, false)
 	defer j.Close()
-	disk, err := kv.NewDisk(dir)
+	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

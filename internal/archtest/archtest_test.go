@@ -2,6 +2,8 @@ package archtest
 
 import (
 	"bytes"
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/build"
 	"go/token"
@@ -33,7 +35,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// violation says why f, to which r applies, must not import importPath; "" if it may.
+// violation returns why f, to which r applies, must not import importPath; "" if it may.
 func violation(f *file, r rule, importPath string) string {
 	if f.isTest() {
 		return ""
@@ -42,11 +44,9 @@ func violation(f *file, r rule, importPath string) string {
 	switch {
 	case ours && under(folder, "cmd") && !under(f.folder, "cmd"):
 		return "commands are not imported"
-	case ours && underAny(folder, forTestsAndCmd) && !underAny(f.folder, []string{"cmd", "internal"}):
-		return "it is for tests and cmd"
-	case ours && under(folder, "internal/invariants"), ours && sameTree(f.folder, folder):
-		return ""
-	case ours && !underAny(folder, r.ours):
+	case ours && under(folder, "bench") && !under(f.folder, "bench") && !under(f.folder, "cmd/sibylbench"):
+		return "evaluation is no part of the product"
+	case ours && f.folder != folder && !r.allows(folder):
 		return f.folder + " may not depend on it"
 	case !ours && r.pure && !slices.Contains(pureStd, importPath) && !underAny(importPath, r.other):
 		return "a pure package computes on its arguments only"
@@ -54,16 +54,93 @@ func violation(f *file, r rule, importPath string) string {
 	return ""
 }
 
-// sameTree reports whether two folders belong to the same line of the rules.
-func sameTree(a, b string) bool {
-	top := func(s string) string {
-		parts := strings.SplitN(s, "/", 3)
-		if parts[0] == "internal" && len(parts) > 1 {
-			return parts[0] + "/" + parts[1]
+// allows reports whether packages under r may import a folder of this module.
+func (r rule) allows(folder string) bool {
+	return slices.ContainsFunc(r.ours, func(allowed string) bool {
+		root, below := strings.CutSuffix(allowed, "/...")
+		return allowed == everything || folder == allowed || below && under(folder, root)
+	})
+}
+
+// TestOrder checks that a package may import only packages that stand above it in the rules.
+func TestOrder(t *testing.T) {
+	for i, r := range rules {
+		for _, allowed := range r.ours {
+			root := strings.TrimSuffix(allowed, "/...")
+			above := slices.ContainsFunc(rules[:i], func(other rule) bool { return other.folder == root })
+			if allowed != everything && !above {
+				t.Errorf("%s may import %s, which does not stand above it", r.folder, allowed)
+			}
 		}
-		return parts[0]
 	}
-	return top(a) == top(b)
+}
+
+// TestNoIdleRules checks that each import that a rule allows is used: a permission nobody needs is forgotten, not granted.
+func TestNoIdleRules(t *testing.T) {
+	used := make(map[string]bool) // folder of the rule, space, imported folder
+	for _, f := range goFiles(t) {
+		r, _ := ruleOf(f.folder)
+		for _, imp := range f.imports {
+			if folder, ours := strings.CutPrefix(imp.path, module+"/"); ours && !f.isTest() {
+				used[r.folder+" "+folder] = true
+			}
+		}
+	}
+	for _, r := range rules {
+		for _, allowed := range r.ours {
+			if !strings.HasSuffix(allowed, everything) && !used[r.folder+" "+allowed] {
+				t.Errorf("%s may import %s but does not", r.folder, allowed)
+			}
+		}
+	}
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the table in docs/ARCHITECTURE.md")
+
+// TestTable checks that docs/ARCHITECTURE.md shows the rules; with -rewrite it writes them there.
+func TestTable(t *testing.T) {
+	const name, begin, end = "docs/ARCHITECTURE.md", "<!-- rules: go test ./internal/archtest -rewrite -->\n", "<!-- end of rules -->\n"
+	doc, err := fs.ReadFile(repository, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(doc), begin)
+	shown, tail, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("%s lacks the lines %q and %q", name, begin, end)
+	}
+	switch {
+	case shown == table():
+	case *rewrite:
+		if err := os.WriteFile(filepath.Join("..", "..", name), []byte(head+begin+table()+end+tail), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s does not show the rules: go test ./internal/archtest -rewrite", name)
+	}
+}
+
+// table returns the rules as a table in Markdown.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| package | | may import (ours) | about |\n|---|---|---|---|\n")
+	for _, r := range rules {
+		kind, ours := "", "–"
+		switch {
+		case r.pure:
+			kind = "pure"
+		case r.clock:
+			kind = "clock"
+		}
+		if len(r.ours) > 0 {
+			ours = "`" + strings.Join(r.ours, "` `") + "`"
+		}
+		if slices.Contains(r.ours, everything) {
+			ours = "all above"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.folder, kind, ours, r.about)
+	}
+	return b.String()
 }
 
 // TestPure looks for what a pure package could do without an import that gives it away.
@@ -188,7 +265,7 @@ func packageVariables(f *file) map[*ast.Object]bool {
 // TestClock finds packages that look at the clock, or start goroutines, though time is to be handed to them.
 func TestClock(t *testing.T) {
 	for _, f := range goFiles(t) {
-		if r, _ := ruleOf(f.folder); !r.timed && !f.isTest() {
+		if r, _ := ruleOf(f.folder); !r.clock && !f.isTest() {
 			report(t, f, clockUses(f))
 		}
 	}

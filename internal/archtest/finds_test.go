@@ -10,9 +10,9 @@ func TestFinds(t *testing.T) {
 	for _, c := range []struct{ file, src, want string }{
 		{"trace/a.go", `import "github.com/sibyl-trace/sibyl/cct"`, "may not depend on it"},
 		{"cct/a.go", `import "github.com/sibyl-trace/sibyl/analysis"`, "may not depend on it"},
-		{"cct/a.go", `import "github.com/sibyl-trace/sibyl/internal/tracetest"`, "for tests and cmd"},
-		{"engine/a.go", `import "github.com/sibyl-trace/sibyl/internal/simapp"`, "for tests and cmd"},
-		{"internal/simapp/a.go", `import "github.com/sibyl-trace/sibyl/search"`, "may not depend on it"},
+		{"cct/a.go", `import "github.com/sibyl-trace/sibyl/bench/tracetest"`, "no part of the product"},
+		{"engine/a.go", `import "github.com/sibyl-trace/sibyl/bench/sim"`, "no part of the product"},
+		{"bench/sim/a.go", `import "github.com/sibyl-trace/sibyl/search"`, "may not depend on it"},
 		{"api/a.go", `import "github.com/sibyl-trace/sibyl/cmd/sibyl"`, "commands are not imported"},
 		{"search/a.go", `import "os"`, "computes on its arguments"},
 		{"analysis/stats/a.go", `import "sync"`, "computes on its arguments"},
@@ -25,6 +25,10 @@ func TestFinds(t *testing.T) {
 		{"search/a.go", `var n [2]int; func f() { n[1] = 2 }`, "changes the package's variable n"},
 		{"search/a.go", `var n int; func f() { n++ }`, "changes the package's variable n"},
 		{"search/a.go", `func init() {}`, "an init function"},
+
+		{"analysis/stats/a.go", `import "github.com/sibyl-trace/sibyl/analysis/explain"`, "may not depend on it"},
+		{"ingest/journal/a.go", `import "github.com/sibyl-trace/sibyl/ingest/otlp/receiver"`, "may not depend on it"},
+		{"cmd/sibyl/a.go", `import "github.com/sibyl-trace/sibyl/bench/demo"`, "no part of the product"},
 
 		{"search/a.go", `import "math/rand/v2"; var _ = rand.New`, ""},
 		{"search/a.go", `var n int; func f() { n := 1; n++ }`, ""},
@@ -54,7 +58,7 @@ func findings(f *file) []string {
 			all = append(all, x.what)
 		}
 	}
-	if !r.timed && !f.isTest() {
+	if !r.clock && !f.isTest() {
 		for _, x := range clockUses(f) {
 			all = append(all, x.what)
 		}

@@ -3,59 +3,82 @@ package archtest
 // module is the prefix of all import paths of ours.
 const module = "github.com/sibyl-trace/sibyl"
 
-// rule says what the packages below a folder may do. Test files are free to import what they like, but for the rules
-// about folders that only tests and cmd may import.
+// rule restricts the packages in a folder and below it, down to folders with a rule of their own. Test files may import what they
+// like.
 type rule struct {
-	ours  []string // folders of this module that it may import, subfolders included; its own always
-	other []string // modules of others that it may import; only looked at if pure
-	pure  bool     // no clock, I/O, goroutine, lock, global state or unseeded randomness, and only the packages of pureStd
-	timed bool     // may read the clock and start goroutines
+	folder string
+	about  string   // one line of the table in docs/ARCHITECTURE.md
+	ours   []string // packages of this module that it may import; "x/..." also those below x
+	other  []string // modules of others that it may import; checked only if pure
+	pure   bool     // no clock, I/O, goroutine, lock, global state or unseeded randomness, and only the packages of pureStd
+	clock  bool     // may read the clock and start goroutines
 }
 
-// all stands for every folder.
-const all = "*"
+// everything stands for all packages listed above.
+const everything = "..."
 
-// rules holds one line per folder; the longest that fits a package's path counts. A folder without a line fails the test:
-// say what it may do before it grows.
-var rules = map[string]rule{
-	"trace":               {pure: true, other: []string{"github.com/cespare/xxhash/v2"}}, // identities must not change with a Go release
-	"cct":                 {pure: true, ours: []string{"trace"}, other: []string{"github.com/agnivade/levenshtein"}},
-	"analysis":            {pure: true, ours: []string{"trace"}, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}},
-	"search":              {pure: true, ours: []string{"trace", "cct", "analysis"}, other: []string{"gonum.org/v1/gonum", "github.com/agnivade/levenshtein"}},
-	"ingest":              {timed: true, ours: []string{"trace", "internal/kv", "internal/listen"}},
-	"store":               {ours: []string{"trace", "analysis", "cct", "search", "internal/kv"}},
-	"engine":              {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "store"}},
-	"control":             {timed: true, ours: []string{"trace", "cct", "search", "agents/tracepoint/protocol"}},
-	"notify":              {timed: true, ours: []string{"trace", "analysis", "search", "store", "words", "internal/units"}},
-	"api":                 {ours: []string{"trace", "analysis", "cct", "search", "store", "engine", "control", "notify", "words", "internal/units", "ingest"}}, // ingest: to read kept traces, and for the names of what is counted
-	"web":                 {},
-	"agents":              {timed: true, ours: []string{"agents/tracepoint/protocol"}},
-	"cmd":                 {timed: true, ours: []string{all}},
-	"internal/units":      {}, // writes numbers for people
-	"words":               {ours: []string{"trace", "analysis", "internal/units"}},
-	"internal":            {},                                                                                                         // each folder below has a line of its own
-	"internal/archtest":   {},                                                                                                         // parses; imports nothing
-	"internal/invariants": {},                                                                                                         // a constant under a build tag; anybody may import it
-	"internal/corpus":     {ours: []string{"trace", "internal/simapp", "internal/wire"}},                                              // makes testdata
-	"internal/kv":         {timed: true},                                                                                              // opens databases for journal and store; waits for room on a full disk
-	"internal/listen":     {timed: true},                                                                                              // bounds connections; tells the log of too many once in a while
-	"internal/localize":   {timed: true, ours: []string{"trace", "ingest", "analysis", "cct", "search", "engine", "internal/simapp"}}, // the benchmark of the search; measures decisions
-	"internal/wire":       {ours: []string{"trace"}},                                                                                  // writes traces in the formats that are read
-	"internal/simapp":     {ours: []string{"trace", "cct"}},                                                                           // must know nothing of the search that it is used to judge
-	"internal/sizegen":    {},                                                                                                         // payload sizes and latencies for the size model
-	"internal/tracetest":  {ours: []string{"trace"}},                                                                                  // makes traces for tests and benchmarks of all packages
+// rules lists the packages from the ground up: a package may import only packages above its own line, so that no import runs
+// upwards. TestOrder checks that, and TestTable that docs/ARCHITECTURE.md shows this table. A folder without a rule fails the tests.
+var rules = []rule{
+	{folder: "trace", pure: true, other: []string{"github.com/cespare/xxhash/v2"}, about: "records, identities, dictionary"}, // identities must not change with a Go release
+	{folder: "internal/units", about: "numbers for people"},
+	{folder: "internal/terminal", about: "tables and colours on terminals"},
+	{folder: "internal/pebbledb", clock: true, about: "opens databases; waits for space on a full disk"},
+	{folder: "internal/connlimit", clock: true, about: "listeners that share a connection limit"},
+	{folder: "internal/archtest", about: "this table, as tests"},
 
-	// Makes the state that the web UI is tested with.
-	"internal/seed": {timed: true, ours: []string{"trace", "analysis", "cct", "engine", "ingest", "search", "store", "internal/kv", "internal/simapp", "internal/wire"}},
+	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
+	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the Go library that enables tracepoints, a module of its own"},
 
-	"agents/tracepoint/protocol": {}, // others' modules take it in: nothing but the standard library, and no clock
-}
+	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, about: "exact, mergeable statistics and tests"},
+	{folder: "analysis", pure: true, ours: []string{"trace", "analysis/stats"}, other: []string{"gonum.org/v1/gonum"}, about: "critical paths, groups, problems"},
+	{folder: "analysis/baselinediff", pure: true, ours: []string{"trace", "analysis/stats", "analysis"}, other: []string{"gonum.org/v1/gonum"}, about: "ranks services by how they differ from their history"},
+	{folder: "analysis/explain", pure: true, ours: []string{"trace", "analysis/stats", "analysis"}, other: []string{"gonum.org/v1/gonum"}, about: "variables that account for a problem"},
+	{folder: "cct", pure: true, ours: []string{"trace"}, other: []string{"github.com/agnivade/levenshtein"}, about: "calling-context trees, matched by edit distance"},
+	{folder: "search", pure: true, ours: []string{"trace", "cct", "analysis"}, other: []string{"gonum.org/v1/gonum", "github.com/agnivade/levenshtein"}, about: "problems, trees and a budget in, a plan out"},
+	{folder: "describe", ours: []string{"trace", "analysis", "internal/units"}, about: "names, sentences and profiles for reports and the API"},
 
-// forTestsAndCmd holds the folders that only tests, cmd and internal itself may import: what simulates or checks is no
-// part of what it simulates or checks.
-var forTestsAndCmd = []string{
-	"internal/archtest", "internal/corpus", "internal/localize", "internal/simapp", "internal/sizegen", "internal/tracetest",
-	"internal/wire",
+	{folder: "ingest", ours: []string{"trace"}, about: "batches of spans, and why records are refused"},
+	{folder: "ingest/internal/jsonwalk", ours: []string{"trace", "ingest"}, about: "walks JSON without building it"},
+	{folder: "ingest/jaeger/translate", ours: []string{"trace"}, about: "Jaeger to OTLP, without loss"},
+	{folder: "ingest/jaeger", ours: []string{"trace", "ingest", "ingest/internal/jsonwalk"}, about: "decodes Jaeger JSON"},
+	{folder: "ingest/otlp", ours: []string{"trace", "ingest", "ingest/internal/jsonwalk"}, about: "decodes OTLP, protobuf and JSON"},
+	{folder: "ingest/assemble", clock: true, ours: []string{"trace", "ingest"}, about: "spans to closed traces, in files and online"},
+	{folder: "ingest/file", clock: true, ours: []string{"trace", "ingest", "ingest/assemble", "ingest/jaeger", "ingest/jaeger/translate", "ingest/otlp"}, about: "files to closed traces"},
+	{folder: "ingest/journal", clock: true, ours: []string{"trace", "internal/pebbledb"}, about: "requests on disk, in order"},
+	{folder: "ingest/otlp/receiver", clock: true, ours: []string{"ingest", "internal/connlimit"}, about: "OTLP over gRPC and HTTP"},
+	{folder: "ingest/jaeger/query", clock: true, ours: []string{"ingest", "ingest/jaeger/translate", "ingest/otlp", "ingest/otlp/receiver"}, about: "fetches traces from a running Jaeger"},
+
+	{folder: "store", ours: []string{"trace", "analysis", "search", "internal/pebbledb"}, about: "checkpoints, decisions, exemplars, outbox"},
+	{folder: "engine", clock: true, ours: []string{"trace", "analysis/...", "cct", "search", "ingest", "ingest/assemble", "ingest/file"}, about: "epoch by epoch: observations to decisions; files to a report"},
+	{folder: "engine/live", clock: true, ours: []string{"trace", "analysis", "analysis/stats", "search", "ingest", "ingest/assemble", "ingest/journal", "ingest/otlp", "store", "engine"}, about: "the running service: intake, shards, epochs"},
+
+	{folder: "control", clock: true, ours: []string{"trace", "cct", "search", "agents/tracepoint/protocol"}, about: "agents: plans to them, feedback from them"},
+	{folder: "control/opamp", clock: true, ours: []string{"control", "agents/tracepoint/protocol"}, about: "agents over OpAMP"},
+	{folder: "control/sampling", clock: true, ours: []string{"trace", "search"}, about: "answers Jaeger's remote samplers"},
+	{folder: "notify", clock: true, ours: []string{"trace", "analysis", "search", "store", "describe", "internal/units"}, about: "webhooks"},
+	{folder: "notify/export", clock: true, ours: []string{"trace", "analysis"}, about: "critical paths as spans for tracing backends"},
+
+	{folder: "api/access", about: "tokens and roles"},
+	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
+	{folder: "api", ours: []string{"trace", "analysis", "analysis/stats", "cct", "search", "ingest", "ingest/assemble", "ingest/otlp", "store", "engine", "engine/live", "control", "notify", "describe", "internal/units", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "web", about: "the web UI: sources and built assets"},
+	{folder: "client", ours: []string{"api/contract", "internal/terminal", "internal/units"}, about: "the CLI's client of the API"},
+
+	{folder: "replay", clock: true, ours: []string{"trace", "ingest/file", "ingest/otlp"}, about: "sends recorded traces as if they happened now"},
+	{folder: "report/waterfall", ours: []string{"trace", "analysis", "internal/terminal", "internal/units"}, about: "one trace with its critical path"},
+	{folder: "report", ours: []string{"trace", "analysis", "analysis/explain", "search", "engine", "describe", "internal/terminal", "internal/units"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
+	{folder: "config", ours: []string{"analysis", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify", "internal/terminal", "internal/units"}, about: "one table of all configuration keys"},
+	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
+
+	{folder: "bench/sim", ours: []string{"trace", "cct"}, about: "simulated applications; knows nothing of the search it is used to judge"},
+	{folder: "bench/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
+	{folder: "bench/fixtures/tracegen", ours: []string{"trace"}, about: "writes traces in every format that is read"},
+	{folder: "bench/fixtures/transfergen", about: "payload sizes and latencies for the size model"},
+	{folder: "bench/fixtures", clock: true, ours: []string{everything}, about: "generators of testdata and of a state for UI tests"},
+	{folder: "bench", clock: true, ours: []string{everything}, about: "throughput, accuracy, the demo: all that judges the product"},
+
+	{folder: "cmd", clock: true, ours: []string{everything}, about: "the programs sibyl and sibylbench: flags and wiring"},
 }
 
 // pureStd is what the pure packages may import of the standard library.

@@ -123,19 +123,19 @@ func packageName(importPath string) string {
 	return base
 }
 
-// ruleOf returns the rule for the given folder and whether there is one.
+// ruleOf returns the rule of the given folder, that of the longest folder above it, and whether there is one.
 func ruleOf(folder string) (r rule, ok bool) {
-	for f := folder; f != "."; f = path.Dir(f) {
-		if r, ok = rules[f]; ok {
-			return r, true
+	for _, candidate := range rules {
+		if under(folder, candidate.folder) && (!ok || len(candidate.folder) > len(r.folder)) {
+			r, ok = candidate, true
 		}
 	}
-	return rule{}, false
+	return r, ok
 }
 
 // under reports whether folder is root or lies below it.
 func under(folder, root string) bool {
-	return folder == root || strings.HasPrefix(folder, root+"/") || root == all
+	return folder == root || strings.HasPrefix(folder, root+"/")
 }
 
 // underAny reports whether folder is one of roots or lies below one.

@@ -7,7 +7,7 @@ import { launch, open, settle } from "./world.mjs";
 const patience = 150_000; // ms, from the fault
 
 test("the fault of the demo is found while the test watches", async (t) => {
-  const demo = spawn(process.env.SIBYL, ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"], { stdio: ["ignore", "ignore", "pipe"] });
+  const demo = spawn(process.env.SIBYLBENCH, ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"], { stdio: ["ignore", "ignore", "pipe"] });
   const ended = new Promise((done) => demo.once("exit", done));
   const browser = await launch();
   try {

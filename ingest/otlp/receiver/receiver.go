@@ -24,7 +24,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/sibyl-trace/sibyl/internal/listen"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
 )
 
 // Format is how a body is encoded.
@@ -61,9 +61,9 @@ func (o *Overload) Error() string { return o.Why }
 
 // Options says where to listen and how much to take. A zero field stands for its default.
 type Options struct {
-	GRPC string     // address of gRPC, host:port; "": off; port 0: any, see [Server.GRPCAddr]
-	HTTP string     // address of HTTP, likewise
-	TLS  listen.TLS // of both; zero: clear text
+	GRPC string        // address of gRPC, host:port; "": off; port 0: any, see [Server.GRPCAddr]
+	HTTP string        // address of HTTP, likewise
+	TLS  connlimit.TLS // of both; zero: clear text
 
 	Authorized func(token string) bool // checks a bearer token; nil: none is asked for. Safe for concurrent use
 
@@ -140,7 +140,7 @@ type Server struct {
 	grpc *grpc.Server // nil: off
 	http *http.Server // nil: off
 
-	grpcListener, httpListener *listen.Listener // set by Listen
+	grpcListener, httpListener *connlimit.Listener // set by Listen
 
 	handling sync.RWMutex // read-locked by every handler of HTTP, so that Shutdown can wait for all
 }
@@ -188,8 +188,8 @@ func (s *Server) Listen(ctx context.Context) error {
 }
 
 // open opens an address.
-func (s *Server) open(ctx context.Context, address string) (*listen.Listener, error) {
-	return listen.Open(ctx, address, listen.NewShare(s.opts.MaxConnections, s.opts.Log))
+func (s *Server) open(ctx context.Context, address string) (*connlimit.Listener, error) {
+	return connlimit.Open(ctx, address, connlimit.NewShare(s.opts.MaxConnections, s.opts.Log))
 }
 
 // GRPCAddr returns the address on which gRPC is really listened for; nil if it is off. To be called after Listen.
@@ -198,7 +198,7 @@ func (s *Server) GRPCAddr() net.Addr { return addr(s.grpcListener) }
 // HTTPAddr returns the address on which HTTP is really listened for; nil if it is off. To be called after Listen.
 func (s *Server) HTTPAddr() net.Addr { return addr(s.httpListener) }
 
-func addr(l *listen.Listener) net.Addr {
+func addr(l *connlimit.Listener) net.Addr {
 	if l == nil {
 		return nil
 	}
@@ -309,9 +309,9 @@ func (s *Server) stop() {
 
 // Load is how much the server is doing.
 type Load struct {
-	Requests   int64       // being read, uncompressed or taken
-	Bytes      int64       // which they hold
-	GRPC, HTTP listen.Load // connections
+	Requests   int64          // being read, uncompressed or taken
+	Bytes      int64          // which they hold
+	GRPC, HTTP connlimit.Load // connections
 }
 
 // Load returns the present load. It is safe for concurrent use once Listen returned.

@@ -23,7 +23,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/sibyl-trace/sibyl/internal/listen"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
 )
 
 // client says how an exporter of the SDK is set up.
@@ -164,7 +164,7 @@ func TestSDKEncrypted(t *testing.T) {
 	for name, exporter := range exporters {
 		for _, test := range []struct {
 			name   string
-			server listen.TLS
+			server connlimit.TLS
 			client *tls.Config
 			in     bool
 		}{
@@ -203,7 +203,7 @@ func spanOf(t testing.TB) sdk.ReadOnlySpan {
 // Files of TLS that cannot be used are an error of New.
 func TestUnusableTLS(t *testing.T) {
 	files, _, _ := certificates(t)
-	for name, unusable := range map[string]listen.TLS{
+	for name, unusable := range map[string]connlimit.TLS{
 		"no key":             {CertFile: files.CertFile},
 		"missing":            {CertFile: files.CertFile + "x", KeyFile: files.KeyFile},
 		"no clients' file":   {CertFile: files.CertFile, KeyFile: files.KeyFile, ClientCAFile: files.CertFile + "x"},
@@ -217,7 +217,7 @@ func TestUnusableTLS(t *testing.T) {
 }
 
 // certificates returns a certificate for server and client, signed by itself.
-func certificates(t testing.TB) (files listen.TLS, roots *x509.CertPool, own tls.Certificate) {
+func certificates(t testing.TB) (files connlimit.TLS, roots *x509.CertPool, own tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -237,7 +237,7 @@ func certificates(t testing.TB) (files listen.TLS, roots *x509.CertPool, own tls
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, err)
 	folder := t.TempDir()
-	files = listen.TLS{CertFile: filepath.Join(folder, "cert.pem"), KeyFile: filepath.Join(folder, "key.pem")}
+	files = connlimit.TLS{CertFile: filepath.Join(folder, "cert.pem"), KeyFile: filepath.Join(folder, "key.pem")}
 	must(t, os.WriteFile(files.CertFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), 0o600))
 	must(t, os.WriteFile(files.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 	own, err = tls.LoadX509KeyPair(files.CertFile, files.KeyFile)

@@ -1,0 +1,351 @@
+package baselinediff
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestCompare runs the scripts of testdata. Their commands are
+//
+//	history [times=n]   adds a trace to the history, again and again
+//	window [times=n]    adds a trace to the window, which is later than all of the history
+//	compare             ranks the services, and forgets all traces
+//
+// A line of the ranking is: service score, parts, soft evidence, operations. Parts that are 0 are left out.
+func TestCompare(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := newScript()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			times := 1
+			d.MaybeScanArgs(t, "times", &times)
+			switch d.Cmd {
+			case "history", "window":
+				if err := s.add(d.Input, times, d.Cmd == "window"); err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return ""
+			case "compare":
+				out := s.compare()
+				s = newScript()
+				return out
+			}
+			d.Fatalf(t, "unknown command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+type script struct {
+	table *trace.Table
+	rec   *Recording
+	x     *analysis.Extractor
+	n     int
+}
+
+func newScript() *script {
+	table := &trace.Table{}
+	return &script{table: table, rec: NewRecording(table), x: analysis.NewExtractor(analysis.DefaultOptions())}
+}
+
+// windowStart is when the window begins.
+const windowStart trace.Nanos = 1e15
+
+func (s *script) add(text string, times int, window bool) error {
+	t, err := trace.ParseText(text, s.table)
+	if err != nil {
+		return err
+	}
+	for range times {
+		s.n++
+		at := trace.Nanos(s.n) * 1e9
+		if window {
+			at += windowStart
+		}
+		moved := tracetest.Shift(t, at)
+		moved.ID = trace.ID{7: byte(s.n >> 8), 8: byte(s.n)}
+		s.rec.Add(s.x.Extract(moved))
+	}
+	return nil
+}
+
+var scriptWindow = Interval{From: windowStart, To: 2 * windowStart}
+
+func (s *script) compare() string {
+	return printSuspects(s.rec.Without([]Interval{scriptWindow}).Compare(scriptWindow), s.table)
+}
+
+func printSuspects(suspects []Suspect, table *trace.Table) string {
+	var b strings.Builder
+	for _, s := range suspects {
+		fmt.Fprintf(&b, "%s %.3g", table.Text(s.Service), s.Score)
+		for _, part := range []struct {
+			name  string
+			value float64
+		}{{"own", s.Own}, {"in", s.In}, {"out", s.Out}, {"shape", s.Shape}, {"rest", s.Rest}, {"soft", s.Soft}} {
+			if part.value != 0 {
+				fmt.Fprintf(&b, " %s=%.3g", part.name, part.value)
+			}
+		}
+		for _, op := range s.Operations {
+			fmt.Fprintf(&b, " [%s %.3g]", table.OpName(op.Op), op.Score)
+		}
+		b.WriteByte('\n')
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func TestPieces(t *testing.T) {
+	for _, c := range []struct{ history, window, want int }{
+		{100, 100, 16}, {100, 1000, 16}, {100, 1, 100}, {100, 3, 33}, {5, 5, 5}, {1, 9, 1},
+	} {
+		p := piecesOf(c.history, c.window)
+		if p.number != c.want {
+			t.Errorf("history %d, window %d: %d pieces, want %d", c.history, c.window, p.number, c.want)
+		}
+		end := 0
+		for i := range p.number {
+			from, to := p.bounds(i)
+			if from != end || to <= from {
+				t.Errorf("%+v: piece %d is [%d, %d), after %d", p, i, from, to, end)
+			}
+			end = to
+		}
+		if end != c.history {
+			t.Errorf("%+v ends at %d", p, end)
+		}
+	}
+}
+
+func TestFence(t *testing.T) {
+	median, far := fence([]float64{4, 1, 3, 2, 5})
+	if median != 3 || far != 4+1.5*2 {
+		t.Errorf("median %v, fence %v", median, far)
+	}
+}
+
+// TestCompareEmpty compares what is empty.
+func TestCompareEmpty(t *testing.T) {
+	s := newScript()
+	if got := s.compare(); got != "nothing\n" {
+		t.Errorf("no traces at all: %s", got)
+	}
+	const one = "a shop get server 0..100"
+	if err := s.add(one, 3, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.compare(); got != "nothing\n" {
+		t.Errorf("empty window: %s", got)
+	}
+	s = newScript()
+	if err := s.add(one, 3, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.compare(); got != "shop 0\n" {
+		t.Errorf("no history: %s", got)
+	}
+}
+
+// TestCompareOrder adds the same traces in another order, and with their spans in another order.
+func TestCompareOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		e := newCase(seed, rapid.Bool().Draw(t, "clients"), rapid.Bool().Draw(t, "shared"), "cpu", "delay", "code", "db", "more")
+		traces, window := e.traces(30, 90)
+		want := compareAll(e.table, traces, window)
+		r := rand.New(rand.NewPCG(seed, 1))
+		for i, tr := range traces {
+			traces[i] = tracetest.Permute(tr, r.Perm(len(tr.Spans)))
+		}
+		r.Shuffle(len(traces), func(i, j int) { traces[i], traces[j] = traces[j], traces[i] })
+		if diff := cmp.Diff(want, compareAll(e.table, traces, window)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func compareAll(table *trace.Table, traces []*trace.Trace, window Interval) []Suspect {
+	rec := NewRecording(table)
+	x := analysis.NewExtractor(analysis.DefaultOptions())
+	for _, t := range traces {
+		rec.Add(x.Extract(t))
+	}
+	return rec.Without([]Interval{window}).Compare(window)
+}
+
+// TestCompareUnusual compares traces in which everything that may be unusual is.
+func TestCompareUnusual(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := &trace.Table{}
+		rec := NewRecording(table)
+		x := analysis.NewExtractor(analysis.DefaultOptions())
+		for range rapid.IntRange(1, 40).Draw(t, "traces") {
+			rec.Add(x.Extract(tracetest.Traces(tracetest.Everything).Draw(t, "trace")))
+		}
+		from := trace.Nanos(rapid.IntRange(0, 200).Draw(t, "from"))
+		window := Interval{from, from + trace.Nanos(rapid.IntRange(0, 200).Draw(t, "length"))}
+		for _, s := range rec.Without([]Interval{window}).Compare(window) {
+			for _, v := range []float64{s.Score, s.Soft, s.Own, s.In, s.Out, s.Shape, s.Rest} {
+				if !(v >= -1e-12 && v < 1e12) {
+					t.Fatalf("%+v", s)
+				}
+			}
+			if sum := s.Own + s.In + s.Out + s.Shape + s.Rest; sum < s.Score*(1-1e-9) || sum > s.Score*(1+1e-9) {
+				t.Fatalf("parts add up to %v: %+v", sum, s)
+			}
+		}
+	})
+}
+
+// steady is an application without noise: random calls, each service with its own time.
+type steady struct {
+	table *trace.Table
+	tree  []steadyCall // the parent before its children
+}
+
+type steadyCall struct {
+	parent, service int
+	own             trace.Nanos // before, between and after the calls
+}
+
+func drawSteady(t *rapid.T) steady {
+	s := steady{table: &trace.Table{}, tree: []steadyCall{{parent: -1, own: 100}}}
+	for i := range rapid.IntRange(2, 8).Draw(t, "calls") {
+		s.tree = append(s.tree, steadyCall{
+			parent: rapid.IntRange(0, i).Draw(t, "parent"), service: rapid.IntRange(1, 4).Draw(t, "service"),
+			own: trace.Nanos(rapid.IntRange(10, 100).Draw(t, "own")),
+		})
+	}
+	return s
+}
+
+// request returns a request in which every span of a service takes longer by delay.
+func (s *steady) request(n int, start trace.Nanos, slow int, delay trace.Nanos) *trace.Trace {
+	t := &trace.Trace{ID: trace.ID{0: byte(n >> 8), 1: byte(n), 15: 1}}
+	var visit func(i int, parent trace.SpanID, at trace.Nanos) trace.Nanos
+	open := func(service int, name string, kind trace.Kind, parent trace.SpanID, at trace.Nanos) int {
+		sym := s.table.Symbol(fmt.Sprintf("s%d", service))
+		t.Spans = append(t.Spans, trace.Span{
+			ID: trace.SpanID(len(t.Spans) + 1), Parent: parent, Start: at, Kind: kind, Service: sym, Op: s.table.Op(sym, s.table.Symbol(name), kind),
+		})
+		return len(t.Spans) - 1
+	}
+	visit = func(i int, parent trace.SpanID, at trace.Nanos) trace.Nanos {
+		c := s.tree[i]
+		span := open(c.service, fmt.Sprintf("op%d", i), trace.Server, parent, at)
+		at += c.own
+		if c.service == slow {
+			at += delay
+		}
+		for k := range s.tree {
+			if s.tree[k].parent == i {
+				client := open(c.service, fmt.Sprintf("call op%d", k), trace.Client, t.Spans[span].ID, at)
+				at = visit(k, t.Spans[client].ID, at+5) + 5
+				t.Spans[client].End = at
+				at += c.own
+			}
+		}
+		t.Spans[span].End = at
+		return at
+	}
+	visit(0, 0, start)
+	return t
+}
+
+// TestCompareSteady compares an application without noise with itself, and with one in which a service takes longer.
+func TestCompareSteady(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSteady(t)
+		n := rapid.IntRange(4, 40).Draw(t, "history")
+		delay := trace.Nanos(rapid.IntRange(1, 1000).Draw(t, "delay"))
+		slow := s.tree[rapid.IntRange(0, len(s.tree)-1).Draw(t, "slow")].service
+		var traces []*trace.Trace
+		for i := range n {
+			traces = append(traces, s.request(i, trace.Nanos(i)*1e6, -1, 0))
+		}
+		for i := range rapid.IntRange(1, 10).Draw(t, "window") {
+			traces = append(traces, s.request(n+i, 1e9+trace.Nanos(i)*1e6, -1, 0), s.request(1000+i, 2e9+trace.Nanos(i)*1e6, slow, delay))
+		}
+		rec := NewRecording(s.table)
+		x := analysis.NewExtractor(analysis.DefaultOptions())
+		for _, tr := range traces {
+			rec.Add(x.Extract(tr))
+		}
+		same, slower := Interval{1e9, 2e9}, Interval{2e9, 3e9}
+		h := rec.Without([]Interval{same, slower})
+		for _, suspect := range h.Compare(same) {
+			if suspect.Score != 0 || suspect.Soft != 0 {
+				t.Errorf("nothing changed, but %+v", suspect)
+			}
+		}
+		spans := 0
+		for _, c := range s.tree {
+			if c.service == slow {
+				spans++
+			}
+		}
+		root := x.Extract(traces[0])
+		want := float64(delay) * float64(spans) / float64(root.Duration(&root.Roots[0]))
+		first := h.Compare(slower)[0]
+		if got := s.table.Text(first.Service); got != fmt.Sprintf("s%d", slow) || first.Own < want*0.999 || first.Own > want*1.001 || first.Score != first.Own {
+			t.Errorf("first %s %+v, want s%d with %v", got, first, slow, want)
+		}
+	})
+}
+
+// TestCompareFinds asks which service is at fault in simulated estates. What it demands is what was found when it was written, less
+// two to three standard errors.
+func TestCompareFinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays simulations")
+	}
+	all := []string{"cpu", "mem", "delay", "loss", "disk", "code", "exc"}
+	for _, c := range []struct {
+		name            string
+		clients, shared bool
+		renamed         bool
+		kinds           []string
+		first, inThree  int // of 60
+	}{
+		{"clients", true, false, false, all, 48, 56},
+		{"no clients", false, false, false, all, 42, 52},
+		{"shared databases", true, true, false, []string{"db"}, 26, 56},
+		{"new callers", true, false, true, []string{"cpu", "delay", "loss"}, 48, 57},
+		{"repeated", true, false, false, []string{"more"}, 34, 47},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first, inThree := 0, 0
+			for seed := range uint64(60) {
+				e := newCase(seed, c.clients, c.shared, c.kinds...)
+				e.renamed = c.renamed
+				n := choose(e.rng, 50, 150, 300)
+				traces, window := e.traces(n, n*choose(e.rng, 1, 3))
+				rank := slices.IndexFunc(compareAll(e.table, traces, window), func(s Suspect) bool {
+					return e.table.Text(s.Service) == e.target()
+				})
+				if rank == 0 {
+					first++
+				}
+				if 0 <= rank && rank < 3 {
+					inThree++
+				}
+			}
+			if t.Logf("first %d, in three %d", first, inThree); first < c.first || inThree < c.inThree {
+				t.Errorf("first in %d, in three in %d of 60; want %d, %d", first, inThree, c.first, c.inThree)
+			}
+		})
+	}
+}

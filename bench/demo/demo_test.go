@@ -1,0 +1,256 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+)
+
+// events are what the server of TestWatcher sends, a stream for each time it is asked.
+var events = []string{
+	`{"type": "problem.opened", "problem": "00000000000000000000000000000004", "diagnosis": "carts are slow"}`,
+	`{"type": "decision", "decision": "1-1"}`,
+	`{"type": "epoch"}`,
+	`{"type": "problem.closed", "problem": "00000000000000000000000000000004"}`,
+	`{"type": "epoch"}`,
+	`{"type": "of another version"}`,
+}
+
+// A watcher tells what the server tells, goes on where the stream broke off, and keeps the first answer and what was on.
+func TestWatcher(t *testing.T) {
+	asked := 0
+	api := http.NewServeMux()
+	api.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
+		if want := []string{"", "run-2"}[min(asked, 1)]; asked > 1 || r.Header.Get("Last-Event-ID") != want {
+			<-r.Context().Done()
+			return
+		}
+		for i := range 3 {
+			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[3*asked+i])
+		}
+		asked++
+	})
+	answer := func(path, body string) {
+		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, body)
+		})
+	}
+	answer("/plan", `{"version": 2, "arms": [
+		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
+	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}], "off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
+		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
+	state := "investigating" // of the problem that ranks first
+	api.HandleFunc("GET /api/v1/problems", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, strings.Replace(`{"items": [{"id": "00000000000000000000000000000001", "state": "STATE"}, {"id": "00000000000000000000000000000002", "state": "located"},
+			{"id": "00000000000000000000000000000003", "state": "located"}]}`, "STATE", state, 1))
+		state = "exhausted"
+	})
+	answer("/investigations/00000000000000000000000000000002", `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`)
+	h := httptest.NewServer(api)
+	defer h.Close()
+
+	var told strings.Builder
+	client, err := contract.NewClientWithResponses(h.URL + "/api/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{child: &child{ended: make(chan struct{})}, api: strings.TrimPrefix(h.URL, "http://"), client: client, stream: h.Client()}
+	w := newWatcher(s, &told)
+	w.begin()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.events(ctx, func(e contract.Event) { w.hear(ctx, e) }) }()
+	<-w.located
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  it shows: cart total carries 50 % of what is wrong",
+		"gone: carts are slow", "located: cart POST /tax·",
+	}
+	var got []string
+	for line := range strings.Lines(told.String()) {
+		got = append(got, strings.TrimSuffix(line[len("   0.0 s  "):], "\n"))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if w.epochs != 2 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.on != 2 || w.settled() {
+		t.Errorf("%+v", w)
+	}
+
+	state = "investigating"
+	late := newWatcher(s, io.Discard)
+	late.begin()
+	if late.end(t.Context()); late.found == nil || late.found.edge != w.found.edge {
+		t.Errorf("at the end %+v was found", late.found)
+	}
+}
+
+// An answer is right if it is what the shop wrote down; without a fault the right answer is none.
+func TestJudge(t *testing.T) {
+	truth := filepath.Join(t.TempDir(), "truth.json")
+	edge := shop.Edge{Service: "cart", Operation: "total"}
+	data, err := json.Marshal(edge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(truth, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		fault    shop.Fault
+		found    *finding
+		problems int
+		correct  bool
+		says     string
+	}{
+		{shop.Disk, &finding{edge: edge}, 1, true, "The answer: cart total. It is right"},
+		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, 1, false, "It is wrong: the fault is disk, and shows in cart total"},
+		{shop.Disk, nil, 1, false, "not located"},
+		{shop.None, nil, 0, true, "no problem was raised"},
+		{shop.None, nil, 2, false, "2 problems were raised"},
+	} {
+		d := &demo{Options: &Options{Fault: c.fault}, truth: truth, watcher: newWatcher(nil, nil)}
+		d.watcher.found, d.watcher.problems = c.found, c.problems
+		r, err := d.result(&shop.Report{Spans: 100, Extra: 10}, &shop.Report{Spans: 200, Extra: 35, Tracepoints: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.says) {
+			t.Errorf("%s %v: %+v %s", c.fault, c.found, r, r)
+		}
+	}
+}
+
+// How a process ended is said once, with what it said last, or that it could not say anything.
+func TestDeath(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo no port >&2; exit 3": "shop: exit status 3: no port",
+		"exit 3":                   "shop: exit status 3: it left no word: is there room in ",
+	} {
+		c, err := start("shop", "/bin/sh", t.TempDir(), nil, "-c", script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.tell(shop.Order{}, new(shop.Answer)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if err := c.stop(stopWithin); err != nil {
+			t.Errorf("said again: %v", err)
+		}
+	}
+}
+
+// An attended program ends with its input. The directory goes, too, even while a process that is about to end still creates files in it.
+func TestAttend(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const script = `trap '(for i in $(seq 200); do : >"$1/$i" || exit; sleep 0.001; done) 2>/dev/null & exit 0' TERM
+: >"$1/ready"; while :; do sleep 0.01; done`
+	input, end := io.Pipe()
+	go func() { // ends the input once the script waits for its signal
+		defer func() { _ = end.Close() }()
+		for {
+			if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	err := Attend(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", script, "sh", dir)
+	if _, gone := os.Stat(dir); err != nil || !os.IsNotExist(gone) {
+		t.Errorf("%v, %v", err, gone)
+	}
+}
+
+// A program that fails reports how, and its directory stays for whoever started it.
+func TestAttendFails(t *testing.T) {
+	dir := t.TempDir()
+	input, end := io.Pipe()
+	defer func() { _ = end.Close() }()
+	err := Attend(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", "exit 3")
+	if _, gone := os.Stat(dir); gone != nil || err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("%v, %v", err, gone)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	got := plainEnvironment([]string{"HOME=/h", "SIBYL_CONFIG=x", "OTEL_SDK_DISABLED=true", "PATH=/bin"})
+	if !slices.Equal(got, []string{"HOME=/h", "PATH=/bin"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	err := Table(&b, []*Result{
+		{Fault: shop.Lock, Correct: true, Seconds: 10, Tracepoints: 200, EnabledEver: 4, EnabledPeak: 3, ExtraSpans: 0.1},
+		{Fault: shop.Disk, Seconds: 180, Tracepoints: 200, EnabledEver: 30, EnabledPeak: 9, ExtraSpans: 0.3, RemainingEnabled: 2},
+		{Fault: shop.Lock, Correct: true, Seconds: 40, Tracepoints: 200, EnabledEver: 10, EnabledPeak: 5, ExtraSpans: 0.05},
+		{Fault: shop.Lock, Seconds: 20, Tracepoints: 200, EnabledEver: 6, EnabledPeak: 4, ExtraSpans: 0.2},
+	})
+	want := `  fault   right  seconds  at most  ever on  at most  together  extra spans  left on
+   lock  2 of 3       20       40    3.0 %    5.0 %         5       10.0 %        0
+   disk  0 of 1      180      180   15.0 %   15.0 %         9       30.0 %        2
+`
+	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
+		t.Error(err, d)
+	}
+}
+
+// What is on adaptively is the plan that the server told, for the shop's agents; figures are compared round by round.
+func TestOverhead(t *testing.T) {
+	half := 0.5
+	p, on := planOf(&contract.Plan{Arms: []contract.Arm{
+		{Name: "a", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "1", Name: "cart/total"}, {ID: "2", Name: "cart/tax"}}},
+		{Name: "b", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "2", Name: "cart/tax"}}},
+	}})
+	if err := p.Validate(); err != nil || on != 2 || p.Arms[0].Tracepoints[0].ID != "cart/tax" || p.Arms[1].Share != half {
+		t.Errorf("%d on: %+v, %v", on, p, err)
+	}
+	if err := everything().Validate(); err != nil {
+		t.Error(err)
+	}
+	for n, want := range map[int]int{1: 0, 5: 0, 6: 0, 8: 0, 9: 1, 20: 5, 25: 7} { // tables of the sign test
+		if got := signsOutside(n); got != want {
+			t.Errorf("%d of %d are outside, want %d", got, n, want)
+		}
+	}
+	o := &Overhead{Fault: shop.Lock, Seed: 1, Rounds: 3, Seconds: 4, Customers: 16, Loads: []*Loaded{{On: Nothing}, {On: Everything, Tracepoints: 7}}}
+	o.runs = [][]measure{
+		{{throughput: 100, p99: 10, cpu: 2}, {throughput: 50, p99: 20, cpu: 4}, {throughput: 200, p99: 5, cpu: 1}},
+		{{throughput: 80, p99: 12, cpu: 3, extra: 6}, {throughput: 45, p99: 30, cpu: 4, extra: 7}, {throughput: 100, p99: 5, cpu: 2, extra: 8}},
+	}
+	o.compare()
+	var b strings.Builder
+	err := o.Table(&b)
+	want := `16 customers who do not think, 3 rounds of 4 s; adaptive is what a search for lock (seed 1) had on at most
+
+    on  tracepoints  extra spans a request  requests/s              to none  P99, ms              to none  CPU, ms a request              to none
+  none            0                    0.0       100.0  1.000 (1.000–1.000)     10.0  1.000 (1.000–1.000)               2.00  1.000 (1.000–1.000)
+   all            7                    7.0        80.0  0.800 (0.500–0.900)     12.0  1.200 (1.000–1.500)               3.00  1.500 (1.000–2.000)
+`
+	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
+		t.Error(err, d)
+	}
+}

@@ -1,0 +1,132 @@
+package recorded
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/bench/eval"
+)
+
+// ChoiceReport is how well the engine chose what to make visible, by strategy.
+type ChoiceReport struct {
+	Baseline    Baseline `json:"baseline"`
+	Tracepoints int      `json:"tracepoints"` // that can be switched
+	History     int      `json:"history"`     // traces outside of all windows
+	// FalseAlarms is how many problems were raised in ControlSlices slices of the history, over all cases, whose histories are
+	// much the same traces.
+	FalseAlarms   int                     `json:"false_alarms"`
+	ControlSlices int                     `json:"control_slices"`
+	Strategies    map[string]*ChoiceScore `json:"strategies"` // NoStrategy among them
+}
+
+// ChoiceScore is what one strategy came to.
+type ChoiceScore struct {
+	ChoiceSum
+	ByFault map[string]ChoiceSum `json:"by_fault"`
+	Cases   []ChoiceResult       `json:"cases"`
+}
+
+// ChoiceSum sums up cases. Fractions are over all of them.
+type ChoiceSum struct {
+	Count int `json:"count"`
+	// Top1 and Top3 are the fractions of cases in which what is labelled was ranked first, and among the first three, by what was
+	// visible. Visible is the fraction in which it was visible at some time: by itself that says little.
+	Top1    float64 `json:"top1"`
+	Top3    float64 `json:"top3"`
+	Visible float64 `json:"visible"`
+	Raised  float64 `json:"raised"` // in which a problem was raised
+	// Raised and Top1 of the cases in which the problem was raised before the window's traces were repeated, over all cases.
+	RaisedFirst float64 `json:"raised_unrepeated"`
+	Top1First   float64 `json:"top1_unrepeated"`
+	// Medians over the cases in which a problem was raised: of the executed tracepoints those ever on, of slices of
+	// the window until the answer, of extra spans per 1 000 requests.
+	EnabledMedian  eval.Rate `json:"enabled_median"`
+	SlicesMedian   eval.Rate `json:"slices_median"`
+	SpanHitsMedian eval.Rate `json:"span_hits_median"`
+}
+
+// ChoiceResult is the answer to one case.
+type ChoiceResult struct {
+	Name     string        `json:"name"`
+	Fault    string        `json:"fault"`
+	Traces   int           `json:"traces"`           // in the window
+	Recorded int           `json:"window_slices"`    // slices that the window has before its traces are repeated
+	Raised   *int          `json:"raised"`           // slice of the window at whose end the first problem was raised, from 1; nil: none was
+	Repeated bool          `json:"repeated"`         // whether the window's traces had been repeated by then
+	Status   string        `json:"status,omitempty"` // of the investigation that answered; empty: there was none
+	Rank     *int          `json:"rank"`             // of the first suspect that is what is labelled, from 1; nil: it is not among the suspects
+	Visible  bool          `json:"visible"`          // whether what is labelled was on at some time, or is of the baseline
+	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects; not nil
+	Slices   int           `json:"slices"`           // of the window that were played
+	Executed int           `json:"executed"`         // tracepoints that the window's requests executed, on or off
+	Enabled  int           `json:"enabled"`          // of these, ever switched on
+	Requests int           `json:"requests"`         // played in the window
+	SpanHits int           `json:"span_hits"`        // spans of switched-on tracepoints in these
+
+	Target Target `json:"-"`
+}
+
+// ChoiceEntry is a suspected place.
+type ChoiceEntry struct {
+	Service   string  `json:"service"`
+	Operation string  `json:"operation"`
+	Kind      string  `json:"kind"`
+	Callee    string  `json:"callee,omitempty"` // service that a CLIENT calls, if visible: its own time is spent on the way there
+	Baseline  bool    `json:"baseline"`
+	Share     float64 `json:"share"` // of what is wrong
+}
+
+// sumUp fills in the sums.
+func (s *ChoiceScore) sumUp() {
+	s.ChoiceSum = sumOf(s.Cases, func(*ChoiceResult) bool { return true })
+	s.ByFault = make(map[string]ChoiceSum)
+	for i := range s.Cases {
+		fault := s.Cases[i].Fault
+		if _, ok := s.ByFault[fault]; !ok {
+			s.ByFault[fault] = sumOf(s.Cases, func(r *ChoiceResult) bool { return r.Fault == fault })
+		}
+	}
+}
+
+func sumOf(results []ChoiceResult, of func(*ChoiceResult) bool) ChoiceSum {
+	var s ChoiceSum
+	var enabled, played, hits []float64
+	for i := range results {
+		r := &results[i]
+		if !of(r) {
+			continue
+		}
+		s.Count++
+		first := r.Rank != nil && *r.Rank == 1
+		s.Top1 += fraction(first)
+		s.Top1First += fraction(first && !r.Repeated)
+		s.RaisedFirst += fraction(r.Raised != nil && !r.Repeated)
+		s.Top3 += fraction(r.Rank != nil && *r.Rank <= 3)
+		s.Visible += fraction(r.Visible)
+		if r.Raised != nil {
+			s.Raised++
+			enabled = append(enabled, float64(r.Enabled)/float64(max(1, r.Executed)))
+			played = append(played, float64(r.Slices))
+			hits = append(hits, 1000*float64(r.SpanHits)/float64(max(1, r.Requests)))
+		}
+	}
+	for _, f := range []*float64{&s.Top1, &s.Top3, &s.Visible, &s.Raised, &s.RaisedFirst, &s.Top1First} {
+		*f /= float64(max(1, s.Count))
+	}
+	s.EnabledMedian, s.SlicesMedian, s.SpanHitsMedian = median(enabled), median(played), median(hits)
+	return s
+}
+
+func fraction(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func median(xs []float64) eval.Rate {
+	if len(xs) == 0 {
+		return eval.None()
+	}
+	slices.Sort(xs)
+	return eval.Rate((xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2)
+}

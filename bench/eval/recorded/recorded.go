@@ -1,0 +1,236 @@
+// Package recorded measures how well what changed can be located in recorded traces with labelled faults.
+//
+// A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each case is a
+// window of time in which a fault was at work. The history of all cases is every trace that begins outside of all windows,
+// before and after. Labels are used for scoring only: what is asked, [baselinediff.Normal.Compare], is told the window and
+// nothing else.
+//
+// [Set.Localize] asks with all spans visible at all times. [Set.Choose] makes instrumentation a choice: it plays the traces against
+// the engine, epoch by epoch, hides the spans of disabled tracepoints and makes their children those of the nearest visible span.
+package recorded
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Names of the files of a case set.
+const (
+	TracesName = "traces.otlp.jsonl"
+	CasesName  = "cases.jsonl"
+)
+
+// compressions are the endings that TracesName may have, in the order in which they are tried.
+var compressions = []string{"", ".gz", ".zst"}
+
+// Case is one labelled fault.
+type Case struct {
+	Name   string
+	Fault  string // what sort of fault; only for summing up
+	Window baselinediff.Interval
+	Target Target
+}
+
+// Target is where the fault was.
+type Target struct {
+	Service   string `json:"service"`
+	Operation string `json:"operation"` // "" where none is labelled
+	Detail    string `json:"detail"`    // for people
+}
+
+// Set is a case set that was read.
+type Set struct {
+	Cases   []Case
+	Traces  *baselinediff.Recording
+	Table   *trace.Table // the names in Traces
+	Summary file.Summary // what was read
+
+	tapes []*tape // whole traces that are complete, if they were to be kept
+}
+
+// Options choose how a case set is read.
+type Options struct {
+	Input file.Options
+	Path  analysis.Options
+	Keep  bool // whole traces, for [Set.Choose]: about 100 bytes a span
+}
+
+// Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records among the traces
+// are reported by options and left out.
+func Read(ctx context.Context, dir string, options Options) (*Set, error) {
+	cases, err := readCases(filepath.Join(dir, CasesName))
+	if err != nil {
+		return nil, err
+	}
+	path, err := tracesIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	in, err := file.Read(ctx, []string{path}, options.Input)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{Cases: cases, Traces: baselinediff.NewRecording(in.Table), Table: in.Table, Summary: in.Summary}
+	return set, errors.Join(set.extract(ctx, in, &options), in.Close())
+}
+
+// extract adds all traces of the input.
+func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) error {
+	extractor := analysis.NewExtractor(options.Path)
+	for t, err := range in.All() {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for i := range t.Spans {
+			t.Spans[i].Tracepoint = 0 // nothing was switched on or off while this was recorded
+		}
+		p := extractor.Extract(t)
+		s.Traces.Add(p)
+		if options.Keep && p.Complete() && len(p.Roots) > 0 {
+			s.tapes = append(s.tapes, newTape(p))
+		}
+	}
+	return nil
+}
+
+// tracesIn returns the path of the file with the traces.
+func tracesIn(dir string) (string, error) {
+	for _, ending := range compressions {
+		path := filepath.Join(dir, TracesName+ending)
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("find traces: %w", err)
+		}
+	}
+	return "", fmt.Errorf("%s holds no %s, plain, .gz or .zst: %w", dir, TracesName, fs.ErrNotExist)
+}
+
+func readCases(path string) ([]Case, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read labels: %w", err)
+	}
+	return parseCases(path, data)
+}
+
+// ErrNoCases is returned where a case set is empty.
+var ErrNoCases = errors.New("no cases, want one JSON object a line")
+
+// maxCaseLine is the longest line of labels.
+const maxCaseLine = 1 << 20
+
+// parseCases parses labels, one a line. Path is for errors.
+func parseCases(path string, data []byte) ([]Case, error) {
+	var cases []Case
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxCaseLine)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		c, err := parseCase(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: malformed case: %w", path, n, err)
+		}
+		cases = append(cases, c)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoCases)
+	}
+	return cases, nil
+}
+
+func parseCase(line []byte) (Case, error) {
+	var label struct {
+		Name   string `json:"name"`
+		Fault  string `json:"fault"`
+		Start  nanos  `json:"start_unix_nano"`
+		End    nanos  `json:"end_unix_nano"`
+		Target Target `json:"target"`
+	}
+	if err := json.Unmarshal(line, &label); err != nil {
+		return Case{}, err
+	}
+	c := Case{
+		Name: label.Name, Fault: label.Fault, Target: label.Target,
+		Window: baselinediff.Interval{From: trace.Nanos(label.Start), To: trace.Nanos(label.End)},
+	}
+	switch {
+	case c.Name == "":
+		return Case{}, errors.New("no name")
+	case c.Target.Service == "":
+		return Case{}, errors.New("no target.service")
+	case label.Start == 0 || label.End == 0:
+		return Case{}, errors.New("no start_unix_nano or no end_unix_nano")
+	case c.Window.To < c.Window.From:
+		return Case{}, fmt.Errorf("end_unix_nano %d lies before start_unix_nano %d", label.End, label.Start)
+	}
+	return c, nil
+}
+
+// nanos is a time that is a number or, as numbers of this size lose digits in some languages, a string.
+type nanos trace.Nanos
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *nanos) UnmarshalJSON(b []byte) error {
+	number := json.Number(bytes.Trim(b, `"`))
+	v, err := number.Int64()
+	if err != nil || v < 0 || trace.Nanos(v) > trace.MaxNanos {
+		return fmt.Errorf("time %s: want nanoseconds since 1970", b)
+	}
+	*n = nanos(v)
+	return nil
+}
+
+// Windows returns the windows of all cases.
+func (s *Set) Windows() []baselinediff.Interval {
+	windows := make([]baselinediff.Interval, 0, len(s.Cases))
+	for i := range s.Cases {
+		windows = append(windows, s.Cases[i].Window)
+	}
+	return windows
+}
+
+// Localize asks about every case and scores the answers.
+func (s *Set) Localize() Report {
+	normal := s.Traces.Without(s.Windows())
+	report := Report{Cases: make([]Result, 0, len(s.Cases))}
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		var suspects []baselinediff.Suspect
+		reason := ""
+		switch {
+		case normal.Traces() == 0:
+			reason = "no trace begins outside of all windows"
+		default:
+			if suspects = normal.Compare(c.Window); len(suspects) == 0 {
+				reason = "no trace begins in the window"
+			}
+		}
+		report.Cases = append(report.Cases, result(c, suspects, reason, s.Table))
+	}
+	report.sumUp()
+	return report
+}

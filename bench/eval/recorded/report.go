@@ -1,0 +1,134 @@
+package recorded
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Report is what was found in a case set. Fractions are over all cases, those with an empty window too.
+type Report struct {
+	Cases   []Result         `json:"cases"`
+	Top1    float64          `json:"top1"`
+	Top3    float64          `json:"top3"`
+	Top5    float64          `json:"top5"`
+	ByFault map[string]Score `json:"by_fault"`
+
+	Choice *ChoiceReport `json:"choice,omitempty"` // of what to make visible; nil if not asked for
+}
+
+// Score sums up the cases of a sort of fault.
+type Score struct {
+	Cases int     `json:"cases"`
+	Top1  float64 `json:"top1"`
+	Top3  float64 `json:"top3"`
+	Top5  float64 `json:"top5"`
+}
+
+// Result is the answer to one case. Ranks are from 1, nil where what is labelled was not found.
+type Result struct {
+	Name    string  `json:"name"`
+	Fault   string  `json:"fault"`
+	Ranking []Entry `json:"ranking"` // by falling score; not nil
+	// RankService is the rank of the labelled service among the distinct services of Ranking.
+	RankService *int `json:"rank_service"`
+	// RankOperation is the place of the labelled operation in Ranking; nil too where no operation is labelled.
+	RankOperation *int   `json:"rank_operation"`
+	Reason        string `json:"reason,omitempty"` // why Ranking is empty
+
+	Target Target `json:"-"`
+}
+
+// Entry is a suspected operation. Every service has one at least, which stands for the service as a whole and carries its score;
+// further ones carry what speaks against them alone. Score is as in [baselinediff.Suspect].
+type Entry struct {
+	Service   string  `json:"service"`
+	Operation string  `json:"operation"` // "" where nothing speaks against any
+	Score     float64 `json:"score"`
+
+	Whole *baselinediff.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
+}
+
+func result(c *Case, suspects []baselinediff.Suspect, reason string, table *trace.Table) Result {
+	r := Result{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: make([]Entry, 0, len(suspects)), Reason: reason}
+	for i := range suspects {
+		r.add(&suspects[i], table)
+	}
+	slices.SortStableFunc(r.Ranking, func(a, b Entry) int { return cmp.Compare(b.Score, a.Score) })
+	r.score(c.Target)
+	return r
+}
+
+// add adds a service.
+func (r *Result) add(s *baselinediff.Suspect, table *trace.Table) {
+	whole := Entry{Service: table.Text(s.Service), Score: s.Score, Whole: s}
+	for i, op := range s.Operations {
+		if i == 0 {
+			whole.Operation = table.OpName(op.Op)
+			r.Ranking = append(r.Ranking, whole)
+			continue
+		}
+		r.Ranking = append(r.Ranking, Entry{
+			Service: whole.Service, Operation: table.OpName(op.Op), Score: min(op.Score, s.Score),
+		})
+	}
+	if len(s.Operations) == 0 {
+		r.Ranking = append(r.Ranking, whole)
+	}
+}
+
+// score looks the label up in the ranking.
+func (r *Result) score(target Target) {
+	services := 0
+	operation := string(trace.NormalName([]byte(target.Operation), nil))
+	for i, e := range r.Ranking {
+		if e.Whole != nil {
+			services++
+		}
+		if e.Service != target.Service {
+			continue
+		}
+		if e.Whole != nil {
+			r.RankService = new(services)
+		}
+		if operation != "" && e.Operation == operation && r.RankOperation == nil {
+			r.RankOperation = new(i + 1)
+		}
+	}
+}
+
+// sumUp fills in the fractions.
+func (r *Report) sumUp() {
+	r.ByFault = make(map[string]Score)
+	all := r.Cases
+	total := scoreOf(all, func(*Result) bool { return true })
+	r.Top1, r.Top3, r.Top5 = total.Top1, total.Top3, total.Top5
+	for i := range all {
+		fault := all[i].Fault
+		if _, ok := r.ByFault[fault]; !ok {
+			r.ByFault[fault] = scoreOf(all, func(x *Result) bool { return x.Fault == fault })
+		}
+	}
+}
+
+func scoreOf(results []Result, of func(*Result) bool) Score {
+	var s Score
+	var within [6]int // by rank
+	for i := range results {
+		x := &results[i]
+		if !of(x) {
+			continue
+		}
+		s.Cases++
+		if x.RankService != nil && *x.RankService < len(within) {
+			within[*x.RankService]++
+		}
+	}
+	n := float64(max(1, s.Cases))
+	s.Top1 = float64(within[1]) / n
+	s.Top3 = float64(within[1]+within[2]+within[3]) / n
+	s.Top5 = s.Top3 + float64(within[4]+within[5])/n
+	return s
+}

@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// microsecond and millisecond are in ns, the unit of all means.
+const (
+	microsecond = 1e3
+	millisecond = 1e6
+)
+
+// operation is an entry of a service while it is built.
+type operation struct {
+	functions int     // tracepoints of its own
+	callees   []int32 // entries of other services
+	nodes     float64 // executed by the callees, in the mean
+}
+
+func (o *operation) add(callee int32, nodes float64) {
+	o.callees = append(o.callees, callee)
+	o.nodes += nodes
+}
+
+// serviceBuilder builds one service: first what its whole process shares (kernel, runtime, helpers), then its operations.
+type serviceBuilder struct {
+	*builder
+	names      namer
+	service    int32
+	operations []operation
+	entries    []int32
+	variables  int             // left of the quota
+	attached   [][]int32       // what the k-th function of the service calls besides its own functions
+	scheduler  []int32         // run queues
+	collector  []int32         // garbage collections
+	codecs     []int32         // serializers
+	resolver   []int32         // name resolution
+	remotes    map[int32]int32 // the calling point by remote entry
+	next       int             // function
+}
+
+// newService splits a quota of tracepoints into layers and operations and builds what the process shares.
+func (b *builder) newService(s int32, quota int) *serviceBuilder {
+	sb := &serviceBuilder{builder: b, names: namer{b.rng, make(map[string]int)}, service: s, remotes: make(map[int32]int32)}
+	kernel, runtime := max(4, quota*12/100), max(2, quota*14/100)
+	helpers := quota * 6 / 100
+	size := 18 + b.rng.IntN(20)
+	if b.services[s].tier == 0 { // gateways do little themselves, in many operations
+		size /= 2
+	}
+	ops := max(1, (quota-kernel-runtime-helpers)/size)
+	sb.variables = max(1, quota*3/100)
+	if b.services[s].tier == 0 {
+		sb.variables = 3 * ops
+	}
+	functions := quota - kernel - runtime - helpers - sb.variables
+	for ops > 1 && functions < 3*ops {
+		ops--
+	}
+	sb.operations = make([]operation, ops)
+	sb.splitFunctions(functions)
+	sb.attached = make([][]int32, functions)
+	sb.shareKernel(kernel)
+	sb.shareRuntime(runtime)
+	sb.shareHelpers(helpers)
+	return sb
+}
+
+// splitFunctions gives each operation its number of functions, skewed, at least two.
+func (sb *serviceBuilder) splitFunctions(functions int) {
+	n := len(sb.operations)
+	weights, sum := make([]float64, n), 0.0
+	for i := range weights {
+		weights[i] = sb.logUniform(0.5, 2)
+		sum += weights[i]
+	}
+	floor := min(2, functions/n)
+	left := functions
+	for i := range sb.operations {
+		k := floor + int(float64(functions-floor*n)*weights[i]/sum)
+		sb.operations[i].functions = k
+		left -= k
+	}
+	for i := 0; left > 0; i = (i + 1) % n {
+		sb.operations[i].functions++
+		left--
+	}
+}
+
+// attach makes point a callee of about the given fraction of the service's functions, but at least one.
+func (sb *serviceBuilder) attach(point int32, fraction float64) {
+	n := len(sb.attached)
+	for range max(1, int(fraction*float64(n)+sb.rng.Float64())) {
+		k := sb.rng.IntN(n)
+		sb.attached[k] = append(sb.attached[k], point)
+	}
+}
+
+// shareKernel makes the kernel's tracepoints: run queue, disks, name resolution, third parties, and waits of less
+// interest.
+func (sb *serviceBuilder) shareKernel(n int) {
+	kinds := []string{"runq", "disk", "dns", "net", "disk", "futex", "disk", "net", "fault", "disk", "pipe", "net"}
+	for i := range n {
+		// Beyond the first dozen a probe is told apart by file or socket, and belongs to few functions.
+		fraction := 0.1
+		if n > 12 {
+			fraction = 0.8 / float64(n)
+		}
+		kind := kinds[i%len(kinds)]
+		switch kind {
+		case "runq":
+			q := sb.kernel("runq", schedule, sb.logUniform(4, 30)*microsecond)
+			sb.scheduler = append(sb.scheduler, q)
+			sb.attach(q, fraction)
+		case "disk":
+			sb.attach(sb.kernel("disk", storage, sb.logUniform(0.1, 3)*millisecond), fraction)
+		case "dns":
+			sb.resolver = append(sb.resolver, sb.kernel("dns", resolve, sb.logUniform(0.3, 2)*millisecond))
+		case "net":
+			sb.attach(sb.thirdParty(), 0.02)
+		default:
+			sb.attach(sb.kernel(kind, work, sb.logUniform(5, 200)*microsecond), fraction)
+		}
+	}
+}
+
+func (sb *serviceBuilder) kernel(sort string, act action, mean float64) int32 {
+	return sb.newPoint(sb.service, sb.names.probe("kernel.", sort), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
+}
+
+// thirdParty makes a CLIENT point without a server that is observed, and the socket wait in it.
+func (sb *serviceBuilder) thirdParty() int32 {
+	name := sb.names.unique(sb.names.pick(remotes))
+	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote, sb.logUniform(4, 60)*millisecond, sb.cov())
+	client := sb.newPoint(sb.service, "POST "+name, trace.Client, cct.App, work, 60*microsecond, 0.3)
+	sb.points[client].baseline = true
+	sites := []site{{callee: wait, chance: 1}}
+	if len(sb.resolver) > 0 {
+		lookup := sb.resolver[sb.rng.IntN(len(sb.resolver))]
+		sites = []site{{callee: lookup, chance: float32(0.02 + 0.1*sb.rng.Float64())}, {callee: wait, chance: 1}}
+	}
+	sb.setSites(client, sites)
+	return client
+}
+
+// shareRuntime makes the runtime's tracepoints: locks, serializers, pools and garbage collection.
+func (sb *serviceBuilder) shareRuntime(n int) {
+	kinds := []string{"lock", "serialize", "pool", "gc", "lock", "serialize", "pool", "lock"}
+	for i := range n {
+		fraction := 0.1
+		if n > 8 {
+			fraction = 0.8 / float64(n)
+		}
+		switch kind := kinds[i%len(kinds)]; kind {
+		case "lock":
+			lock := sb.runtime(kind, acquire, sb.logUniform(0.5, 5)*microsecond)
+			sb.attach(lock, max(fraction, 2/float64(len(sb.attached))))
+		case "serialize":
+			codec := sb.runtime(kind, transfer, sb.logUniform(30, 500)*microsecond)
+			sb.codecs = append(sb.codecs, codec)
+			sb.attach(codec, fraction)
+		case "pool":
+			sb.attach(sb.runtime(kind, work, sb.logUniform(5, 300)*microsecond), fraction)
+		case "gc":
+			if i > len(kinds) { // one collector is enough; others are lesser pauses of the runtime
+				sb.attach(sb.runtime("safepoint", work, sb.logUniform(5, 50)*microsecond), fraction)
+				continue
+			}
+			sb.collector = append(sb.collector, sb.runtime(kind, work, sb.logUniform(1, 8)*millisecond))
+		}
+	}
+}
+
+func (sb *serviceBuilder) runtime(sort string, act action, mean float64) int32 {
+	return sb.newPoint(sb.service, sb.names.probe("runtime.", sort), trace.Internal, cct.Runtime, act, mean, 0.3+0.7*sb.rng.Float64())
+}
+
+// shareHelpers makes functions that are called from several places.
+func (sb *serviceBuilder) shareHelpers(n int) {
+	for range n {
+		h := sb.newPoint(sb.service, "util."+sb.names.function(), trace.Internal, cct.App, work, sb.logUniform(10, 300)*microsecond, sb.cov())
+		sb.attach(h, min(0.15, 3/float64(len(sb.attached))))
+	}
+}
+
+// build makes the operations of the service.
+func (sb *serviceBuilder) build() {
+	for i := range sb.operations {
+		sb.entries = append(sb.entries, sb.operation(&sb.operations[i]))
+	}
+	for i := sb.variables; i > 0; i-- { // what is left of the quota means nothing
+		p := sb.entries[sb.rng.IntN(len(sb.entries))]
+		sb.capture(p, noiseVariable, sb.names.unique("flag."+sb.names.pick(resources)))
+	}
+}

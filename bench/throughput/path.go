@@ -1,0 +1,83 @@
+package throughput
+
+import (
+	"context"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Path measures the extraction of critical paths, after decoding: from many small traces, and from single large ones.
+func Path(ctx context.Context, o Options) (*Result, error) {
+	o = o.withDefaults()
+	var table trace.Table
+	traces := requestTraces(o.Seed, &table, 200, spansOfTrace, o.Bytes)
+	result := &Result{Benchmark: "path", Input: mebibytes(len(traces)*spansOfTrace*spanBytes) + " of distinct traces"}
+	if err := o.paths(ctx, result, units.Plural(spansOfTrace, "span")+" a trace", traces...); err != nil {
+		return nil, err
+	}
+	sizes := []int{100_000, 1_000_000}
+	if o.Small {
+		sizes = []int{1000}
+	}
+	for _, n := range sizes {
+		for _, l := range []struct {
+			name  string
+			trace *trace.Trace
+		}{{"wide", wide(n)}, {"deep", deep(n)}, {"mixed", requestTraces(o.Seed, &table, 1, n, 1)[0]}} {
+			if err := o.paths(ctx, result, "one trace of "+units.Plural(n, "span")+", "+l.name, l.trace); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return result, nil
+}
+
+// spansOfTrace is the size of a small trace.
+const spansOfTrace = 50
+
+func (o Options) paths(ctx context.Context, result *Result, name string, traces ...*trace.Trace) error {
+	x := analysis.NewExtractor(analysis.DefaultOptions())
+	spans := 0
+	for _, t := range traces {
+		spans += len(t.Spans)
+	}
+	c, err := o.measure(ctx, func() error {
+		for _, t := range traces {
+			x.Extract(t)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	values := []Value{
+		c.rate(spans, "spans_per_second", "spans"), c.each(len(traces), "ns_per_trace", "trace"),
+		c.allocated(len(traces), "allocations_per_trace", "trace"),
+	}
+	result.add(name, values...)
+	return nil
+}
+
+// wide returns a trace in which one span calls all others one after the other.
+func wide(n int) *trace.Trace {
+	t := &trace.Trace{Spans: make([]trace.Span, n)}
+	for i := range t.Spans {
+		t.Spans[i] = trace.Span{ID: trace.SpanID(i + 1), Parent: 1, Start: trace.Nanos(i * 10), End: trace.Nanos(i*10 + 10), Op: 2, Kind: trace.Client, Service: 1}
+	}
+	t.Spans[0] = trace.Span{ID: 1, End: trace.Nanos(n * 10), Op: 1, Kind: trace.Server, Service: 1}
+	return t
+}
+
+// deep returns a trace in which every span calls one other.
+func deep(n int) *trace.Trace {
+	t := &trace.Trace{Spans: make([]trace.Span, n)}
+	for i := range t.Spans {
+		t.Spans[i] = trace.Span{
+			ID: trace.SpanID(i + 1), Parent: trace.SpanID(i), Start: trace.Nanos(i), End: trace.Nanos(4*n - i), Op: trace.Op(1 + i%7),
+			Kind: trace.Internal, Service: 1,
+		}
+	}
+	return t
+}

@@ -1,0 +1,166 @@
+package throughput
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Sizes of the tree that is searched.
+const (
+	nodesOfTree    = 100_000
+	baselineOfTree = 200
+	deepest        = 24
+)
+
+// Search measures a decision over a large calling-context tree, for every strategy.
+func Search(ctx context.Context, o Options) (*Result, error) {
+	o = o.withDefaults()
+	nodes := nodesOfTree
+	if o.Small {
+		nodes = 2000
+	}
+	f := newForest(o.Seed, nodes, baselineOfTree)
+	result := &Result{Benchmark: "search", Input: "a tree of " + units.Plural(len(f.tree.Nodes), "node") + ", of these " +
+		units.Count(baselineOfTree) + " of the baseline"}
+	for _, strategy := range search.Strategies() {
+		if err := o.deciding(ctx, result, strategy, f, strategy); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.deciding(ctx, result, "adaptive, all nodes below one edge", newForest(o.Seed, nodes, 1), "adaptive"); err != nil {
+		return nil, err
+	}
+	c, err := o.measure(ctx, func() error {
+		f.builder.Build(nil, &f.table)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	result.add("building the tree", c.each(1, "ns_per_build", "build"))
+	return result, nil
+}
+
+// deciding measures the first decision about a new problem, and the next one.
+func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy string) error {
+	in := search.Input{
+		Now: 1, Problems: []analysis.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
+		Rates: map[analysis.Hash]float64{f.problem.RequestType: f.problem.Rate}, Table: &f.table,
+		Budget: search.Budget{Tracepoints: 500}, Strategy: strategy, Seed: o.Seed, Epoch: 10 * time.Second,
+	}
+	var state search.State
+	picks := 0
+	first, err := o.measure(ctx, func() error {
+		var decisions []search.Decision
+		state, decisions = search.Next(in)
+		picks = 0
+		for i := range decisions {
+			picks += len(decisions[i].Picks)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if picks == 0 && !o.Small {
+		return fmt.Errorf("strategy %s picked nothing", strategy)
+	}
+	in.State, in.Now = state, in.Now.Add(in.Epoch)
+	second, err := o.measure(ctx, func() error {
+		search.Next(in)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	result.add(name, first.each(1, "ns_per_decision", "first decision"), second.each(1, "ns_per_next_decision", "next decision"),
+		first.allocated(1, "allocations_per_decision", "decision"), Value{"picks", float64(picks), units.Plural(picks, "pick")})
+	return nil
+}
+
+// forest is a tree to search, with a problem.
+type forest struct {
+	table   trace.Table
+	builder cct.Builder
+	tree    *cct.Tree
+	problem analysis.Problem
+}
+
+// place is a node of the tree to be.
+type place struct {
+	full, baseline trace.Context
+	service        trace.Symbol
+	id             trace.Symbol
+	depth          int
+	on             bool // baseline
+}
+
+// newForest returns a random tree: baseline operations above, tracepoints below them; and a problem whose first edge carries
+// half of the variance.
+func newForest(seed uint64, nodes, baseline int) *forest {
+	r := rand.New(rand.NewPCG(seed, 3))
+	f := &forest{problem: analysis.Problem{
+		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Group: analysis.Hash{Hi: 2}, Requests: 5000, Rate: 50,
+		Mean: 100 * time.Millisecond, CoV: 0.8, CoVLow: 0.7, CoVHigh: 0.9, Impact: 1e9,
+	}}
+	full := cct.Observation{Seen: 1, Explore: true}
+	var places []place
+	for len(places) < nodes {
+		var above place
+		if len(places) > 0 {
+			above = places[r.IntN(len(places))]
+		}
+		if above.depth >= deepest {
+			continue
+		}
+		p, sighting := f.place(len(places), above, baseline)
+		places = append(places, p)
+		full.Contexts = append(full.Contexts, sighting)
+	}
+	f.builder.Observe(full)
+	f.tree = f.builder.Build(nil, &f.table)
+	f.edges(places[:min(baseline, len(places))])
+	return f
+}
+
+// place makes node i below another: baseline operations first, then tracepoints.
+func (f *forest) place(i int, above place, baseline int) (place, cct.Sighting) {
+	name := f.table.Symbol(fmt.Sprintf("op-%d", i))
+	p := place{depth: above.depth + 1, on: i < baseline, service: above.service, id: name, baseline: above.baseline}
+	kind := trace.Internal
+	if p.on {
+		p.service, kind = f.table.Symbol(fmt.Sprintf("service-%d", i%40)), trace.Server
+	}
+	op := f.table.Op(p.service, name, kind)
+	p.full = f.table.Child(above.full, op)
+	s := cct.Sighting{Context: p.full, Parent: above.full, Op: op, Count: 1, Nanos: 1000}
+	if p.on {
+		p.baseline = f.table.Child(above.baseline, op)
+	} else {
+		s.Tracepoint = name
+	}
+	return p, s
+}
+
+// edges gives the problem an edge for every baseline operation, the root's leading.
+func (f *forest) edges(places []place) {
+	f.problem.Entry = f.table.Context(places[0].baseline).Op
+	for i, p := range places {
+		share := 0.5
+		if i > 0 {
+			share /= float64(len(places) - 1)
+		}
+		f.problem.Edges = append(f.problem.Edges, analysis.EdgeShare{
+			Edge: trace.WholeEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
+			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
+		})
+	}
+}

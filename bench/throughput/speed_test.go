@@ -1,0 +1,99 @@
+package throughput
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestBenchmarks runs every benchmark on little input: it must end well and say the figures that it is there for.
+func TestBenchmarks(t *testing.T) {
+	o := Options{Bytes: 1 << 18, Time: time.Nanosecond, Seed: 1, Small: true}
+	for name, c := range map[string]struct {
+		run  func(context.Context, Options) (*Result, error)
+		keys string
+	}{
+		"path":       {Path, "spans_per_second ns_per_trace allocations_per_trace"},
+		"decode":     {Decode, "spans_per_second bytes_per_second allocations_per_span ratio ratio_with_keys"},
+		"group":      {Group, "spans_per_second ns_per_observation allocations_per_observation bytes bytes_per_group ns"},
+		"open":       {Open, "wire_bytes_per_span"},
+		"search":     {Search, "ns_per_decision ns_per_next_decision allocations_per_decision picks ns_per_build"},
+		"size-model": {SizeModel, "accuracy precision_delayed recall_delayed ns_per_fit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := c.run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Benchmark != name || r.Input == "" {
+				t.Errorf("it calls itself %q and works on %q", r.Benchmark, r.Input)
+			}
+			checkOutput(t, r, strings.Fields(c.keys))
+		})
+	}
+}
+
+// checkOutput looks for figures above 0 in r's JSON, and for every row in its table.
+func checkOutput(t *testing.T, r *Result, keys []string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := r.JSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct{ Results []map[string]any }
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		found := false
+		for _, row := range doc.Results {
+			x, ok := row[key].(float64)
+			found = found || ok && x >= 0
+		}
+		if !found {
+			t.Errorf("no %s in %s", key, out.String())
+		}
+	}
+	out.Reset()
+	if err := r.Table(&out); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n != len(r.Rows)+1 {
+		t.Errorf("%d lines for %d rows", n, len(r.Rows))
+	}
+}
+
+func TestBenchmarksStop(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Path(ctx, Options{Bytes: 1 << 16, Small: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// TestTraces looks whether what is generated is what it is said to be.
+func TestTraces(t *testing.T) {
+	var table trace.Table
+	traces := requestTraces(1, &table, 10, spansOfTrace, 1<<20)
+	if bytes := len(traces) * spansOfTrace * spanBytes; bytes < 1<<20 {
+		t.Errorf("%d bytes", bytes)
+	}
+	seen := make(map[trace.ID]bool)
+	for _, tr := range append(traces, wide(100), deep(100)) {
+		p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+		if odd := p.Flags &^ (analysis.FlagSkewCorrected | analysis.FlagNoRoot); odd != 0 || len(p.Roots) != 1 {
+			t.Fatalf("flags %v, %d roots", p.Flags.Names(), len(p.Roots))
+		}
+		if seen[tr.ID] && !tr.ID.IsZero() {
+			t.Fatal("the same trace twice")
+		}
+		seen[tr.ID] = true
+	}
+}

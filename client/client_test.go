@@ -1,0 +1,222 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // what is shown is local
+	m.Run()
+}
+
+// answers are what the API's own tests hold its answers equal to.
+const answers = "../api/testdata"
+
+// problem is the one of these answers.
+const problem = "426b7f823856f6b85d5746302521384e"
+
+// serve serves these answers, and notes what it is asked.
+func serve(t *testing.T) (c *Client, asked *[]string) {
+	t.Helper()
+	asked = new([]string)
+	file := func(w http.ResponseWriter, name, before, after string) {
+		body, err := os.ReadFile(filepath.Join(answers, name))
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, before+string(body)+after)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /under/api/v1/problems", func(w http.ResponseWriter, _ *http.Request) { file(w, "listProblems.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/problems/"+problem, func(w http.ResponseWriter, _ *http.Request) { file(w, "getProblem.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/tracepoints", func(w http.ResponseWriter, _ *http.Request) {
+		file(w, "getTracepoint.json", `{"next_cursor":null,"epoch":null,"items":[`, "]}")
+	})
+	mux.HandleFunc("GET /under/api/v1/agents", func(w http.ResponseWriter, _ *http.Request) { file(w, "listAgents.json", "", "") })
+	mux.HandleFunc("/under/api/v1/tracepoints/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		file(w, "getTracepoint.json", "", "")
+	})
+	mux.HandleFunc("GET /under/api/v1/webhooks/dead", func(w http.ResponseWriter, _ *http.Request) { file(w, "listDeadLetters.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/webhooks/dead/1", func(w http.ResponseWriter, _ *http.Request) { file(w, "getDeadLetter.json", "", "") })
+	mux.HandleFunc("POST /under/api/v1/webhooks/dead/1/resend", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("DELETE /under/api/v1/webhooks/dead/1", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		*asked = append(*asked, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			t.Errorf("%s: Authorization: %s", r.URL, r.Header.Get("Authorization"))
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := New(server.URL+"/under/", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, asked
+}
+
+// now is a while after what the answers tell.
+var now = time.Date(2023, 11, 14, 22, 27, 0, 0, time.UTC)
+
+// TestShow compares what is shown with files.
+func TestShow(t *testing.T) {
+	c, _ := serve(t)
+	style := terminal.Style{Width: 100}
+	for name, show := range map[string]func(w io.Writer) error{
+		"problems.txt": func(w io.Writer) error {
+			list, err := c.Problems(t.Context(), contract.ListProblemsParams{}, 5)
+			return errors.Join(err, ShowProblems(w, list, style, now))
+		},
+		"problem.txt": func(w io.Writer) error {
+			d, err := c.Problem(t.Context(), problem[:6])
+			return errors.Join(err, ShowProblem(w, d, style, now))
+		},
+		"tracepoints.txt": func(w io.Writer) error {
+			list, err := c.Tracepoints(t.Context(), contract.ListTracepointsParams{}, 0)
+			return errors.Join(err, ShowTracepoints(w, list, style, now))
+		},
+		"agents.txt": func(w io.Writer) error {
+			list, err := c.Agents(t.Context(), contract.ListAgentsParams{}, 0)
+			if err == nil {
+				list.Conflicts = 2
+			}
+			return errors.Join(err, ShowAgents(w, list, style, now))
+		},
+		"dead.txt": func(w io.Writer) error {
+			list, err := c.DeadLetters(t.Context(), 0)
+			return errors.Join(err, ShowDeadLetters(w, list, style, now))
+		},
+		"letter.txt": func(w io.Writer) error {
+			d, err := c.DeadLetter(t.Context(), "1")
+			return errors.Join(err, ShowDeadLetter(w, d, style, now))
+		},
+		"learning.txt": func(w io.Writer) error { return ShowProblems(w, &contract.ProblemList{Learning: true}, style, now) },
+	} {
+		var out strings.Builder
+		if err := show(&out); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join("testdata", name)
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestNames finds problems and tracepoints by what people call them.
+func TestNames(t *testing.T) {
+	c, asked := serve(t)
+	for _, name := range []string{"1", problem[:4], strings.ToUpper(problem[:8]), problem} {
+		if d, err := c.Problem(t.Context(), name); err != nil || d.Problem.ID != problem {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"2", "ffff", "42"} {
+		if _, err := c.Problem(t.Context(), name); err == nil || !strings.Contains(err.Error(), "sibyl problems lists them") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var x contract.Tracepoint
+	body, err := os.ReadFile(filepath.Join(answers, "getTracepoint.json"))
+	if err := errors.Join(err, json.Unmarshal(body, &x)); err != nil {
+		t.Fatal(err)
+	}
+	*asked = nil
+	if _, err := c.Wish(t.Context(), x.Name, contract.WishRequest{Kind: contract.WishRequestKindPin}); err != nil {
+		t.Error(err)
+	}
+	if err := c.Withdraw(t.Context(), x.ID); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(c.Resend(t.Context(), "1"), c.Drop(t.Context(), "1")); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"GET /under/api/v1/tracepoints", "PUT /under/api/v1/tracepoints/" + x.ID + ` {"kind":"pin"}`, "DELETE /under/api/v1/tracepoints/" + x.ID,
+		"POST /under/api/v1/webhooks/dead/1/resend", "DELETE /under/api/v1/webhooks/dead/1",
+	}
+	if diff := cmp.Diff(want, *asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	if err := c.Withdraw(t.Context(), "nothing"); err == nil || !strings.Contains(err.Error(), x.Name) {
+		t.Errorf("a name with a slip: %v", err)
+	}
+}
+
+// TestErrors: every error says what to do.
+func TestErrors(t *testing.T) {
+	var status int
+	var body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	ask := func(url, token string) string {
+		c, err := New(url, token)
+		if err == nil {
+			_, err = c.Problems(context.Background(), contract.ListProblemsParams{}, 1)
+		}
+		if err == nil {
+			t.Fatalf("%d %s: no error", status, body)
+		}
+		return err.Error()
+	}
+	refusal := `{"type":"about:blank","title":"t","status":401,"detail":"this needs a token","instance":"i"}`
+	for _, c := range []struct {
+		status            int
+		body, token, want string
+	}{
+		{401, refusal, "", "SIBYL_TOKEN"},
+		{401, refusal, "x", "another one"},
+		{403, strings.Replace(refusal, "401", "403", 1), "x", "this needs a token"},
+		{502, "<html>", "", "another service with --server"},
+		{502, "{}", "", "is no Sibyl"},
+		{200, "[]", "", "use the same version"},
+	} {
+		status, body = c.status, c.body
+		if got := ask(server.URL, c.token); !strings.Contains(got, c.want) {
+			t.Errorf("%d: %s, want %s", c.status, got, c.want)
+		}
+	}
+	server.Close()
+	if got := ask(server.URL, ""); !strings.Contains(got, "sibyl serve") {
+		t.Errorf("nobody there: %s", got)
+	}
+	if got := ask("localhost:8321", ""); !strings.Contains(got, "want a URL like") {
+		t.Errorf("no URL: %s", got)
+	}
+}

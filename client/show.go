@@ -1,0 +1,345 @@
+package client
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// page writes what people read.
+type page struct {
+	out   strings.Builder
+	style terminal.Style
+	now   time.Time
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
+
+func (p *page) flush(w io.Writer) error {
+	_, err := io.WriteString(w, p.out.String())
+	return err
+}
+
+func (p *page) bold(text string) string { return p.style.Paint(terminal.Bold, text) }
+func (p *page) dim(text string) string  { return p.style.Paint(terminal.Dim, text) }
+
+// clean makes text from traces fit for a terminal.
+func clean(text string) string { return terminal.Printable(text) }
+
+// of returns a number that may not be known.
+func of(x *float64) float64 {
+	if x == nil {
+		return math.NaN()
+	}
+	return *x
+}
+
+func nanos(x *int64) string {
+	if x == nil {
+		return units.Unknown
+	}
+	return units.Duration(time.Duration(*x))
+}
+
+// perSecond writes time lost per second.
+func perSecond(x *float64) string {
+	if ns := of(x); ns > 0 {
+		return units.Nanos(ns) + "/s"
+	}
+	return units.Unknown
+}
+
+// span writes how long something lasts, roughly.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(0, int(d.Seconds())))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func (p *page) since(t *time.Time) string {
+	if t == nil {
+		return "not investigated yet"
+	}
+	return "since " + t.Local().Format("15:04:05") + " (" + span(p.now.Sub(*t)) + ")"
+}
+
+func intervalText(x contract.Interval) string {
+	if x.Low == nil || x.High == nil {
+		return units.Ratio(of(x.Value))
+	}
+	return units.Ratio(of(x.Value)) + " (" + units.Ratio(*x.Low) + "–" + units.Ratio(*x.High) + ")"
+}
+
+// ShowProblems writes the open problems, the first one first.
+func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	switch {
+	case list.Learning:
+		p.printf("Sibyl is still learning what is normal: there are no problems yet. See GET /api/v1/status.\n")
+	case len(list.Items) == 0:
+		p.printf("No open problem matches.\n")
+	}
+	for i := range list.Items {
+		p.problem(&list.Items[i])
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	return p.flush(w)
+}
+
+// problem writes three lines: what it is, what is wrong, how bad it is.
+func (p *page) problem(x *contract.Problem) {
+	attribute := terminal.Yellow
+	if x.Onset == contract.OnsetChanged {
+		attribute = terminal.Red
+	}
+	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), string(x.State))
+	if x.State == contract.StateNone {
+		p.printf(": waits for its turn")
+	}
+	p.printf("  %s", p.since(x.Since))
+	for _, note := range []struct {
+		what string
+		note *contract.Note
+	}{{"acknowledged", x.Notes.Acknowledged}, {"muted", x.Notes.Muted}} {
+		if note.note != nil {
+			p.printf("  %s by %s", note.what, clean(note.note.By))
+		}
+	}
+	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
+	p.printf("    %s\n", p.dim(fmt.Sprintf("%s  impact %s  CoV %s  p50 %s  p99 %s  %s requests/s", x.ID[:8], perSecond(x.Impact), intervalText(x.Cov),
+		nanos(x.P50Ns), nanos(x.P99Ns), units.Ratio(of(x.Rate)))))
+	if x.Why != nil {
+		p.printf("%s", p.style.Wrap(clean(*x.Why), 4))
+	}
+}
+
+// Limits of what is shown of a problem; JSON holds everything.
+const (
+	shownEdges        = 6
+	shownExplanations = 5
+	shownSuspects     = 3
+	shownDecisions    = 12
+)
+
+// ShowProblem writes a problem with its evidence.
+func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	p.problem(&d.Problem)
+	p.printf("\n%s\n%s", p.bold("What now"), style.Wrap(clean(d.Next), 2))
+	p.edges(d)
+	if len(d.Explanations) > 0 {
+		p.printf("\n%s\n", p.bold("It goes with"))
+		for i := range d.Explanations[:min(len(d.Explanations), shownExplanations)] {
+			x := &d.Explanations[i]
+			p.printf("  %-5s %s\n", units.Percent(of(x.Effect.Value)), clean(x.Text))
+		}
+	}
+	if d.Investigation != nil {
+		p.investigation(d.Investigation)
+	}
+	p.timeline(d.Decisions)
+	return p.flush(w)
+}
+
+func (p *page) edges(d *contract.ProblemDetail) {
+	if len(d.Edges) == 0 {
+		return
+	}
+	title := "Where the variance is"
+	if d.Problem.Kind != contract.KindVariable {
+		title = "Where what is wrong is"
+	}
+	p.printf("\n%s\n", p.bold(title))
+	for i := range d.Edges[:min(len(d.Edges), shownEdges)] {
+		e := &d.Edges[i]
+		share := of(e.Score)
+		if d.Problem.Kind == contract.KindVariable {
+			share = of(e.ShareVariance.Value)
+		}
+		line := fmt.Sprintf("%s a request", units.Nanos(of(e.MeanNs)))
+		if x := of(e.ExcessNs.Value); x > 0 {
+			line += ", " + units.Signed(x) + " above what is healthy"
+		}
+		p.printf("  %s %s %s\n", terminal.PadLeft(units.Percent(share), 6), clean(e.Place.Label), p.dim(line))
+	}
+	if more := len(d.Edges) - shownEdges; more > 0 {
+		p.printf("  %s\n", p.dim(fmt.Sprintf("… and %s", units.Plural(more, "more place"))))
+	}
+}
+
+func (p *page) investigation(d *contract.InvestigationDetail) {
+	v := &d.Investigation
+	p.printf("\n%s %s, %s on, %s tried\n", p.bold("Investigation"), v.State, units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
+	for i := range v.Suspects[:min(len(v.Suspects), shownSuspects)] {
+		x := &v.Suspects[i]
+		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(x.Share.Value)), 6), clean(x.Operation))
+	}
+	for i := range d.Wants {
+		p.printf("  on: %s %s\n", clean(d.Wants[i].Tracepoint), p.dim(clean(d.Wants[i].Cause)))
+	}
+}
+
+// timeline writes the latest decisions, the latest last.
+func (p *page) timeline(decisions []contract.Decision) {
+	if len(decisions) == 0 {
+		return
+	}
+	p.printf("\n%s\n", p.bold("What was decided"))
+	for i := min(len(decisions), shownDecisions) - 1; i >= 0; i-- {
+		x := &decisions[i]
+		p.printf("  %s  %s\n", x.At.Local().Format("15:04:05"), clean(x.Text))
+	}
+}
+
+// ShowTracepoints writes tracepoints as a table.
+func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	if len(list.Items) == 0 {
+		p.printf("No tracepoint matches. They become known when agents announce them, or by spans with sibyl.tracepoint.id.\n")
+		return p.flush(w)
+	}
+	width := len("TRACEPOINT")
+	for i := range list.Items {
+		width = max(width, len([]rune(list.Items[i].Name)))
+	}
+	width = min(width, max(24, style.Line()-64))
+	row := func(state, name, share, bytes, cpu, until, why string) {
+		line := fmt.Sprintf("%-9s  %s  %s  %s  %s  %s  %s", state, terminal.PadRight(terminal.Shorten(name, width), width), terminal.PadLeft(share, 6),
+			terminal.PadLeft(bytes, 10), terminal.PadLeft(cpu, 9), terminal.PadRight(until, 7), why)
+		p.printf("%s\n", strings.TrimRight(line, " "))
+	}
+	row("STATE", "TRACEPOINT", "SHARE", "BYTES/S", "CPU", "UNTIL", "WHY")
+	for i := range list.Items {
+		x := &list.Items[i]
+		until, why := p.reason(x)
+		row(string(x.State), clean(x.Name), units.Percent(of(x.Share)), amount(x.Cost.Bytes), cpu(x.Cost.CPU), until, clean(why))
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	p.printf("%s\n", p.dim("BYTES/S and CPU are estimates for all requests; SHARE is the part of them that has it on."))
+	return p.flush(w)
+}
+
+// agentColumn is how wide names of services and agents are shown at most.
+const agentColumn = 28
+
+// ShowAgents writes how many agents there are, and each in a line.
+func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	t := list.Total
+	p.printf("%s applied the plan that holds, %d did not yet, %d are lost.\n", units.Plural(t.Current, "agent"), t.Behind, t.Lost)
+	if list.Conflicts > 0 {
+		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("%d times an agent used the ID of another: give each its own.", list.Conflicts)))
+	}
+	if len(list.Items) == 0 {
+		p.printf("No agent matches. docs/agents.md says how agents connect.\n")
+		return p.flush(w)
+	}
+	row := func(state, service, id, on, failed, catalogue, seen, why string) {
+		line := fmt.Sprintf("%-7s  %s  %s  %s  %s  %s  %s  %s", state, terminal.PadRight(terminal.Shorten(service, agentColumn), agentColumn),
+			terminal.PadRight(terminal.Shorten(id, agentColumn), agentColumn), terminal.PadLeft(on, 5), terminal.PadLeft(failed, 6), terminal.PadLeft(catalogue, 9),
+			terminal.PadLeft(seen, 7), why)
+		p.printf("%s\n", strings.TrimRight(line, " "))
+	}
+	row("STATE", "SERVICE", "AGENT", "ON", "FAILED", "CATALOGUE", "SEEN", "")
+	for i := range list.Items {
+		x := &list.Items[i]
+		why := ""
+		switch {
+		case x.Problem != nil:
+			why = clean(*x.Problem)
+		case !x.CatalogueComplete:
+			why = "its catalogue is not complete"
+		case x.Conflicts > 0:
+			why = fmt.Sprintf("another agent used its ID %d times", x.Conflicts)
+		}
+		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), span(now.Sub(x.Seen)), why)
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	return p.flush(w)
+}
+
+func amount(x *float64) string {
+	if b := of(x); b > 0 {
+		return units.Bytes(int64(math.Ceil(b)))
+	}
+	return units.Unknown
+}
+
+// cpu writes CPU seconds per second.
+func cpu(x *float64) string {
+	if s := of(x); s > 0 {
+		return units.Nanos(s*float64(time.Second)) + "/s"
+	}
+	return units.Unknown
+}
+
+// reason says until when a tracepoint is as it is, and why.
+func (p *page) reason(x *contract.Tracepoint) (until, why string) {
+	if w := x.Wish; w != nil {
+		if w.Until != nil {
+			until = "+" + span(w.Until.Sub(p.now))
+		}
+		return until, fmt.Sprintf("%s by %s", wishText[w.Kind], w.By)
+	}
+	for i := range x.Leases {
+		if l := &x.Leases[i]; i == 0 || l.Cause != "" {
+			until, why = "+"+span(l.Expires.Sub(p.now)), l.Cause
+			if l.Owner != "" {
+				why += " (problem " + l.Owner[:8] + ")"
+			}
+		}
+	}
+	return until, why
+}
+
+// wishText is what somebody did.
+var wishText = map[contract.WishKind]string{
+	contract.WishKindEnable: "enabled", contract.WishKindPin: "pinned", contract.WishKindForbid: "forbidden",
+}
+
+// ShowDeadLetters writes events that webhooks did not take, a line and its last error each.
+func ShowDeadLetters(w io.Writer, list *contract.DeadLetterList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	if len(list.Items) == 0 {
+		p.printf("There are no dead letters.\n")
+	}
+	for i := range list.Items {
+		p.letter(&list.Items[i])
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	return p.flush(w)
+}
+
+func (p *page) letter(x *contract.DeadLetter) {
+	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint), x.Format, span(p.now.Sub(x.At)))
+	p.printf("%s", p.style.Wrap(clean(units.Plural(x.Attempts, "attempt")+": "+x.Error), 6))
+}
+
+// ShowDeadLetter writes one of them with what was sent.
+func ShowDeadLetter(w io.Writer, d *contract.DeadLetterDetail, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	p.letter(&d.Letter)
+	p.printf("\n%s\n", clean(d.Body))
+	return p.flush(w)
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Choice is a flag whose value is one of a few words; the first is the default.
+type Choice struct {
+	Value string // one of among
+	among []string
+}
+
+// NewChoice returns a choice among words; the first is the default.
+func NewChoice(among ...string) *Choice { return &Choice{Value: among[0], among: among} }
+
+// String implements pflag.Value.
+func (c *Choice) String() string { return c.Value }
+
+// Type implements pflag.Value; help shows it as the name of the value.
+func (c *Choice) Type() string { return strings.Join(c.among, "|") }
+
+// Set implements pflag.Value.
+func (c *Choice) Set(s string) error {
+	if !slices.Contains(c.among, s) {
+		return fmt.Errorf("want one of %s", strings.Join(c.among, ", "))
+	}
+	c.Value = s
+	return nil
+}
+
+// Flag adds c to the flags of a command, with completion.
+func (c *Choice) Flag(to *cobra.Command, name, short, usage string) {
+	to.Flags().VarP(c, name, short, usage)
+	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return c.among, cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := to.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err) // the flag was just added
+	}
+}
+
+// Size is a flag for a number of bytes, like 512MiB.
+type Size int64
+
+// String implements pflag.Value.
+func (s *Size) String() string { return units.Bytes(int64(*s)) }
+
+// Type implements pflag.Value.
+func (s *Size) Type() string { return "size" }
+
+// Set implements pflag.Value.
+func (s *Size) Set(text string) error {
+	n, ok := units.ParseBytes(text)
+	if !ok || n < 1 {
+		return errors.New("want a size above 0 like 512MiB or 2GiB")
+	}
+	*s = Size(n)
+	return nil
+}
+
+// Fraction is a flag for a number from 0 to 1.
+type Fraction float64
+
+// String implements pflag.Value.
+func (f *Fraction) String() string { return strconv.FormatFloat(float64(*f), 'g', -1, 64) }
+
+// Type implements pflag.Value.
+func (f *Fraction) Type() string { return "fraction" }
+
+// Set implements pflag.Value.
+func (f *Fraction) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(x >= 0 && x <= 1) {
+		return errors.New("want a number from 0 to 1")
+	}
+	*f = Fraction(x)
+	return nil
+}
+
+// NonNegative is a flag for a duration that is not negative.
+type NonNegative time.Duration
+
+// String implements pflag.Value.
+func (d *NonNegative) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *NonNegative) Type() string { return "duration" }
+
+// Set implements pflag.Value.
+func (d *NonNegative) Set(s string) error {
+	x, err := time.ParseDuration(s)
+	if err != nil || x < 0 {
+		return errors.New("want a duration of at least 0, like 1s or 250ms")
+	}
+	*d = NonNegative(x)
+	return nil
+}
+
+// Workers is a flag for a number of goroutines.
+type Workers int
+
+// String implements pflag.Value.
+func (w *Workers) String() string { return strconv.Itoa(int(*w)) }
+
+// Type implements pflag.Value.
+func (w *Workers) Type() string { return "int" }
+
+// Set implements pflag.Value.
+func (w *Workers) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > file.MaxWorkers {
+		return fmt.Errorf("want a number from 0 to %d", file.MaxWorkers)
+	}
+	*w = Workers(n)
+	return nil
+}
+
+// PathFlags are the flags that control how critical paths are extracted.
+type PathFlags struct {
+	async, tie, touching *Choice
+	overlap              Fraction
+	maxSkew              NonNegative
+}
+
+// AddPathFlags adds the flags to c and returns their values.
+func AddPathFlags(c *cobra.Command) *PathFlags {
+	f := &PathFlags{
+		async: NewChoice("clamp", "ignore"), tie: NewChoice("earliest-start", "latest-start"),
+		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(analysis.DefaultOptions().MaxSkew),
+	}
+	f.async.Flag(c, "async", "", "children that outlive their parent: cut them to it, or leave them off the path")
+	f.tie.Flag(c, "tie", "", "which of two children that end together is on the path")
+	f.touching.Flag(c, "touching", "", "whether a child may end exactly when the next one starts")
+	c.Flags().Var(&f.overlap, "overlap-tolerance", "by what part of their parent's duration two children on the path may overlap")
+	c.Flags().Var(&f.maxSkew, "max-skew", "largest difference of two hosts' clocks that is corrected; 0: none")
+	return f
+}
+
+// Options returns the options for analysis.NewExtractor.
+func (f *PathFlags) Options() analysis.Options {
+	return analysis.Options{
+		MaxSkew:          time.Duration(f.maxSkew),
+		IgnoreAsync:      f.async.Value == "ignore",
+		OverlapTolerance: float64(f.overlap),
+		LatestStart:      f.tie.Value == "latest-start",
+		StrictTouching:   f.touching.Value == "strict",
+	}
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// InputFlags are the flags that control how trace files are read.
+type InputFlags struct {
+	memory  Size
+	strict  bool
+	workers Workers
+}
+
+// AddInputFlags adds the flags to c and returns their values.
+func AddInputFlags(c *cobra.Command) *InputFlags {
+	f := &InputFlags{memory: assemble.DefaultMemory}
+	c.Flags().Var(&f.memory, "memory", "memory for open traces; what is beyond goes to a temporary file")
+	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
+	c.Flags().Var(&f.workers, "workers", "goroutines that decode; 0: one per core")
+	return f
+}
+
+// Options returns the options to read files with; n receives broken records and progress.
+func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
+	return file.Options{
+		Workers: int(f.workers), Memory: int64(f.memory), Strict: f.strict, Stdin: stdin,
+		Report: n.Broken, Progress: n.Progress(),
+	}
+}
+
+// Limits of the messages while reading.
+const (
+	MostBroken = 100      // broken records that are reported one by one
+	longInput  = 64 << 20 // bytes from which on progress is shown
+)
+
+// ErrNoTrace reports input without a single readable trace.
+var ErrNoTrace = errors.New("the input holds no trace that could be read")
+
+// Notices prints broken records and a progress bar while input is read. It is safe for concurrent use.
+type Notices struct {
+	program string // prefix of each line
+	out     io.Writer
+
+	mu      sync.Mutex // guards all below, and out
+	bar     *progressbar.ProgressBar
+	records int
+}
+
+// NewNotices returns notices of a program that go to w, usually its standard error.
+func NewNotices(program string, w io.Writer) *Notices { return &Notices{program: program, out: w} }
+
+// Broken reports a record that could not be read.
+func (n *Notices) Broken(b file.Broken) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.records++
+	if n.records > MostBroken {
+		return
+	}
+	n.clear()
+	fmt.Fprintf(n.out, "%s: skipped %s\n", n.program, terminal.Printable(b.Error()))
+}
+
+// Progress returns a function that draws a progress bar; nil unless the output is a terminal.
+func (n *Notices) Progress() func(file.Progress) {
+	if !terminal.Is(n.out) {
+		return nil
+	}
+	return func(p file.Progress) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if max(p.Read, p.Total) < longInput {
+			return
+		}
+		if n.bar == nil {
+			n.bar = newBar(n.out, p.Total)
+		}
+		_ = n.bar.Set64(p.Read) // a bar that cannot be drawn is no reason to stop
+	}
+}
+
+func newBar(w io.Writer, total int64) *progressbar.ProgressBar {
+	if total == 0 {
+		total = -1 // not known: show a spinner
+	}
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("reading"),
+		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+}
+
+// clear takes the bar off the terminal until it is drawn again.
+func (n *Notices) clear() {
+	if n.bar != nil {
+		_ = n.bar.Clear() // see Progress
+	}
+}
+
+// Close removes the progress bar and prints how many further records were skipped.
+func (n *Notices) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bar != nil {
+		_ = n.bar.Finish() // see Progress
+	}
+	if more := n.records - MostBroken; more > 0 {
+		fmt.Fprintf(n.out, "%s: skipped %s in the same way\n", n.program, units.Plural(more, "more broken record"))
+	}
+}
+
+// RequireFiles is a cobra.PositionalArgs that wants at least one argument.
+func RequireFiles(_ *cobra.Command, files []string) error {
+	if len(files) == 0 {
+		return errors.New("which FILE? Name files or directories, or - for standard input")
+	}
+	return nil
+}

@@ -1,3 +1,0 @@
-// Package scores writes what `sibyl bench localize` found, about recorded case sets and about simulated faults: as tables for
-// people, as JSON and CSV for programs, as a plot in SVG.
-package scores

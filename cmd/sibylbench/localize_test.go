@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/bench/eval/recorded"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+)
+
+// caseSet writes a set of one case, in which a service takes half as long again, and returns its directory.
+func caseSet(t *testing.T) string {
+	t.Helper()
+	var texts []string
+	for i := range 30 {
+		at, end := 1000*i, 100
+		if i >= 25 {
+			end = 150
+		}
+		texts = append(texts, fmt.Sprintf("%x shop \"GET /cart\" server %d..%d", i+1, at, at+end))
+	}
+	request, err := tracegen.FromText(texts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string]string{
+		recorded.TracesName: string(request) + "\n",
+		recorded.CasesName:  `{"name": "a<b", "fault": "slow", "start_unix_nano": 25000, "end_unix_nano": "30000", "target": {"service": "shop"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestBenchLocalizeRecorded(t *testing.T) {
+	dir := caseSet(t)
+	for output, check := range map[string]func(string) error{
+		"table": func(s string) error {
+			if !strings.Contains(s, "100 %") || !strings.Contains(s, "shop GET /cart") {
+				return errors.New("no result")
+			}
+			return nil
+		},
+		"json": func(s string) error {
+			var r recorded.Report
+			err := json.Unmarshal([]byte(s), &r)
+			if err == nil && (r.Top1 != 1 || r.Cases[0].RankService == nil || *r.Cases[0].RankService != 1) {
+				err = errors.New("not found")
+			}
+			return err
+		},
+		"csv": func(s string) error {
+			_, err := csv.NewReader(strings.NewReader(s)).ReadAll()
+			return err
+		},
+		"svg": wellFormed,
+	} {
+		got := sibylbench(t, "localize", "--recorded", dir, "-o", output)
+		if got.code != cli.ExitOK || got.err != "" {
+			t.Fatalf("-o %s: exit code %d, %s", output, got.code, got.err)
+		}
+		if err := check(got.out); err != nil {
+			t.Errorf("-o %s: %v in\n%s", output, err, got.out)
+		}
+	}
+}
+
+func TestBenchLocalizeChoose(t *testing.T) {
+	dir := caseSet(t)
+	for output, check := range map[string]func(string) error{
+		"table": func(s string) error {
+			for _, want := range []string{"with spans hidden", "random", "3 of 1 ", "false alarms: 0"} {
+				if !strings.Contains(strings.ToLower(s), want) {
+					return errors.New("no " + want)
+				}
+			}
+			return nil
+		},
+		"json": func(s string) error {
+			var r recorded.Report
+			err := json.Unmarshal([]byte(s), &r)
+			if err == nil && (r.Top1 != 1 || r.Choice == nil || len(r.Choice.Strategies) != 2 || r.Choice.Baseline != recorded.Entries) {
+				err = errors.New("not both ways")
+			}
+			return err
+		},
+		"csv": func(s string) error {
+			lines, err := csv.NewReader(strings.NewReader(s)).ReadAll()
+			if err == nil && len(lines) != 3 {
+				err = errors.New("want a line for each strategy")
+			}
+			return err
+		},
+		"svg": wellFormed,
+	} {
+		got := sibylbench(t, "localize", "--recorded", dir, "--choose", "--baseline", "entries", "--strategies", "random", "-o", output)
+		if got.code != cli.ExitOK || got.err != "" {
+			t.Fatalf("-o %s: exit code %d, %s", output, got.code, got.err)
+		}
+		if err := check(got.out); err != nil {
+			t.Errorf("-o %s: %v in\n%s", output, err, got.out)
+		}
+	}
+}
+
+// wellFormed reports whether s is XML.
+func wellFormed(s string) error {
+	d := xml.NewDecoder(strings.NewReader(s))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func TestBenchLocalizeSimulated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays a simulation")
+	}
+	for _, output := range []string{"table", "json", "csv", "svg"} {
+		got := sibylbench(t, "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60", "--strategies", "adaptive,flat", "-o", output)
+		if got.code != cli.ExitOK || !strings.Contains(got.out, "disk") && output != "svg" {
+			t.Errorf("-o %s: exit code %d, %s\n%s", output, got.code, got.err, got.out)
+		}
+		if output == "svg" {
+			if err := wellFormed(got.out); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestBenchLocalizeUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"--sim --recorded x":  "either --sim or",
+		"--sim=false":         "nothing to do",
+		"--choose":            "needs --recorded",
+		"--faults nonsense":   "no fault is called",
+		"--strategies none":   "no strategy is called",
+		"-o page":             "table, json, csv, svg",
+		"more":                "unknown command",
+		"--recorded nowhere1": recorded.CasesName,
+	} {
+		got := sibylbench(t, append([]string{"localize"}, strings.Fields(args)...)...)
+		code := cli.ExitUsage
+		if strings.HasPrefix(args, "--recorded") {
+			code = cli.ExitError
+		}
+		if got.code != code || !strings.Contains(got.err, want) {
+			t.Errorf("%s: exit code %d, %q", args, got.code, got.err)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+)
+
+// process is the environment of a run.
+type process struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+
+	sibyl string // --sibyl
+}
+
+// run is the whole program. It returns the exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	p := &process{in: in, out: out, err: errOut}
+	root := p.root()
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	return cli.Run(ctx, root, args)
+}
+
+func (p *process) root() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sibylbench",
+		Short: "Measure Sibyl: its speed, and how well it finds faults",
+		Long: `Measures how fast the parts of Sibyl and the whole service are, and how well it finds faults: simulated ones, recorded ones, and those of
+a demo application that runs on this machine.
+
+Benchmarks of single parts run on one core, on at least 64 MiB of distinct traces that are generated in memory beforehand; times are
+those of the fastest of several passes. Benchmarks of the service and the demo start sibyl serve as a process: the sibyl beside this
+program, else the one on the PATH; --sibyl names another.
+
+Exit codes: 0 fine, 1 error, 2 wrong usage.`,
+		Example: `  sibylbench demo                             watch Sibyl find a fault in a running application
+  sibylbench ingest --time 30s                throughput of the whole service
+  sibylbench localize --seeds 10              simulated faults`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.PersistentFlags().StringVar(&p.sibyl, "sibyl", "", "the sibyl program to start; empty: the one beside this program, else the one on the PATH")
+	for _, b := range benchmarks {
+		c.AddCommand(p.partCommand(b))
+	}
+	c.AddCommand(p.ingestCommand(), p.overloadCommand(), p.controlCommand(), p.localizeCommand(), p.demoCommand(), p.overheadCommand())
+	c.AddCommand(p.demoProcesses()...)
+	return c
+}
+
+// findSibyl returns the path of the sibyl program that benchmarks of the service start.
+func (p *process) findSibyl() (string, error) {
+	if p.sibyl != "" {
+		path, err := exec.LookPath(p.sibyl)
+		if err != nil {
+			return "", cli.UsageError{Err: fmt.Errorf("--sibyl: %w", err)}
+		}
+		return filepath.Abs(path)
+	}
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "sibyl")); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("sibyl")
+	if err != nil {
+		return "", errors.New("no program sibyl beside this one or on the PATH: run make build, or name it with --sibyl")
+	}
+	return filepath.Abs(path)
+}

@@ -1,0 +1,545 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// sources returns those with a file of the given text, named sibyl.yaml, below dir, variables like SIBYL_EPOCH=1s and flags.
+func sources(t testing.TB, dir, text string, env, args []string) Sources {
+	t.Helper()
+	name := filepath.Join(dir, "sibyl.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags := AddFlags(set)
+	if err := set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return Sources{File: name, Flags: flags, Getenv: func(name string) string {
+		for _, v := range env {
+			if value, ok := strings.CutPrefix(v, name+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}}
+}
+
+// TestScripts loads files, variables and flags. Lines of the input that begin with $ are variables, with -- flags; the rest, each line
+// where it stands, is the file.
+//
+//	load       prints the keys that are no defaults, each with its origin, or the mistakes
+//	print      prints the whole configuration
+//	tokens     prints which listeners must not be opened without tokens
+//	unguarded  prints which listeners ask for nothing even then
+//	reload     takes two files, with === between them, and prints what is applied, and what is refused
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, filepath.Join("testdata", "scripts"), func(t *testing.T, path string) {
+		dir := t.TempDir()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := script(t, dir, d)
+			return strings.ReplaceAll(out, dir+string(filepath.Separator), "")
+		})
+	})
+}
+
+func script(t *testing.T, dir string, d *datadriven.TestData) string {
+	t.Helper()
+	if d.Cmd == "reload" {
+		before, after, _ := strings.Cut(d.Input, "===\n")
+		applied, refused := Reload(mustLoad(t, dir, before), mustLoad(t, dir, after))
+		return nonDefaults(applied) + fmt.Sprintf("refused: %s\n", strings.Join(refused, " "))
+	}
+	var env, args []string
+	lines := strings.Split(d.Input, "\n")
+	for i, line := range lines {
+		if v, ok := strings.CutPrefix(line, "$"); ok {
+			env, lines[i] = append(env, v), ""
+		} else if strings.HasPrefix(line, "--") && !strings.HasPrefix(line, "---") {
+			args, lines[i] = append(args, line), ""
+		}
+	}
+	e, err := Load(sources(t, dir, strings.Join(lines, "\n"), env, args))
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	switch d.Cmd {
+	case "load":
+		return nonDefaults(e)
+	case "print":
+		var b bytes.Buffer
+		if err := e.Print(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	case "tokens":
+		if err := e.RequireTokens(); err != nil {
+			return err.Error() + "\n"
+		}
+		return ""
+	case "unguarded":
+		var b strings.Builder
+		for _, l := range e.Config.Unguarded() {
+			fmt.Fprintln(&b, l.Key, l.Address)
+		}
+		return b.String()
+	}
+	d.Fatalf(t, "no command %s", d.Cmd)
+	return ""
+}
+
+func mustLoad(t *testing.T, dir, text string) *Effective {
+	t.Helper()
+	e, err := Load(sources(t, dir, text, nil, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// nonDefaults lists what sources gave.
+func nonDefaults(e *Effective) string {
+	var b strings.Builder
+	for _, d := range definitions() {
+		if origin := e.Origin(d.key); origin != "" {
+			fmt.Fprintf(&b, "%s = %v (%s)\n", d.key, e.values[d.key], origin)
+		}
+	}
+	return b.String()
+}
+
+// TestDefaults holds what the service does without any argument against the design, and against what packages do by themselves.
+func TestDefaults(t *testing.T) {
+	e, err := Load(Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &e.Config
+	if got, want := c.listeners(), []Listener{{"http", "127.0.0.1:8321"}, {"otlp.grpc", "127.0.0.1:4317"}, {"otlp.http", "127.0.0.1:4318"}}; !slices.Equal(got, want) {
+		t.Errorf("listens on %v, want %v", got, want)
+	}
+	if err := e.RequireTokens(); err != nil {
+		t.Errorf("wants tokens: %v", err)
+	}
+	watch := analysis.DefaultWatchOptions()
+	watch.Chronic = analysis.DefaultThresholds()
+	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(analysis.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
+		t.Error(diff)
+	}
+	online := assemble.DefaultOnlineOptions()
+	if got := c.Assembly.Online(online.Memory); got != online {
+		t.Errorf("assembles by %+v, want %+v", got, online)
+	}
+	core := engine.DefaultOptions()
+	core.Watch = watch
+	core.Strategy, core.Budget, core.Retention = search.DefaultStrategy, c.Budget.Search(), c.Retention.Age
+	core.Rules.GroupBy, core.Rules.Types = []string{}, []analysis.TypeRule{}
+	if diff := cmp.Diff(core, c.Engine()); diff != "" {
+		t.Error(diff)
+	}
+	if c.DataDir != "./sibyl-data" || c.Epoch != 10*time.Second || c.Learning != 5*time.Minute || c.Memory != 2<<30 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := ingest.NewKeys(c.AttributeKeys()...); err != nil || len(c.AttributeKeys()) == 0 {
+		t.Errorf("%v: %v", c.AttributeKeys(), err)
+	}
+}
+
+func TestConversions(t *testing.T) {
+	e := mustLoad(t, t.TempDir(), `
+budget:
+  {tracepoints: 1, bytes-per-second: 2B, cpu: 3, per-request-type: {tracepoints: 4, bytes-per-second: 5, cpu: 6}, per-service: {tracepoints: 7, bytes-per-second: 8, cpu: 9}}
+size: f
+size-timeout: 3s
+thresholds: {cov: 0.3, delayed: 0.1, false-discovery: 0.01, min-impact: 1ms, confirm: 3, calm: 4, renew: 5, silence: 6}
+min-samples: 70
+keys: [b, c]
+group-by: [a, b]
+rules:
+  - {attribute: d, name: x, group-by: [e], objective: 1s, accept: {cov: 0.5, mean: 2s, delayed: 0.2}, size: g, timeout: 4s, merge: true, value: v, entry: s o}
+`)
+	c := &e.Config
+	budget := search.Budget{
+		Tracepoints: 1, Bytes: 2, CPU: 3, RequestType: search.Limit{Tracepoints: 4, Bytes: 5, CPU: 6}, Service: search.Limit{Tracepoints: 7, Bytes: 8, CPU: 9},
+	}
+	if diff := cmp.Diff(budget, c.Budget.Search()); diff != "" {
+		t.Error(diff)
+	}
+	watch := analysis.DefaultWatchOptions()
+	watch.FalseDiscovery, watch.MinImpact, watch.Confirm, watch.Calm, watch.Renew, watch.Silence, watch.MinSamples = 0.01, 1e6, 3, 4, 5, 6, 70
+	watch.Chronic = analysis.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}
+	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(watch.Chronic, c.ChronicThresholds()); diff != "" {
+		t.Error(diff)
+	}
+	rules := analysis.Rules{GroupBy: []string{"a", "b"}, Size: "f", Timeout: 3 * time.Second, Types: []analysis.TypeRule{{
+		Entry: "s o", Attribute: "d", Value: "v", Name: "x", Merge: true, GroupBy: []string{"e"}, Objective: time.Second,
+		Size: "g", Timeout: 4 * time.Second, Accepted: analysis.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
+	}}}
+	if diff := cmp.Diff(rules, c.AnalysisRules()); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.AttributeKeys(); !slices.Equal(got, []string{"a", "b", "c", "d", "e", "f", "g"}) {
+		t.Errorf("AttributeKeys = %v", got)
+	}
+}
+
+// samples are two values of a key that differ, and differ from its default, as text.
+func samples(t testing.TB, d *definition) (a, b string) {
+	t.Helper()
+	lists := map[string][2]string{
+		"jaeger.query":  {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
+		"rules":         {"[{entry: s a}]", "[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]"},
+		"trace-url":     {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
+		"webhooks":      {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
+		"retention.age": {"2d", "3d"},
+		"explore":       {"0.05", "0.1"},
+	}
+	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
+	lists["self-tracing.headers"] = lists["export.headers"]
+	if pair, ok := lists[d.key]; ok {
+		return pair[0], pair[1]
+	}
+	byType := map[string][2]string{
+		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"}, "bool": {"true", "false"},
+		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"}, "url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
+		"name": {"random", "flat"}, "text": {"a", "b"}, "text|json": {"json", "text"}, "disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
+	}
+	pair, ok := byType[d.kind.typeName()]
+	if !ok {
+		t.Fatalf("no samples of %s, a %s", d.key, d.kind.typeName())
+	}
+	return pair[0], pair[1]
+}
+
+// TestPrecedence gives each key in any of the sources and asks which of them counts.
+func TestPrecedence(t *testing.T) {
+	all := definitions()
+	dir := t.TempDir()
+	for i := range all {
+		d := &all[i]
+		a, b := samples(t, d)
+		value := func(text string) any {
+			l := newLayer()
+			if m := l.readWord(d, text, &reader{}); len(m) > 0 {
+				t.Fatalf("%s: %v", d.key, m)
+			}
+			return l.values[d.key]
+		}
+		if reflect.DeepEqual(value(a), value(b)) || reflect.DeepEqual(value(a), d.preset) {
+			t.Errorf("%s: %s, %s and the default are not three values", d.key, a, b)
+		}
+		for sources3 := range 8 {
+			var file string
+			var env, args []string
+			want, origin := d.preset, ""
+			pick := func(n int) string { return []string{a, b}[n] }
+			if sources3&1 != 0 {
+				file, want, origin = d.key+": "+pick(0), value(a), "sibyl.yaml:1"
+			}
+			if sources3&2 != 0 {
+				env, want, origin = []string{variable(d.key) + "=" + pick(1)}, value(b), variable(d.key)
+			}
+			if sources3&4 != 0 {
+				args, want, origin = []string{"--" + dashed(d.key) + "=" + pick(0)}, value(a), "--"+dashed(d.key)
+			}
+			s := sources(t, dir, file, env, args)
+			layers, known := readAll(s)
+			if len(known) > 0 {
+				t.Errorf("%s: %v", d.key, known)
+				continue
+			}
+			e := merge(layers...) // not Load: a certificate alone is a mistake
+			if got := strings.TrimPrefix(e.Origin(d.key), dir+"/"); !reflect.DeepEqual(e.values[d.key], want) || got != origin {
+				t.Errorf("%s: %v from %q; want %v from %q", d.key, e.values[d.key], got, want, origin)
+			}
+		}
+	}
+}
+
+// TestEveryKeyReachesItsField changes one key after the other and looks for it in Config.
+func TestEveryKeyReachesItsField(t *testing.T) {
+	all := definitions()
+	plain := merge(newLayer())
+	seen := make(map[string]string)
+	for i := range all {
+		text, _ := samples(t, &all[i])
+		l := newLayer()
+		l.readWord(&all[i], text, &reader{source: "x"})
+		c := merge(l).Config
+		diff := cmp.Diff(plain.Config, c)
+		if diff == "" {
+			t.Errorf("%s = %s changes nothing", all[i].key, text)
+		}
+		if other := seen[diff]; other != "" {
+			t.Errorf("%s and %s change the same field", all[i].key, other)
+		}
+		seen[diff] = all[i].key
+	}
+}
+
+func TestDefinitions(t *testing.T) {
+	flags := make(map[string]string)
+	all := definitions()
+	for i, d := range all {
+		if other, ok := flags[dashed(d.key)]; ok {
+			t.Errorf("%s and %s have the same flag", d.key, other)
+		}
+		flags[dashed(d.key)] = d.key
+		if !strings.HasSuffix(d.help, ".") {
+			t.Errorf("%s: help is no sentence: %q", d.key, d.help)
+		}
+		if strings.ContainsAny(d.help+d.kind.want(), "`|") {
+			t.Errorf("%s: help has what tables and flags give a meaning", d.key)
+		}
+		for _, other := range all[:i] {
+			if strings.HasPrefix(other.key, d.key+".") || strings.HasPrefix(d.key, other.key+".") {
+				t.Errorf("%s and %s cannot both stand in a file", d.key, other.key)
+			}
+		}
+		if v := variable(d.key); strings.HasPrefix(v, "SIBYL_PORT") || strings.HasPrefix(v, "SIBYL_SERVICE") {
+			t.Errorf("%s: Kubernetes sets %s where a service is called sibyl", d.key, v)
+		}
+	}
+	for _, name := range []string{"data-dir", "otlp-grpc", "otlp-http", "http", "epoch", "opamp", "sampling-http", "sampling-grpc"} {
+		if flags[name] == "" {
+			t.Errorf("no flag --%s", name)
+		}
+	}
+}
+
+// TestPrintIsRead loads what was printed.
+func TestPrintIsRead(t *testing.T) {
+	all := definitions()
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLayer()
+		for i := range all {
+			a, b := samples(t, &all[i])
+			if text := rapid.SampledFrom([]string{"", a, b}).Draw(rt, all[i].key); text != "" {
+				l.readWord(&all[i], text, &reader{source: "--x"})
+			}
+		}
+		e := merge(l)
+		var b bytes.Buffer
+		if err := e.Print(&b); err != nil {
+			rt.Fatal(err)
+		}
+		layers, known := readAll(sources(t, dir, b.String(), nil, nil))
+		if len(known) > 0 {
+			rt.Fatalf("%v\n%s", known, b.String())
+		}
+		if diff := cmp.Diff(e.Config, merge(layers...).Config); diff != "" {
+			rt.Fatalf("%s\n%s", diff, b.String())
+		}
+	})
+}
+
+func TestSecretsAreHidden(t *testing.T) {
+	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
+	e := mustLoad(t, t.TempDir(), "webhooks: [{name: a, url: \"https://u:pass@hooks.example/T0/geheim?k=geheim\", secret: "+secret+"}]\nself-tracing.otlp: http://u:pass@otlp.example/x\n")
+	if h := e.Config.Webhooks[0]; h.Secret != secret || !strings.Contains(h.URL, "geheim") {
+		t.Errorf("read as %+v", h)
+	}
+	var b bytes.Buffer
+	if err := errors.Join(e.Print(&b), e.JSON(&b)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(sources(t, t.TempDir(), "webhooks:\n- {name: a, url: hooks.example/geheim, secret: geheim}\n- {name: b, url: 'ftp://geheim', secret: [geheim]}\nexport.otlp: \"ftp://u:geheim@x\"", nil, nil))
+	if err == nil {
+		t.Fatal("no secret, but taken")
+	}
+	for _, text := range []string{b.String(), err.Error()} {
+		for _, word := range []string{secret, "geheim", "pass"} {
+			if strings.Contains(text, word) {
+				t.Errorf("%q can be read in\n%s", word, text)
+			}
+		}
+	}
+	var text bytes.Buffer
+	if err := e.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Load(sources(t, t.TempDir(), text.String(), nil, nil))
+	if mistakes, _ := errors.AsType[Mistakes](err); len(mistakes) != 3 {
+		t.Errorf("three secrets are hidden, but read back are all but these: %v", err)
+	}
+	for _, public := range []string{"https://hooks.example/(hidden)", "http://(hidden)@otlp.example/x"} {
+		if !strings.Contains(b.String(), public) {
+			t.Errorf("no %s in\n%s", public, b.String())
+		}
+	}
+}
+
+func TestWebhookKey(t *testing.T) {
+	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
+	file := filepath.Join(t.TempDir(), "secret")
+	for _, c := range []struct {
+		webhook Webhook
+		file    string // what it holds
+		want    string
+		err     string
+	}{
+		{Webhook{}, "", "", ""},
+		{Webhook{Secret: secret}, "", "012345678901234567890123456789", ""},
+		{Webhook{SecretFile: file}, secret + "\n", "012345678901234567890123456789", ""},
+		{Webhook{SecretFile: file, Name: "a"}, "geheim", "", "secret of webhook a: want whsec_"},
+		{Webhook{SecretFile: file, Name: "a"}, "", "", "secret of webhook a: want whsec_"},
+		{Webhook{SecretFile: "none", Name: "a"}, "", "", "secret of webhook a: none: no such file"},
+	} {
+		if err := os.WriteFile(file, []byte(c.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, err := c.webhook.Key()
+		if string(key) != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%+v: %q, %v", c.webhook, key, err)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	e := mustLoad(t, t.TempDir(), "epoch: 20s\nkeys: [a]\nshards: 4\nsplit: true\nrules: [{entry: s o, merge: true}]\n")
+	var b bytes.Buffer
+	if err := e.JSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var keys []keyJSON
+	if err := json.Unmarshal(b.Bytes(), &keys); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"epoch": "20s", "keys": []any{"a"}, "shards": 4.0, "split": true, "rules": []any{map[string]any{"entry": "s o", "merge": true}},
+		"opamp": "off", "memory": "2GiB", "webhooks": []any{},
+	}
+	if len(keys) != len(definitions()) {
+		t.Errorf("%d keys, want %d", len(keys), len(definitions()))
+	}
+	for _, k := range keys {
+		if v, ok := want[k.Key]; ok && !cmp.Equal(k.Value, v) {
+			t.Errorf("%s is %v, want %v", k.Key, k.Value, v)
+		}
+		if k.Key == "epoch" && (k.Default != "10s" || !strings.HasSuffix(k.Origin, "sibyl.yaml:1") || k.Flag != "--epoch" || k.Environment != "SIBYL_EPOCH") {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		s    Sources
+		want string
+	}{
+		{Sources{File: filepath.Join(dir, "none.yaml")}, "none.yaml: cannot be read: no such file or directory"},
+		{Sources{File: dir}, "cannot be read: is a directory"},
+		{Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_CONFIG": "env.yaml"}[name] }}, "env.yaml: cannot be read"},
+		{Sources{Flags: &Flags{file: "flag.yaml"}, Getenv: func(string) string { return "env.yaml" }}, "flag.yaml: cannot be read"},
+	} {
+		if e, err := Load(c.s); err == nil || e != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v; want %s", err, c.want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		args []string
+		want bool
+	}{
+		{"", []string{"--epoch=x"}, true},
+		{"", []string{"--otlp-tls-cert=x"}, true},
+		{"epoch: x", []string{"--epoch=x"}, false},
+	} {
+		_, err := Load(sources(t, t.TempDir(), c.file, nil, c.args))
+		if mistakes, ok := errors.AsType[Mistakes](err); !ok || mistakes.Usage() != c.want {
+			t.Errorf("%v, usage: %v", err, !c.want)
+		}
+	}
+}
+
+// TestReference writes docs/configuration.md with -rewrite, as go generate does.
+func TestReference(t *testing.T) {
+	name := filepath.Join("..", "docs", "configuration.md")
+	if f := flag.Lookup("rewrite"); f.Value.String() == "true" {
+		if err := os.WriteFile(name, []byte(Reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Reference(), string(text)); diff != "" {
+		t.Errorf("make generate was forgotten:\n%s", diff)
+	}
+	_, example, _ := strings.Cut(Reference(), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if e := mustLoad(t, t.TempDir(), example); e.Config.Rules[0].Objective != 250*time.Millisecond {
+		t.Errorf("the example says %+v", e.Config)
+	}
+}
+
+// TestWebhookWords holds what the configuration takes and what is understood equal.
+func TestWebhookWords(t *testing.T) {
+	events := []notify.Type{notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided}
+	for _, format := range WebhookFormats {
+		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: WebhookEvents, AllowPrivate: true}).Endpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &notify.Endpoint{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: events, AllowPrivate: true}
+		if diff := cmp.Diff(want, e); diff != "" {
+			t.Errorf("%s: %s", format, diff)
+		}
+		if _, err := notify.New(notify.Options{}, []notify.Endpoint{*e}); err != nil {
+			t.Error(err)
+		}
+	}
+	if e, err := (&Webhook{Name: "a", SecretFile: "none"}).Endpoint(); e != nil || err == nil {
+		t.Errorf("without its secret: %+v", e)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]")
+	links := notify.LinksTo(e.Config.Links(), &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
+	if len(links) != 1 || links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
+		t.Errorf("%v", links)
+	}
+	for _, wrong := range []string{"http://jaeger/{traceid}/{trace_id}", "http://jaeger/", "http://{service}/{trace_id}"} {
+		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+wrong+"'}]", nil, nil)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}

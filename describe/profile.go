@@ -1,0 +1,154 @@
+package describe
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Profile is the critical path of a request type, aggregated by calling context: a tree in pre-order; the subtree of frame
+// i is Frames[i:Frames[i].End]. Frame 0 is the entry.
+type Profile struct {
+	Name   string // of the request type
+	Count  uint64 // requests
+	Frames []Frame
+}
+
+// Frame is one calling context of a profile.
+type Frame struct {
+	Name     string
+	Parent   int     // -1 for the entry
+	Depth    int     // 0 for the entry
+	End      int     // index after the last frame below this one
+	Own      float64 // ns a request that belong to the context itself
+	Total    float64 // ns a request, with everything below
+	Variance float64 // share of the variance of its own time; NaN: not known or no own time
+	Low      float64 // 95 % interval
+	High     float64
+	key      trace.Context
+	children []int
+}
+
+// NewProfile returns the profile of a request type.
+func NewProfile(n *Names, s *analysis.Summary) Profile {
+	b := builder{names: n, index: make(map[trace.Context]int)}
+	name := n.RequestType(s.ID, s.Entry)
+	b.add(-1, name, trace.Context(0).Child(s.Entry))
+	for i := range s.Edges {
+		b.edge(&s.Edges[i])
+	}
+	return Profile{Name: name, Count: s.Count, Frames: b.preorder()}
+}
+
+// builder makes the tree in the order in which contexts turn up.
+type builder struct {
+	names  *Names
+	frames []Frame
+	index  map[trace.Context]int
+}
+
+func (b *builder) add(parent int, name string, key trace.Context) int {
+	i := len(b.frames)
+	b.frames = append(b.frames, Frame{Name: name, Parent: parent, Variance: math.NaN(), Low: math.NaN(), High: math.NaN(), key: key})
+	b.index[key] = i
+	if parent >= 0 {
+		b.frames[parent].children = append(b.frames[parent].children, i)
+	}
+	return i
+}
+
+// Edge adds the time of one edge. Time on the wire and the remainder get frames of their own.
+func (b *builder) edge(e *analysis.EdgeShare) {
+	var at int
+	switch {
+	case e.Edge == 0:
+		at = b.add(0, OtherPlaces, 0)
+	case e.Callee != 0:
+		at = b.add(b.context(e.Context), b.names.wire(e), trace.Context(trace.EdgeOf(e.Context, e.Callee, e.Callee))) // no context, so no other frame's key
+	default:
+		at = b.context(e.Context)
+	}
+	f := &b.frames[at]
+	f.Own, f.Variance, f.Low, f.High = e.Mean, e.ShareVariance, e.ShareLow, e.ShareHigh
+}
+
+// Context returns the frame of c, made with its ancestors if there is none. A context that the dictionary does not know
+// hangs below the entry.
+func (b *builder) context(c trace.Context) int {
+	var missing []trace.Context
+	at, known := b.index[c]
+	for !known {
+		missing = append(missing, c)
+		if c = b.names.Table.Context(c).Parent; c == 0 || len(missing) > maxDepth {
+			at = 0
+			break
+		}
+		at, known = b.index[c]
+	}
+	for _, m := range slices.Backward(missing) {
+		at = b.add(at, b.names.Op(b.names.Last(m)), m)
+	}
+	return at
+}
+
+// maxDepth bounds what is shown of a calling context.
+const maxDepth = 1 << 12
+
+// preorder returns the frames depth first, siblings by falling total time, then name.
+func (b *builder) preorder() []Frame {
+	for i := len(b.frames) - 1; i >= 0; i-- { // children come after their parents
+		f := &b.frames[i]
+		f.Total += f.Own
+		if f.Parent >= 0 {
+			b.frames[f.Parent].Total += f.Total
+		}
+	}
+	out := make([]Frame, 0, len(b.frames))
+	type visit struct{ old, parent int }
+	for stack := []visit{{0, -1}}; len(stack) > 0; {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		f := b.frames[v.old]
+		f.Parent = v.parent
+		if v.parent >= 0 {
+			f.Depth = out[v.parent].Depth + 1
+		}
+		b.sortChildren(f.children)
+		for _, child := range slices.Backward(f.children) {
+			stack = append(stack, visit{child, len(out)})
+		}
+		f.children = nil
+		out = append(out, f)
+	}
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i].End = max(out[i].End, i+1)
+		if p := out[i].Parent; p >= 0 {
+			out[p].End = max(out[p].End, out[i].End)
+		}
+	}
+	return out
+}
+
+func (b *builder) sortChildren(children []int) {
+	slices.SortFunc(children, func(i, j int) int {
+		f, g := &b.frames[i], &b.frames[j]
+		return cmp.Or(cmp.Compare(g.Total, f.Total), cmp.Compare(f.Name, g.Name), cmp.Compare(f.key, g.key))
+	})
+}
+
+// Stack returns the names of the frames from the entry down to frame i.
+func (p *Profile) Stack(i int) []string {
+	path := make([]string, p.Frames[i].Depth+1)
+	for ; i >= 0; i = p.Frames[i].Parent {
+		path[p.Frames[i].Depth] = p.Frames[i].Name
+	}
+	return path
+}
+
+// Nanos returns the time of frame i itself, summed over all requests.
+func (p *Profile) Nanos(i int) int64 {
+	return int64(math.Round(p.Frames[i].Own * float64(p.Count)))
+}

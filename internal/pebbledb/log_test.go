@@ -1,0 +1,97 @@
+package pebbledb
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
+)
+
+// fullFS has room for nothing a few times.
+type fullFS struct {
+	vfs.FS
+	times int
+}
+
+func (fs *fullFS) full() error {
+	if fs.times--; fs.times >= 0 {
+		return &os.PathError{Op: "write", Err: unix.ENOSPC}
+	}
+	return nil
+}
+
+func (fs *fullFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := fs.full(); err != nil {
+		return nil, err
+	}
+	f, err := fs.FS.Create(name, category)
+	return &fullFile{f, fs}, err
+}
+
+type fullFile struct {
+	vfs.File
+	fs *fullFS
+}
+
+// Write writes one byte where there is no room for more.
+func (f *fullFile) Write(b []byte) (int, error) {
+	if err := f.fs.full(); err != nil {
+		n, _ := f.File.Write(b[:1])
+		return n, err
+	}
+	return f.File.Write(b)
+}
+
+// A log waits for room on the disk, and holds everything then.
+func TestLogWaitsForRoom(t *testing.T) {
+	full := &fullFS{FS: vfs.Default}
+	var log strings.Builder
+	fs := logFS{full, false, new(atomic.Int64), slog.New(slog.NewTextHandler(&log, nil))}
+	dir := t.TempDir()
+	full.times = 2
+	f, err := fs.Create(filepath.Join(dir, "1.log"), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full.times = 3
+	if n, err := f.Write([]byte("all of it")); n != len("all of it") || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := vfs.Default.Open(filepath.Join(dir, "1.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	text := make([]byte, 20)
+	if n, _ := got.Read(text); string(text[:n]) != "all of it" {
+		t.Errorf("the log holds %q", text[:n])
+	}
+	if n := strings.Count(log.String(), "the disk is full"); n != 2 {
+		t.Errorf("told %d times of two: %s", n, log.String())
+	}
+}
+
+// Other files say that there is no room, but not so fast that who tries again at once is kept busy by it.
+func TestFilesFailSlowly(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		fs := logFS{&fullFS{FS: vfs.Default, times: 1}, false, new(atomic.Int64), slog.New(slog.DiscardHandler)}
+		began := time.Now()
+		if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
+			t.Error("a file was made without room")
+		}
+		if took := time.Since(began); took != failedWait {
+			t.Errorf("it failed after %v", took)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+// Package pebbledb opens Pebble databases as the service needs them: one process a directory, torn tails of write-ahead logs cut and
+// counted, and a disk that fills up noticed before Pebble, which cannot go on without its log, has to give up. Where it fills up all the
+// same, because somebody else fills it, writing the log waits until there is room.
+package pebbledb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// Options choose how a database is opened.
+type Options struct {
+	Dir      string // made if it is missing
+	MemTable int    // bytes that are collected in memory before they become a file, fewer on a small disk; up to four of them wait to be written
+	Cache    int64  // bytes of blocks kept for reading
+	Files    int    // that are open at a time, about; 0: 1000
+	Ordered  bool   // keys ascend and are deleted in ranges: nothing is gained by compaction
+	Quick    bool   // a commit survives the process, but not the machine
+	Disk     *Disk  // the disk that Dir is on
+	Log      *slog.Logger
+	// GiveUp is called when the log cannot be written for another reason than that the disk is full, and must not return. Nothing was
+	// acknowledged that was not written: a new process continues there. Nil: panic.
+	GiveUp func(error)
+}
+
+// DB is an open database.
+type DB struct {
+	*pebble.DB
+	Cut int64 // bytes of its log that could not be read when it was opened, and were cut off
+
+	lock  *pebble.Lock
+	syncs atomic.Int64
+}
+
+// Syncs returns how often the log was made durable.
+func (db *DB) Syncs() int64 { return db.syncs.Load() }
+
+// Close closes the database and lets others open it.
+func (db *DB) Close() error { return errors.Join(db.DB.Close(), db.lock.Close()) }
+
+// ErrLocked is wrapped by errors of [Open] when another process has the directory.
+var ErrLocked = errors.New("another process uses it")
+
+// Open opens or makes a database.
+func Open(o Options) (*DB, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(o.Dir, vfs.Default)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
+	}
+	db := &DB{lock: lock}
+	if db.Cut, err = cutLogs(o.Dir); err == nil { // Pebble would cut some of it untold, and refuse to open at the rest
+		db.DB, err = pebble.Open(o.Dir, o.pebble(db))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", o.Dir, err), lock.Close())
+	}
+	return db, nil
+}
+
+func (o *Options) pebble(db *DB) *pebble.Options {
+	options := &pebble.Options{
+		Lock:                        db.lock,
+		FormatMajorVersion:          pebble.FormatNewest,
+		MemTableSize:                o.memTable(),
+		MemTableStopWritesThreshold: 4,
+		CacheSize:                   o.Cache,
+		MaxOpenFiles:                o.Files,
+		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.GiveUp},
+		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log},
+	}
+	if o.Ordered {
+		options.L0CompactionThreshold, options.L0CompactionFileThreshold, options.L0StopWritesThreshold = 1<<20, 1<<20, 1<<20
+		for i := range options.Levels {
+			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression } // they are compressed already
+			options.TargetFileSizes[i] = int64(o.memTable())
+		}
+	}
+	return options
+}
+
+func (o *Options) memTable() uint64 { return min(uint64(o.MemTable), o.Disk.size/memTableShare) }
+
+// logger passes on what an operator should know of Pebble.
+type logger struct {
+	log    *slog.Logger
+	giveUp func(error)
+}
+
+// Infof implements [pebble.Logger].
+func (l logger) Infof(string, ...any) {}
+
+// Errorf implements [pebble.Logger].
+func (l logger) Errorf(format string, args ...any) {
+	l.log.Error("database", slog.String("message", fmt.Sprintf(format, args...)))
+}
+
+// Fatalf implements [pebble.Logger].
+func (l logger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	if l.giveUp != nil {
+		l.giveUp(err)
+	}
+	panic(err)
+}
+
+// cutLogs cuts every write-ahead log in dir at the first record that cannot be read, and returns how many bytes that were.
+func cutLogs(dir string) (cut int64, err error) {
+	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: dir})
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range logs {
+		n, err := cutLog(dir, l)
+		if err != nil {
+			return cut, err
+		}
+		cut += n
+	}
+	return cut, nil
+}
+
+func cutLog(dir string, l wal.LogicalLog) (cut int64, err error) {
+	r := l.OpenForRead()
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		_, at, err := r.NextRecord()
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return 0, nil
+		}
+		path := at.PhysicalFile
+		if !strings.HasPrefix(path, dir) {
+			path = filepath.Join(dir, filepath.Base(path))
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0, err
+		}
+		return info.Size() - at.Physical, os.Truncate(path, at.Physical)
+	}
+}
+
+// Excise removes the keys [from, to) for good, and gives their files back at once.
+func (db *DB) Excise(ctx context.Context, from, to []byte) error {
+	return db.DB.Excise(ctx, pebble.KeyRange{Start: from, End: to})
+}

@@ -1,0 +1,272 @@
+package report
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"math"
+
+	"github.com/sibyl-trace/sibyl/describe"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Limits of what a page shows, so that a browser opens it at once; JSON holds everything.
+const (
+	pageProblems = 100
+	pageTypes    = 100
+	pageGroups   = 20 // of a request type
+	pageEdges    = 15
+	problemEdges = 6
+	pageBecause  = 5
+	pageOpen     = 3       // request types unfolded besides those with problems
+	thinnest     = 0.00025 // part of the width below which a frame is left out
+)
+
+//go:embed report.html.tmpl
+var pageSource string
+
+// HTML writes r, which was made from files, as one page that needs nothing but a browser: no other file, no network.
+func HTML(w io.Writer, r *engine.Report, files []string) error {
+	t, err := template.New("report").Parse(pageSource)
+	if err != nil {
+		return err // a bug, which the golden test finds
+	}
+	return t.Execute(w, newPage(r, files))
+}
+
+// page is what the template shows: words and numbers, no decisions left.
+type page struct {
+	Traces, Spans, Complete, Rejected string
+	Problems                          []pageProblem
+	ProblemCount                      string
+	MoreProblems                      int
+	Types                             []pageType
+	MoreTypes                         int
+	TypeCount, GroupCount             string
+}
+
+type pageProblem struct {
+	Rank                int
+	Kind, Onset, Who    string
+	Requests, Impact    string
+	CoV                 string
+	Diagnosis           describe.Sentence
+	Path                []string
+	TailName            string // what the last column of Edges is
+	Edges               []pageEdge
+	MoreEdges           string            // how many there are besides, and what they carry
+	Size                describe.Sentence // empty: not judged by size
+	Because, Next       []describe.Sentence
+	OnlyOn, WhatIf      []describe.Sentence
+	Traces              describe.Sentence
+	Show                string // command that shows one of them
+	Anchor, RequestType string // of the request type
+}
+
+type pageEdge struct {
+	Where            string
+	Value, Low, High float64 // share of the variance and its interval in percent, cut to 0–100
+	Share, Interval  string
+	Mean, MeanShare  string
+	Tail             string
+}
+
+type pageType struct {
+	Anchor, Name        string
+	Count               string
+	P50, P99, Mean, CoV string
+	Between             string            // part of the variance between groups; "" if it is little
+	Size                describe.Sentence // empty: not judged by size
+	Open                bool
+	Histogram           histogram
+	Frames              []pageFrame
+	Rows                int // depth of the frames
+	Edges               []pageEdge
+	MoreEdges           int
+	Groups              []pageGroup
+	MoreGroups          int
+	ProblemRanks        []int
+}
+
+type pageGroup struct {
+	ID, Count, P50, P99, Mean, CoV string
+	Bins, Where                    string
+}
+
+// pageFrame is one box of the icicle.
+type pageFrame struct {
+	Name, Path        string
+	Left, Width       float64 // percent
+	Row               int
+	Heat, Cold        float64 // 0–100: how far the colour goes towards hot (varies) or cold (steadies the rest)
+	Own, Total, Share string
+	Part              string // of the whole path
+}
+
+func newPage(r *engine.Report, files []string) page {
+	n := newNames(r, terminal.Printable)
+	n.files = files
+	types, groups := levels(r.Groups)
+	p := page{
+		Traces: units.Plural(r.Traces, "trace"), Spans: units.Plural(r.Spans, "span"), Complete: units.Count(r.Complete),
+		Rejected: rejections(r.Rejected), TypeCount: units.Plural(types, "request type"), GroupCount: units.Plural(groups, "group"),
+		ProblemCount: units.Plural(len(r.Problems), "problem"),
+		MoreProblems: max(0, len(r.Problems)-pageProblems), MoreTypes: max(0, types-pageTypes),
+	}
+	ranks := make(map[analysis.Hash][]int)
+	for i := range r.Problems[:min(pageProblems, len(r.Problems))] {
+		p.Problems = append(p.Problems, n.pageProblem(i+1, &r.Problems[i]))
+		id := r.Problems[i].RequestType
+		ranks[id] = append(ranks[id], i+1)
+	}
+	for i := 0; i < len(r.Groups) && len(p.Types) < pageTypes; i++ {
+		if s := &r.Groups[i]; s.Level == analysis.RequestTypeLevel {
+			t := n.pageType(s, groupsOf(r.Groups, i))
+			t.ProblemRanks = ranks[s.ID]
+			t.Open = len(p.Types) < pageOpen || len(t.ProblemRanks) > 0
+			p.Types = append(p.Types, t)
+		}
+	}
+	return p
+}
+
+// groupsOf returns the groups that follow the request type at index i.
+func groupsOf(all []analysis.Summary, i int) []analysis.Summary {
+	end := i + 1
+	for end < len(all) && all[end].Level == analysis.GroupLevel {
+		end++
+	}
+	return all[i+1 : end]
+}
+
+func anchor(id analysis.Hash) string { return "type-" + id.String() }
+
+func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
+	p := &r.Problem
+	v := pageProblem{
+		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
+		Requests: units.Plural(int(p.Requests), "request"), Impact: describe.PerSecond(p.Impact),
+		CoV:       units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
+		Diagnosis: n.Diagnosis(p, 0), TailName: "tail lift",
+		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
+	}
+	if p.Level == analysis.GroupLevel {
+		v.Who = "group " + p.Group.String()[:8]
+	}
+	if e := describe.Leading(p); e != nil {
+		v.Path = n.Context(e.Context)
+	}
+	for i := range p.Edges[:min(problemEdges, len(p.Edges))] {
+		e := n.pageEdge(&p.Edges[i])
+		if p.Kind != analysis.KindVariable {
+			v.TailName, e.Tail = "excess", units.Signed(p.Edges[i].Excess)
+		}
+		v.Edges = append(v.Edges, e)
+	}
+	v.MoreEdges = moreEdges(p)
+	v.Size = sizeSentence(p.Size)
+	v.Because = n.because(p)
+	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
+		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
+	}
+	v.WhatIf = n.recoveries(r)
+	v.Traces, v.Show = n.exemplars(r), n.show(r)
+	v.Because = v.Because[:min(len(v.Because), pageBecause)]
+	v.Next = n.next(r)
+	return v
+}
+
+// moreEdges says what the edges that are not shown carry; "" if all are shown.
+func moreEdges(p *analysis.Problem) string {
+	if len(p.Edges) <= problemEdges {
+		return ""
+	}
+	sum := 0.
+	for i := range p.Edges[problemEdges:] {
+		sum += p.Edges[problemEdges+i].ShareVariance
+	}
+	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the variance"
+}
+
+func (n *names) pageEdge(e *analysis.EdgeShare) pageEdge {
+	return pageEdge{
+		Where: n.Edge(e), Value: percent(e.ShareVariance), Low: percent(e.ShareLow), High: percent(e.ShareHigh),
+		Share: units.Percent(e.ShareVariance), Interval: units.Range(e.ShareLow, e.ShareHigh),
+		Mean: units.Nanos(e.Mean), MeanShare: units.Percent(e.ShareMean), Tail: units.Signed(e.TailLift),
+	}
+}
+
+// percent returns the fraction f in percent, rounded to a tenth and cut to 0–100; 0 where it is not known.
+func percent(f float64) float64 {
+	if f != f {
+		return 0
+	}
+	return math.Round(min(max(f, 0), 1)*1000) / 10
+}
+
+func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageType {
+	t := pageType{
+		Anchor: anchor(s.ID), Name: n.RequestType(s.ID, s.Entry), Count: units.Plural(int(s.Count), "request"),
+		P50: units.Duration(s.P50), P99: units.Duration(s.P99), Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
+		Histogram: newHistogram(s), MoreEdges: max(0, len(s.Edges)-pageEdges), MoreGroups: max(0, len(groups)-pageGroups),
+	}
+	if s.Between >= leastBetween {
+		t.Between = units.Percent(s.Between)
+	}
+	t.Size = sizeSentence(s.Size)
+	profile := describe.NewProfile(n.Names, s)
+	t.Frames, t.Rows = pageFrames(&profile)
+	for _, i := range byVariance(s.Edges)[:min(pageEdges, len(s.Edges))] {
+		t.Edges = append(t.Edges, n.pageEdge(&s.Edges[i]))
+	}
+	for i := range groups[:min(pageGroups, len(groups))] {
+		t.Groups = append(t.Groups, n.pageGroup(&groups[i]))
+	}
+	return t
+}
+
+func (n *names) pageGroup(s *analysis.Summary) pageGroup {
+	g := pageGroup{
+		ID: s.ID.String()[:8], Count: units.Count(int(s.Count)), P50: units.Duration(s.P50), P99: units.Duration(s.P99),
+		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s), Bins: n.Bins(s),
+	}
+	if order := byVariance(s.Edges); len(order) > 0 {
+		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
+			g.Where = units.Percent(e.ShareVariance) + " " + n.Edge(e)
+		}
+	}
+	return g
+}
+
+// pageFrames lays the frames of p out: a child below its parent, children from the left, the parent's own time to their
+// right. It returns the boxes wide enough to be seen and the number of rows.
+func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
+	left := make([]float64, len(p.Frames)) // where the next child of a frame begins, 0–1
+	for i := range p.Frames {
+		f := &p.Frames[i]
+		width := f.Total / p.Frames[0].Total
+		at := 0.
+		if f.Parent >= 0 {
+			at = left[f.Parent]
+			left[f.Parent] += width
+		}
+		left[i] = at
+		if !(width >= thinnest) {
+			continue
+		}
+		rows = max(rows, f.Depth+1)
+		boxes = append(boxes, pageFrame{
+			Name: f.Name, Path: pathText(p.Stack(i)), Left: round(at * 100), Width: round(width * 100), Row: f.Depth,
+			Heat: percent(f.Variance), Cold: percent(-f.Variance), Share: units.Percent(f.Variance),
+			Own: units.Nanos(f.Own), Total: units.Nanos(f.Total), Part: units.Percent(width),
+		})
+	}
+	return boxes, rows
+}
+
+// round keeps the page small and its bytes the same on every machine.
+func round(x float64) float64 { return math.Round(x*1000) / 1000 }

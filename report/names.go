@@ -1,0 +1,63 @@
+package report
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// names writes what a report holds with the names that it gives.
+type names struct {
+	*describe.Names
+
+	files []string // that were read, for commands
+}
+
+func newNames(r *engine.Report, clean func(string) string) *names {
+	n := describe.New(r.Table, clean)
+	for i := range r.Groups {
+		n.Add(&r.Groups[i])
+	}
+	return &names{Names: n}
+}
+
+// profiles returns the profile of every request type that the report holds, in its order.
+func profiles(r *engine.Report, clean func(string) string) []describe.Profile {
+	n := newNames(r, clean)
+	var all []describe.Profile
+	for i := range r.Groups {
+		if s := &r.Groups[i]; s.Level == analysis.RequestTypeLevel {
+			all = append(all, describe.NewProfile(n.Names, s))
+		}
+	}
+	return all
+}
+
+// byVariance returns the indices of edges by falling share of the variance, unknown ones last, the rest as they are.
+func byVariance(edges []analysis.EdgeShare) []int {
+	order := make([]int, len(edges))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return descending(edges[i].ShareVariance, edges[j].ShareVariance) })
+	return order
+}
+
+// descending compares two numbers so that the larger comes first and NaN last.
+func descending(a, b float64) int {
+	switch aNaN, bNaN := a != a, b != b; {
+	case aNaN && bNaN:
+		return 0
+	case aNaN:
+		return 1
+	case bNaN:
+		return -1
+	case a > b:
+		return -1
+	case a < b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,173 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/pprof/profile"
+
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// golden compares got with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// written returns what a writer makes of a report.
+func written(t *testing.T, r *engine.Report, write func(io.Writer, *engine.Report) error) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func asTable(style terminal.Style, top int) func(io.Writer, *engine.Report) error {
+	return func(w io.Writer, r *engine.Report) error { return Table(w, r, []string{"-"}, style, top) }
+}
+
+func asPage(w io.Writer, r *engine.Report) error {
+	return HTML(w, r, []string{"a.jsonl", "b c.json"})
+}
+
+func TestGolden(t *testing.T) {
+	for name, write := range map[string]func(io.Writer, *engine.Report) error{
+		"report.json":   JSON,
+		"report.folded": Folded,
+		"report.html":   asPage,
+		"report.txt":    asTable(terminal.Style{Width: 120}, 10),
+		"narrow.txt":    asTable(terminal.Style{Width: 10}, 1),
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
+	}
+	for name, r := range map[string]*engine.Report{
+		"empty.txt":      {Table: &trace.Table{}},
+		"incomplete.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.Incomplete: 2}},
+	} {
+		t.Run(name, func(t *testing.T) { golden(t, name, written(t, r, asTable(terminal.Style{Width: 80}, 10))) })
+	}
+}
+
+func TestColourOnlyAdds(t *testing.T) {
+	plain := written(t, newSample(), asTable(terminal.Style{Width: 100}, 10))
+	painted := written(t, newSample(), asTable(terminal.Style{Width: 100, Colour: true}, 10))
+	for _, attribute := range []string{"0", terminal.Bold, terminal.Dim, terminal.Red, terminal.Yellow} {
+		painted = strings.ReplaceAll(painted, "\x1b["+attribute+"m", "")
+	}
+	if diff := cmp.Diff(plain, painted); diff != "" {
+		t.Errorf("without escapes (-plain +painted):\n%s", diff)
+	}
+}
+
+func TestTableFits(t *testing.T) {
+	for _, width := range []int{60, 80, 100, 140} {
+		for line := range strings.Lines(written(t, newSample(), asTable(terminal.Style{Width: width}, 10))) {
+			if strings.Contains(line, "sibyl trace --trace-id") { // not broken, so that it can be pasted
+				continue
+			}
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
+				t.Errorf("%d columns in a terminal of %d: %s", n, width, line)
+			}
+		}
+	}
+}
+
+func TestJSONSharesAddUp(t *testing.T) {
+	var doc struct {
+		Groups []struct {
+			Edges []struct {
+				ShareVariance *float64 `json:"share_variance"`
+				Operation     string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(written(t, newSample(), JSON)), &doc); err != nil {
+		t.Fatal(err)
+	}
+	sum, other := 0., false
+	for _, e := range doc.Groups[0].Edges {
+		sum += *e.ShareVariance
+		other = other || e.Operation == "other"
+	}
+	if math.Abs(sum-1) > 1e-9 || !other {
+		t.Errorf("shares add up to %v, other among them: %v", sum, other)
+	}
+	if doc.Groups[3].Edges[0].ShareVariance != nil {
+		t.Error("NaN is not null")
+	}
+}
+
+func TestPprof(t *testing.T) {
+	p, err := profile.Parse(strings.NewReader(written(t, newSample(), Pprof)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, nanos, deepest := int64(0), int64(0), ""
+	for _, s := range p.Sample {
+		requests += s.Value[0]
+		nanos += s.Value[1]
+		if s.Value[1] == int64(96*ms)*1204 {
+			for _, l := range s.Location {
+				deepest += l.Line[0].Function.Name + "; "
+			}
+		}
+	}
+	if requests != 1204+3490+1 {
+		t.Errorf("%d requests", requests)
+	}
+	if want := int64(212*ms)*1204 + int64(35*ms)*3490 + int64(5*ms); nanos != want {
+		t.Errorf("%d ns, want the mean times the count of each type: %d", nanos, want)
+	}
+	const want = "payment → bank POST /charge (wire or queue); payment POST /charge; payment Pay; shop POST /checkout; "
+	if deepest != want {
+		t.Errorf("stack %q, want %q", deepest, want)
+	}
+}
+
+func TestFoldedLinesAreWhole(t *testing.T) {
+	for line := range strings.Lines(written(t, newSample(), Folded)) {
+		if stack, value, ok := strings.Cut(line, " "); !ok || stack == "" || value == "" || strings.ContainsRune(line, '\x1b') {
+			t.Errorf("line %q", line)
+		}
+	}
+}
+
+// TestPageIsSelfContained looks for what would make a browser ask the network, or run what traces contain.
+func TestPageIsSelfContained(t *testing.T) {
+	page := written(t, newSample(), asPage)
+	for _, bad := range []string{"http:", "https:", "url(", "@import", "<img", "<link", "src=\"", "</script><"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	if n := strings.Count(page, "<script>"); n != 1 {
+		t.Errorf("%d scripts, want the page's own", n)
+	}
+}

@@ -1,0 +1,393 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sibyl-trace/sibyl/describe"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Limits of what a table shows; the other formats hold everything.
+const (
+	shownEdges        = 4
+	shownExplanations = 3
+	shownContrasts    = 2
+	shownRecoveries   = 2
+	shownCommon       = 5
+	shownPicks        = 5
+	shownGroups       = 5 // of a request type
+)
+
+// Table writes r to be read in a terminal: first what is wrong, then all request types and their groups. It shows the first
+// top problems and request types; 0 means all. files are what r was made from, for commands.
+func Table(w io.Writer, r *engine.Report, files []string, style terminal.Style, top int) error {
+	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
+	t.names.files = files
+	t.heading(r)
+	t.problems(r.Problems)
+	t.common(r.Common)
+	t.groups(r.Groups)
+	_, err := io.WriteString(w, t.out.String())
+	return err
+}
+
+type table struct {
+	names *names
+	style terminal.Style
+	top   int
+	out   strings.Builder
+}
+
+func (t *table) printf(format string, args ...any) { fmt.Fprintf(&t.out, format, args...) }
+
+// shown returns how many of n entries are shown.
+func (t *table) shown(n int) int {
+	if t.top > 0 {
+		return min(n, t.top)
+	}
+	return n
+}
+
+// more says that entries were left out.
+func (t *table) more(left int, noun, indent string) {
+	if left > 0 {
+		t.printf("%s%s\n", indent, t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
+	}
+}
+
+func (t *table) heading(r *engine.Report) {
+	var s describe.Sentence
+	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
+		units.Plural(r.Complete, "complete trace") + " in the statistics")
+	if left := rejections(r.Rejected); left != "" {
+		s.Plain("; left out: " + left)
+	}
+	t.printf("%s", wrap(t.style, s, 0))
+	if r.Refused > 0 {
+		t.printf("too many groups: %s judged by request type only\n", units.Plural(int(r.Refused), "request"))
+	}
+	types, groups := levels(r.Groups)
+	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
+	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Problems), "problem")))
+	switch {
+	case r.Traces == 0:
+		t.printf("\nThe input holds no trace. Sibyl reads OTLP (JSON, JSON lines, protobuf) and Jaeger JSON.\n")
+	case r.Complete == 0:
+		t.printf("\nNo trace is complete, so nothing can be judged. `sibyl trace` shows what each of them lacks.\n")
+	case len(r.Problems) == 0:
+		t.printf("\nNothing stands out among the groups with enough requests (--min-samples, --cov-threshold).\n")
+	}
+}
+
+// rejections lists what was left out, most first.
+func rejections(rejected map[trace.Reason]int) string {
+	reasons := slices.SortedFunc(maps.Keys(rejected), func(a, b trace.Reason) int {
+		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, reason := range reasons {
+		if rejected[reason] > 0 {
+			parts = append(parts, units.Count(rejected[reason])+" "+strings.ReplaceAll(string(reason), "_", " "))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func levels(summaries []analysis.Summary) (types, groups int) {
+	for i := range summaries {
+		if summaries[i].Level == analysis.RequestTypeLevel {
+			types++
+		}
+	}
+	return types, len(summaries) - types
+}
+
+func (t *table) problems(all []engine.ProblemReport) {
+	for i := range all[:t.shown(len(all))] {
+		t.problem(i+1, &all[i])
+	}
+	t.more(len(all)-t.shown(len(all)), "problem", "\n")
+}
+
+// problem writes one problem: title, diagnosis, edges, causes, what to do next.
+func (t *table) problem(rank int, r *engine.ProblemReport) {
+	p := &r.Problem
+	t.title(rank, p)
+	t.printf("%s", wrap(t.style, t.names.Diagnosis(p, 0), 4))
+	t.edges(p)
+	t.place(p)
+	if s := sizeSentence(p.Size); len(s) > 0 {
+		t.labelled("size", 0, s)
+	}
+	because := t.names.because(p)
+	for i, s := range because[:min(shownExplanations, len(because))] {
+		t.labelled("because", i, s)
+	}
+	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
+		t.labelled("only on", i, t.names.contrast(p, &r.Contrasts[i]))
+	}
+	what := t.names.recoveries(r)
+	for i, s := range what[:min(shownRecoveries, len(what))] {
+		t.labelled("what if", i, s)
+	}
+	if s := t.names.exemplars(r); len(s) > 0 {
+		t.labelled("traces", 0, s)
+		t.printf("%s%s\n", strings.Repeat(" ", margin), t.style.Paint(terminal.Dim, t.names.show(r))) // whole, to be pasted
+	}
+	next := t.names.next(r)
+	for i, s := range next[:min(shownPicks, len(next))] {
+		t.labelled("next", i, s)
+	}
+}
+
+func (t *table) title(rank int, p *analysis.Problem) {
+	kind := p.Kind.String() + ", " + p.Onset.String()
+	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + describe.PerSecond(p.Impact)
+	t.printf("\n%s  %s%s\n", terminal.PadLeft(strconv.Itoa(rank), 2), t.style.Paint(onsetColour(p.Onset), kind),
+		terminal.Shorten(rest, t.style.Line()-4-len(kind)))
+}
+
+func onsetColour(o analysis.Onset) string {
+	if o == analysis.Changed {
+		return terminal.Red
+	}
+	return terminal.Yellow
+}
+
+// who says which requests p is about, if not all of a type.
+func who(p *analysis.Problem) string {
+	if p.Level == analysis.RequestTypeLevel {
+		return " · all of the type"
+	}
+	return " · group " + p.Group.String()[:8]
+}
+
+// edges writes the edges that matter most, with their shares.
+func (t *table) edges(p *analysis.Problem) {
+	if len(p.Edges) == 0 {
+		return
+	}
+	head, tail := "tail lift", func(e *analysis.EdgeShare) float64 { return e.TailLift }
+	if p.Kind != analysis.KindVariable {
+		head, tail = "excess", func(e *analysis.EdgeShare) float64 { return e.Excess }
+	}
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 17+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
+	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
+		e := &p.Edges[i]
+		where := terminal.Shorten(t.names.Edge(e), t.style.Line()-43-t.barWidth())
+		if i == 0 {
+			where = t.style.Paint(terminal.Bold, where)
+		}
+		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.ShareVariance), 6), terminal.PadRight(interval(e), 10),
+			t.style.Paint(terminal.Yellow, terminal.Bar(e.ShareVariance, t.barWidth())), terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
+	}
+}
+
+// barWidth returns the columns for bars: none where names need them.
+func (t *table) barWidth() int {
+	if t.style.Roomy() {
+		return 10
+	}
+	return 0
+}
+
+// interval returns the interval of e's share like "(79–87)"; "" if it is not known.
+func interval(e *analysis.EdgeShare) string {
+	if r := units.Range(e.ShareLow, e.ShareHigh); r != units.Unknown {
+		return "(" + r + ")"
+	}
+	return ""
+}
+
+// place writes the calling context of the leading edge, which its name alone does not tell.
+func (t *table) place(p *analysis.Problem) {
+	if e := describe.Leading(p); e != nil && e.Edge != 0 {
+		t.labelled("path", 0, describe.Sentence{{Text: strings.Join(t.names.Context(e.Context), " › ")}})
+	}
+}
+
+// common writes what different request types seem to share.
+func (t *table) common(all []engine.CommonEdges) {
+	for i := range all[:min(shownCommon, len(all))] {
+		t.printf("\n")
+		t.labelled("together", 0, t.names.common(&all[i]))
+	}
+}
+
+// margin is what labels stand in.
+const margin = 13
+
+// labelled writes text beside a label in the margin; the label only for the first of several.
+func (t *table) labelled(label string, i int, text describe.Sentence) {
+	if i > 0 {
+		label = ""
+	}
+	body := strings.TrimLeft(wrap(t.style, text, margin), " ")
+	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
+}
+
+// because returns the explanations of p, each variable once at each place: what explains the duration explains edges too.
+func (n *names) because(p *analysis.Problem) []describe.Sentence {
+	type variable struct {
+		name  string
+		where trace.Context
+	}
+	said := make(map[variable]bool)
+	var all []describe.Sentence
+	for i := range p.Explanations {
+		x := &p.Explanations[i]
+		if v := (variable{x.Variable, x.Where}); !said[v] {
+			said[v] = true
+			all = append(all, n.explanation(p, x))
+		}
+	}
+	return all
+}
+
+// explanation says how much a variable accounts for.
+func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) describe.Sentence {
+	var s describe.Sentence
+	what, where := n.Variable(x)
+	s.Strong(what)
+	s.Plain(where + ": " + units.Percent(x.Effect))
+	if r := units.Range(x.Low, x.High); r != units.Unknown {
+		s.Plain(" (" + r + ")")
+	}
+	s.Plain(" of the variance" + n.target(p, x))
+	if x.PValue == x.PValue {
+		s.Plain(", p " + pValue(x.PValue))
+	}
+	if x.Remains == x.Remains {
+		s.Plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
+	}
+	return s
+}
+
+// target names what x explains, if it is not the duration.
+func (n *names) target(p *analysis.Problem, x *analysis.Explanation) string {
+	for i := range p.Edges {
+		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
+			return " of " + n.Edge(e)
+		}
+	}
+	return ""
+}
+
+func pValue(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return strconv.FormatFloat(p, 'g', 2, 64)
+}
+
+// groups writes the request types, each followed by its groups.
+func (t *table) groups(all []analysis.Summary) {
+	if len(all) == 0 {
+		return
+	}
+	head := terminal.PadLeft("requests", 10) + terminal.PadLeft("p50", 10) + terminal.PadLeft("p99", 10) + terminal.PadLeft("CoV", 6)
+	if t.style.Roomy() {
+		head += terminal.PadRight(" (95 %)", 13) + terminal.PadLeft("mean", 9)
+	}
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.Shorten(head+"  request type, groups, where they vary", t.style.Line())))
+	types, inType := 0, 0
+	total, _ := levels(all)
+	for i := range all {
+		if all[i].Level == analysis.RequestTypeLevel {
+			types, inType = types+1, 0
+		} else {
+			inType++
+		}
+		if types > t.shown(total) {
+			break
+		}
+		if t.top == 0 || inType <= shownGroups {
+			t.summary(&all[i])
+		}
+		if last := i+1 == len(all) || all[i+1].Level == analysis.RequestTypeLevel; last && t.top > 0 {
+			t.more(inType-shownGroups, "group", strings.Repeat(" ", t.groupColumn()+2))
+		}
+	}
+	t.more(total-t.shown(total), "request type", "")
+}
+
+// groupColumn returns where the names of request types begin.
+func (t *table) groupColumn() int {
+	if t.style.Roomy() {
+		return 3*10 + 6 + 13 + 9 + 2
+	}
+	return 3*10 + 6 + 2
+}
+
+func (t *table) summary(s *analysis.Summary) {
+	t.printf("%s%s%s%s", terminal.PadLeft(units.Count(int(s.Count)), 10), terminal.PadLeft(units.Duration(s.P50), 10),
+		terminal.PadLeft(units.Duration(s.P99), 10), terminal.PadLeft(units.Ratio(s.CoV), 6))
+	if t.style.Roomy() {
+		t.printf("%s%s", terminal.PadRight(covInterval(s), 13), terminal.PadLeft(units.Duration(s.Mean), 9))
+	}
+	name := t.summaryName(s, t.style.Line()-t.groupColumn())
+	if s.Level == analysis.RequestTypeLevel {
+		name = t.style.Paint(terminal.Bold, name)
+	}
+	t.printf("  %s\n", name)
+}
+
+// covInterval returns the interval of the CoV like " (0.71–0.93)"; "" if it is not known.
+func covInterval(s *analysis.Summary) string {
+	if s.CoVLow != s.CoVLow || s.CoVHigh != s.CoVHigh {
+		return ""
+	}
+	return " (" + units.Ratio(s.CoVLow) + "–" + units.Ratio(s.CoVHigh) + ")"
+}
+
+// leastBetween is the part of a request type's variance that must lie between its groups to be told.
+const leastBetween = 0.1
+
+// betweenGroups says how much of the variance of a request type lies between its groups; "" if it is little.
+func betweenGroups(s *analysis.Summary) string {
+	if !(s.Between >= leastBetween) {
+		return ""
+	}
+	return ", " + units.Percent(s.Between) + " of the variance between groups"
+}
+
+// summaryName returns the name of a request type and how much of its variance lies between its groups, or which group it is and where
+// it varies most: each as far as there is room.
+func (t *table) summaryName(s *analysis.Summary, room int) string {
+	if s.Level == analysis.RequestTypeLevel {
+		return fitting(room, t.names.RequestType(s.ID, s.Entry), betweenGroups(s))
+	}
+	name, where := "  "+s.ID.String()[:8], ""
+	if bins := t.names.Bins(s); bins != "" {
+		name += "  " + bins
+	}
+	if order := byVariance(s.Edges); len(order) > 0 {
+		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
+			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.Edge(e)
+		}
+	}
+	if len(s.Bins) == 0 {
+		return terminal.Shorten(name+where, room)
+	}
+	return fitting(room, name, where)
+}
+
+// fitting returns name with what is said besides, or, where that does not fit, by itself.
+func fitting(room int, name, besides string) string {
+	if utf8.RuneCountInString(name+besides) <= room {
+		return name + besides
+	}
+	return terminal.Shorten(name, room)
+}

@@ -1,0 +1,300 @@
+package waterfall
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Options say how a waterfall is drawn.
+type Options struct {
+	Style terminal.Style
+	// Most is how many spans of a root are shown; 0: all. Of a larger one only the spans on the critical path are, and of
+	// these the first.
+	Most int
+}
+
+// Legend explains the marks of [Text].
+const Legend = "● on the critical path   █ its own time there   ─ waiting or off the path"
+
+// Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn solid.
+func Text(w io.Writer, p *analysis.Path, table *trace.Table, options Options) error {
+	d := drawing{path: p, table: table, options: options}
+	d.title()
+	for i := range p.Roots {
+		d.root(i)
+	}
+	_, err := io.WriteString(w, d.out.String())
+	return err
+}
+
+type drawing struct {
+	path    *analysis.Path
+	table   *trace.Table
+	options Options
+	out     strings.Builder
+}
+
+func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.out, format, args...) }
+
+func (d *drawing) title() {
+	p, style := d.path, d.options.Style
+	services := make(map[trace.Symbol]bool)
+	for i := range p.Trace.Spans {
+		services[p.Trace.Spans[i].Service] = true
+	}
+	d.printf("%s  %s, %s", style.Paint(terminal.Bold, "trace "+p.Trace.ID.String()),
+		units.Plural(len(p.Nodes), "span"), units.Plural(len(services), "service"))
+	if len(p.Roots) > 1 {
+		d.printf(", %s", units.Plural(len(p.Roots), "root"))
+	}
+	if dropped := len(p.Trace.Spans) - len(p.Nodes); dropped > 0 {
+		d.printf(", %s dropped", units.Count(dropped))
+	}
+	d.printf("\n")
+	if names := p.Flags.Names(); len(names) > 0 {
+		d.printf("%s\n", style.Paint(terminal.Yellow, "flags: "+strings.ReplaceAll(strings.Join(names, ", "), "_", " ")))
+	}
+}
+
+// row is a span that is shown.
+type row struct {
+	node  int32
+	depth int
+}
+
+// root draws one root.
+func (d *drawing) root(index int) {
+	r := &d.path.Roots[index]
+	sections := r.Sections
+	if len(r.Refined) > 0 {
+		sections = r.Refined
+	}
+	c := d.newCanvas(r, sections)
+	rows := d.rows(index, c)
+	shown := rows
+	if d.options.Most > 0 {
+		shown = rows[:min(len(rows), d.options.Most)]
+	}
+	d.divide(c, shown)
+	d.axis(c)
+	for _, row := range shown {
+		d.row(c, row)
+	}
+	d.left(r, len(shown), len(rows))
+	if r.AsyncTail > 0 {
+		d.printf("  work went on for %s after the end of the request\n", units.Duration(r.AsyncTail))
+	}
+}
+
+// left says which spans of r are not shown.
+func (d *drawing) left(r *analysis.Root, shown, rows int) {
+	all := int(r.Last - r.First)
+	if shown == all {
+		return
+	}
+	why := "off the critical path"
+	if shown < rows {
+		why = units.Count(rows-shown) + " of them on the critical path"
+	}
+	d.printf("  … %s not shown, %s (--max-spans 0 shows all)\n", units.Plural(all-shown, "span"), why)
+}
+
+// rows returns the spans to show of a root: parents before their children, siblings by start, then ID.
+func (d *drawing) rows(root int, c *canvas) []row {
+	r := &d.path.Roots[root]
+	children := make(map[int32][]int32)
+	for i := r.First; i < r.Last; i++ {
+		if i != r.Node && (!d.crowded(r) || c.critical[i]) {
+			up := d.path.Nodes[i].Parent
+			children[up] = append(children[up], i)
+		}
+	}
+	var rows []row
+	for stack := []row{{r.Node, 0}}; len(stack) > 0; {
+		top := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		rows = append(rows, top)
+		below := children[top.node]
+		slices.SortFunc(below, func(i, j int32) int {
+			a, b := &d.path.Nodes[i], &d.path.Nodes[j]
+			return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.ID, a.ID)) // the first comes off the stack first
+		})
+		for _, i := range below {
+			stack = append(stack, row{i, top.depth + 1})
+		}
+	}
+	return rows
+}
+
+// crowded reports whether r has more spans than are shown.
+func (d *drawing) crowded(r *analysis.Root) bool {
+	return d.options.Most > 0 && int(r.Last-r.First) > d.options.Most
+}
+
+// Widths of columns.
+const (
+	leastBar  = 12
+	leastName = 24
+	mostName  = 64
+	timeWidth = 9
+)
+
+// canvas is where the spans of a root are drawn.
+type canvas struct {
+	start, length trace.Nanos
+	name, bar     int // columns
+	indent        int // most columns before a name
+	own           map[int32]int64
+	critical      map[int32]bool
+	sections      map[int32][]analysis.Section
+}
+
+func (d *drawing) newCanvas(r *analysis.Root, sections []analysis.Section) *canvas {
+	n := &d.path.Nodes[r.Node]
+	c := &canvas{
+		start: n.Start, length: max(n.End-n.Start, 1), own: exclusive(r, sections),
+		critical: make(map[int32]bool), sections: make(map[int32][]analysis.Section),
+	}
+	for _, i := range r.Critical {
+		c.critical[i] = true
+	}
+	for _, s := range sections {
+		c.sections[s.Node] = append(c.sections[s.Node], s)
+		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent { // switched-on spans that only wait
+			c.critical[i] = true
+		}
+	}
+	return c
+}
+
+// divide shares the line between names, as far as rows need it, and bars.
+func (d *drawing) divide(c *canvas, rows []row) {
+	line := d.options.Style.Line()
+	limit := min(max(line*2/5, leastName), mostName)
+	for _, r := range rows {
+		name := indentation(r.depth, limit/2) + d.name(r)
+		c.name = min(max(c.name, len([]rune(name))), limit)
+	}
+	c.indent = limit / 2
+	c.bar = max(line-2-c.name-2*timeWidth-2, leastBar)
+}
+
+// axis writes the scale of time above the bars.
+func (d *drawing) axis(c *canvas) {
+	length := time.Duration(c.length)
+	end := units.Duration(length)
+	scale := terminal.PadRight("0", c.bar-len([]rune(end))) + end
+	if middle := units.Duration(length / 2); c.bar > 40 {
+		half := c.bar/2 - len([]rune(middle))/2
+		scale = terminal.PadRight(terminal.PadRight("0", half)+middle, c.bar-len([]rune(end))) + end
+	}
+	d.printf("%s\n", d.options.Style.Paint(terminal.Dim, strings.Repeat(" ", 2+c.name)+
+		terminal.PadLeft("duration", timeWidth)+terminal.PadLeft("own", timeWidth)+"  "+scale))
+}
+
+func (d *drawing) row(c *canvas, r row) {
+	n := &d.path.Nodes[r.node]
+	style := d.options.Style
+	mark, own := "  ", ""
+	if c.critical[r.node] {
+		mark = style.Paint(terminal.Red, "●") + " "
+	}
+	if ns := c.own[r.node]; ns != 0 {
+		own = units.Nanos(float64(ns))
+	}
+	name := terminal.PadRight(terminal.Shorten(indentation(r.depth, c.indent)+d.name(r), c.name), c.name)
+	if c.critical[r.node] {
+		name = style.Paint(terminal.Bold, name)
+	}
+	bar := d.bar(c, r.node)
+	d.printf("%s%s%s%s  %s\n", mark, name, terminal.PadLeft(units.Duration(n.End.Sub(n.Start)), timeWidth),
+		terminal.PadLeft(own, timeWidth), bar)
+}
+
+// indentation returns the space before the name of a span; deep ones show their depth as a number.
+func indentation(depth, most int) string {
+	if 2*depth > most {
+		return strings.Repeat(" ", most-8) + fmt.Sprintf("[%d] ", depth)
+	}
+	return strings.Repeat("  ", depth)
+}
+
+// name returns what a span did, and what there is to know about it. The service is said where it is not that of the span
+// above.
+func (d *drawing) name(r row) string {
+	n := &d.path.Nodes[r.node]
+	s := &d.path.Trace.Spans[n.Span]
+	name := d.table.OpName(s.Op)
+	if r.depth == 0 || d.path.Trace.Spans[d.path.Nodes[n.Parent].Span].Service != s.Service {
+		name = d.table.Text(s.Service) + " " + name
+	}
+	if s.Kind != trace.Server && s.Kind != trace.Internal && s.Kind != trace.Unspecified {
+		name += " (" + s.Kind.String() + ")"
+	}
+	if s.Flags&trace.Error != 0 {
+		name += " error"
+	}
+	if s.Tracepoint != 0 {
+		name += " +" + d.table.Text(s.Tracepoint)
+	}
+	if n.Root < 0 {
+		name += " outside its parent"
+	}
+	return terminal.Printable(name)
+}
+
+// bar draws the extent of a node, its own time on the path solid.
+func (d *drawing) bar(c *canvas, node int32) string {
+	n := &d.path.Nodes[node]
+	cells := []rune(strings.Repeat(" ", c.bar))
+	c.fill(cells, n.Start, n.End, '─')
+	for _, s := range c.sections[node] {
+		c.fill(cells, s.Start, s.End, '█')
+	}
+	return d.paint(strings.TrimRight(string(cells), " "))
+}
+
+// fill puts mark in the columns from start to end, at least in one.
+func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
+	from, to := c.column(start), c.column(end)
+	if from >= len(cells) {
+		from = len(cells) - 1
+	}
+	for i := max(from, 0); i < max(to, from+1) && i < len(cells); i++ {
+		cells[i] = mark
+	}
+}
+
+// column returns the column of time t, which may lie outside for spans that were dropped.
+func (c *canvas) column(t trace.Nanos) int {
+	x := float64(t-c.start) / float64(c.length) * float64(c.bar)
+	return int(min(max(x, -1), float64(c.bar)+1) + 0.5)
+}
+
+// paint gives the solid parts of a bar their colour.
+func (d *drawing) paint(bar string) string {
+	if !d.options.Style.Colour {
+		return bar
+	}
+	var out strings.Builder
+	for bar != "" {
+		n := len(bar) - len(strings.TrimLeft(bar, "█"))
+		out.WriteString(d.options.Style.Paint(terminal.Red, bar[:n]))
+		bar = bar[n:]
+		if n = strings.Index(bar, "█"); n < 0 {
+			n = len(bar)
+		}
+		out.WriteString(d.options.Style.Paint(terminal.Dim, bar[:n]))
+		bar = bar[n:]
+	}
+	return out.String()
+}

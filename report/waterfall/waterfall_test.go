@@ -1,0 +1,104 @@
+package waterfall
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestWaterfall draws traces given in their text form.
+func TestWaterfall(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			var table trace.Table
+			tr, err := trace.ParseText(d.Input, &table)
+			if err != nil {
+				return err.Error()
+			}
+			o := analysis.DefaultOptions()
+			d.MaybeScanArgs(t, "overlap", &o.OverlapTolerance)
+			p := analysis.NewExtractor(o).Extract(tr)
+			var out bytes.Buffer
+			if d.Cmd == "json" {
+				err = JSON(&out, p)
+			} else {
+				width, most := 100, 0
+				d.MaybeScanArgs(t, "width", &width)
+				d.MaybeScanArgs(t, "most", &most)
+				err = Text(&out, p, &table, Options{Style: terminal.Style{Width: width}, Most: most})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out.String()
+		})
+	})
+}
+
+// TestLarge draws a trace that is deep and one that is wide.
+func TestLarge(t *testing.T) {
+	var deep, wide strings.Builder
+	wide.WriteString("a s root server 0..1000000\n")
+	for i := range 5000 {
+		fmt.Fprintf(&deep, "%s%x s op internal %d..%d\n", strings.Repeat(" ", i), i+1, i, 20000-i)
+		fmt.Fprintf(&wide, " %x s op client %d..%d\n", i+16, i*100, i*100+50)
+	}
+	for _, text := range []string{deep.String(), wide.String()} {
+		var table trace.Table
+		tr, err := trace.ParseText(text, &table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+		var out bytes.Buffer
+		if err := Text(&out, p, &table, Options{Most: 50}); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "\n"); n > 60 || !strings.Contains(out.String(), "not shown") {
+			t.Errorf("%d lines:\n%.2000s", n, out.String())
+		}
+		var doc map[string]any
+		out.Reset()
+		if err := JSON(&out, p); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestColourOnlyAdds takes the colours out again.
+func TestColourOnlyAdds(t *testing.T) {
+	var table trace.Table
+	tr, err := trace.ParseText("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+	drawn := func(colour bool) string {
+		var out bytes.Buffer
+		if err := Text(&out, p, &table, Options{Style: terminal.Style{Width: 90, Colour: colour}}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	painted := drawn(true)
+	if !strings.Contains(painted, "\x1b["+terminal.Red+"m█") {
+		t.Errorf("nothing solid is red:\n%q", painted)
+	}
+	for _, attribute := range []string{"0", terminal.Bold, terminal.Dim, terminal.Red, terminal.Yellow} {
+		painted = strings.ReplaceAll(painted, "\x1b["+attribute+"m", "")
+	}
+	if painted != drawn(false) {
+		t.Errorf("without escapes:\n%s\nwant\n%s", painted, drawn(false))
+	}
+}

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/control/opamp"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// feedback takes what agents say to the engine.
+type feedback struct{ *live.Service }
+
+// Tell implements [control.Engine].
+func (f feedback) Tell(ctx context.Context, said *search.Feedback) error {
+	_, err := f.Change(ctx, engine.Change{Feedback: said})
+	return err
+}
+
+// control looks after agents, from when the journal was read.
+func (s *Server) control(ctx context.Context) error {
+	select {
+	case <-s.live.Started():
+	case <-ctx.Done():
+		return nil
+	}
+	var known []string
+	err := s.live.Ask(ctx, func(core *engine.Core) {
+		s.plane.Publish(core.Plan(), core.Table())
+		known = core.Services()
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("begin to control agents: %w", err)
+	}
+	s.plane.Begin(known)
+	return s.plane.Run(ctx)
+}
+
+// front hands requests of agents to the control plane, all others to the API.
+func (s *Server) front() http.Handler {
+	plain := s.plane.Handler(identify(s.tokens))
+	agents := http.StripPrefix(s.config.API.BasePath, plain)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch base := s.config.API.BasePath; {
+		case strings.HasPrefix(r.URL.Path, protocol.Path):
+			plain.ServeHTTP(w, r)
+		case base != "" && strings.HasPrefix(r.URL.Path, base+protocol.Path):
+			agents.ServeHTTP(w, r)
+		default:
+			s.api.ServeHTTP(w, below(base, r))
+		}
+	})
+}
+
+// below returns r as it was before a proxy took the base away from its path. One that left it there, or none, makes no difference.
+func below(base string, r *http.Request) *http.Request {
+	if base == "" || r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
+		return r
+	}
+	whole := r.Clone(r.Context())
+	whole.URL.Path = base + r.URL.Path
+	if r.URL.RawPath != "" {
+		whole.URL.RawPath = base + r.URL.RawPath
+	}
+	return whole
+}
+
+// listenOpAMP opens the address for agents that speak OpAMP, if one is configured. They may also come as they do to the API.
+func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err error) {
+	if s.config.OpAMP == "" {
+		return nil
+	}
+	if s.opamp, err = opamp.New(s.plane, identify(s.tokens), s.log); err != nil {
+		return err
+	}
+	agents := s.plane.Handler(identify(s.tokens))
+	s.agents, err = openHTTP(ctx, frame{"OpAMP", s.config.OpAMP, share, s.config.API.TLS, s.log}, &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, protocol.Path) {
+				agents.ServeHTTP(w, r)
+				return
+			}
+			s.opamp.ServeHTTP(w, r)
+		}),
+		ConnContext: s.opamp.ConnContext(),
+	})
+	return err
+}
+
+// identify returns what says who vouches for the sender of a request: the token that it shows. As long as there is none, agents of the same
+// machine need none. Pages in browsers are no agents, and are refused: they could be any site's. A browser does not say of every request that it is
+// one, but always for which host it is.
+func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "this is for agents, not for pages in a browser"}
+		}
+		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "bearer") {
+			secret = ""
+		}
+		token, some, err := tokens.Find(strings.TrimSpace(secret), time.Now())
+		switch {
+		case err != nil:
+			return "", err
+		case !some && !sameMachine(r.RemoteAddr):
+			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "without any token only agents on the same machine are served: make one with sibyl token create --role agent"}
+		case !some && !api.OwnHost(r.Host):
+			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "without any token agents are served under the names of this machine only, such as localhost"}
+		case !some:
+			return "", nil
+		case token == nil:
+			return "", &control.Refusal{Status: http.StatusUnauthorized, Detail: "this needs a token with the role agent: Authorization: Bearer …", Header: http.Header{"Www-Authenticate": {`Bearer realm="sibyl"`}}}
+		case !token.Role.Allows(access.Agent):
+			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "this needs a token with the role agent; yours is " + string(token.Role)}
+		}
+		return token.ID, nil
+	}
+}
+
+func sameMachine(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}

@@ -1,0 +1,204 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestAPI sends traces to a whole service and reads them from its API.
+func TestAPI(t *testing.T) {
+	env := map[string]string{
+		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms", "SIBYL_API_BASE_PATH": "/sibyl",
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	at := s.Addresses()
+	base := "http://" + at.API.String() + "/sibyl"
+	get := func(path string, into any) int {
+		r, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if into != nil && r.StatusCode == http.StatusOK {
+			if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r.StatusCode
+	}
+	for get("/readyz", nil) != http.StatusOK {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // as proxies send them that take the base away
+		r, err := http.Get("http://" + at.API.String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != http.StatusOK || r.Request.URL.Path != path {
+			t.Errorf("%s without its base: %s at %s", path, r.Status, r.Request.URL)
+		}
+	}
+	app := sim.New(sim.Config{Tracepoints: 50})
+	now := trace.Nanos(time.Now().UnixNano())
+	sent := 0
+	var traces []*trace.Trace
+	for x := range app.Requests(now, now.Add(2*time.Second), nil) {
+		kept := &trace.Trace{ID: x.ID}
+		kept.Append(x)
+		traces = append(traces, kept)
+		sent++
+	}
+	body, err := tracegen.Protobuf(traces, app.Table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/x-protobuf", bytes.NewReader(body))
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatal(r, err)
+	}
+	r.Body.Close()
+	counted := int64(0)
+	for deadline := time.Now().Add(15 * time.Second); counted < int64(sent) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var list contract.GroupList
+		get("/api/v1/groups?level=request_type", &list)
+		counted = 0
+		for _, g := range list.Items {
+			counted += g.Count
+		}
+	}
+	if counted < int64(sent) || sent == 0 {
+		t.Errorf("%d requests counted of %d traces", counted, sent)
+	}
+	var status contract.Status
+	if code := get("/api/v1/status", &status); code != http.StatusOK || status.Version != "v1" || status.Ingest.Spans == 0 || status.Closed["complete"] != int64(sent) {
+		t.Errorf("%d: %+v", code, status)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A reader of events, such as a page in somebody's browser, holds up no restart.
+func TestReadersHoldUpNothing(t *testing.T) {
+	v := newVictim(t, t.TempDir())
+	v.start()
+	v.ready()
+	r, err := http.Get("http://" + v.api + "/api/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if _, err := r.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Wait(); err != nil { // what is not drained is an error
+		t.Errorf("%v\n%s", err, v.logged())
+	}
+}
+
+// Where http is off nobody listens for it, and the rest works.
+func TestWithoutAPI(t *testing.T) {
+	env := volatile(t.TempDir())
+	env["SIBYL_HTTP"] = "off"
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, e, new(slog.LevelVar), io.Discard)
+	at := s.Addresses()
+	if at.API != nil || s.http != nil {
+		t.Errorf("listens on %v", at.API)
+	}
+	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		t.Error(r.Status)
+	}
+}
+
+// However many connections somebody opens, there are files left for the databases. Those that he opens where agents wait keep nobody from sending
+// traces, and those in which he says nothing keep nobody from asking.
+func TestTooManyConnections(t *testing.T) {
+	v := newVictim(t, t.TempDir())
+	sampling := freeAddress(t)
+	v.http, v.more, v.files = freeAddress(t), []string{"--sampling-http", sampling}, 400
+	v.start()
+	v.ready()
+	defer v.end(os.Kill)
+	for _, address := range []string{v.api, sampling, v.http, v.grpc} {
+		if address == v.grpc { // of its connections none makes room
+			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(exportTrace(t.Context(), e, 1), e.Shutdown(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}
+		for range v.files {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+	}
+	if r, err := http.Get("http://" + v.api + "/readyz"); err != nil || r.Body.Close() != nil || r.StatusCode != http.StatusOK {
+		t.Error(err)
+	}
+	if code, _, answer := v.post("{}"); code != http.StatusOK {
+		t.Error(code, answer)
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := v.files * 3 / 4; len(open) > most {
+		t.Errorf("%d files are open, want at most %d", len(open), most)
+	}
+}

@@ -1,0 +1,398 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/api/access"
+)
+
+// target is a server that is attacked, with a token of each role.
+type target struct {
+	*victim
+
+	sampling string
+	tokens   map[access.Role]string
+}
+
+// newTarget starts a server that wants tokens of everybody.
+func newTarget(t *testing.T) *target {
+	t.Helper()
+	a := &target{newVictim(t, t.TempDir()), freeAddress(t), make(map[access.Role]string)}
+	a.http, a.more = freeAddress(t), []string{"--otlp-require-token", "--sampling-http", a.sampling}
+	for _, role := range access.Roles() {
+		secret, _, err := access.Open(a.dir).Create(role, string(role), time.Now(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.tokens[role] = secret
+	}
+	a.start()
+	t.Cleanup(func() { a.end(os.Kill) })
+	a.ready()
+	return a
+}
+
+// listeners are the addresses that speak HTTP/1.
+func (a *target) listeners() map[string]string {
+	return map[string]string{"API": a.api, "OTLP": a.http, "sampling": a.sampling}
+}
+
+// inner is what no answer may tell.
+var inner = regexp.MustCompile(`goroutine|\.go:\d|panic|runtime error|pebble|/tmp/|root:|0x[0-9a-f]{6}`)
+
+// reply is an answer that was read.
+type reply struct {
+	code      int
+	body      string
+	grpc, why string // status and message of a call
+}
+
+// read reads an answer.
+func read(t *testing.T, r *http.Response) *reply {
+	t.Helper()
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Errorf("an answer cannot be read: %v", err)
+	}
+	return &reply{
+		r.StatusCode, string(body), r.Header.Get("Grpc-Status") + r.Trailer.Get("Grpc-Status"),
+		r.Header.Get("Grpc-Message") + r.Trailer.Get("Grpc-Message"),
+	}
+}
+
+// refused checks that an answer refuses, with one of these codes if there are any, says why, and tells nothing of what is inside.
+func (a *target) refused(t *testing.T, what string, r *reply, want ...int) {
+	t.Helper()
+	switch {
+	case r == nil:
+		t.Errorf("%s: no answer", what)
+	case r.code < 400, r.code >= 500, r.body == "", len(want) > 0 && !slices.Contains(want, r.code):
+		t.Errorf("%s: %d: %s", what, r.code, r.body)
+	case inner.MatchString(r.body):
+		t.Errorf("%s: the answer tells what is inside: %s", what, r.body)
+	}
+}
+
+// do sends a request with a token; empty: none.
+func (a *target) do(t *testing.T, method, url, token string, body io.Reader, headers ...string) *reply {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		q.Header.Set(headers[i], headers[i+1])
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return read(t, r)
+}
+
+// raw sends text on a connection of its own, and more again and again, and returns the answer; nil: the connection was closed without one.
+func raw(t *testing.T, address, text, more string, every time.Duration) *reply {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		return nil
+	}
+	if more != "" {
+		go func() {
+			for err := error(nil); err == nil; time.Sleep(every) {
+				_, err = io.WriteString(c, more)
+			}
+		}()
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s: the connection is open after a minute", address)
+	}
+	if err != nil {
+		return nil
+	}
+	return read(t, r)
+}
+
+// The whole server, attacked from all sides: everything is refused with a clear error, nothing of what is inside is told, memory stays
+// bounded, and it serves afterwards.
+func TestAttacks(t *testing.T) {
+	t.Parallel()
+	a := newTarget(t)
+	for name, attack := range map[string]func(*testing.T){
+		"slow": a.slow, "bombs": a.bombs, "headers": a.manyHeaders, "deep": a.deep, "paths": a.paths, "strangers": a.strangers,
+	} {
+		t.Run(name, attack)
+	}
+	status := a.do(t, http.MethodGet, "http://"+a.api+"/api/v1/status", a.tokens[access.Viewer], nil)
+	sent := a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", a.tokens[access.Agent], strings.NewReader("{}"))
+	if status.code != http.StatusOK || sent.code != http.StatusOK {
+		t.Errorf("afterwards: %+v, %+v", status, sent)
+	}
+	peak := memoryAtPeak(t, a.cmd.Process.Pid)
+	t.Logf("%d MiB at the peak", peak>>20)
+	if peak > 600<<20 {
+		t.Errorf("%d MiB at the peak, want 600 at most", peak>>20)
+	}
+	if text := a.logged(); strings.Contains(text, "panic") || strings.Contains(text, "level=ERROR") {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
+// memoryAtPeak returns the most memory that a process had, in bytes.
+func memoryAtPeak(t *testing.T, pid int) (bytes int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skipf("the system does not say how much memory a process takes: %v", err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	if _, err := fmt.Sscan(after, &bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes << 10
+}
+
+// slow sends headers and bodies byte by byte. OTLP waits half a minute for a body: package receiver tests that with less patience.
+func (a *target) slow(t *testing.T) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for name, address := range a.listeners() {
+		all.Go(func() { // whoever never ends the header is not answered, or that it took too long
+			if r := raw(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\n", "X: y\r\n", 500*time.Millisecond); r != nil {
+				a.refused(t, name+": half a header", r)
+			}
+		})
+	}
+	all.Go(func() {
+		if r := raw(t, a.grpc, "PRI * HTTP/2.0", "", 0); r != nil {
+			t.Errorf("half a preface of gRPC is answered: %+v", r)
+		}
+	})
+	all.Go(func() {
+		r := raw(t, a.api, "PUT /api/v1/problems/"+strings.Repeat("0", 32)+"/mute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 60000\r\nAuthorization: Bearer "+a.tokens[access.Operator]+"\r\n\r\n{", " ", 500*time.Millisecond)
+		a.refused(t, "API: half a body", r)
+	})
+	if !*soak {
+		return
+	}
+	all.Go(func() {
+		r := raw(t, a.http, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60000\r\nAuthorization: Bearer "+
+			a.tokens[access.Agent]+"\r\n\r\n{", " ", time.Second)
+		a.refused(t, "OTLP: half a body", r)
+	})
+	all.Go(func() {
+		body, sender := io.Pipe()
+		defer sender.Close()
+		go func() { _, _ = sender.Write([]byte{0, 0, 0, 0, 9, 1}) }()
+		a.refusedRPC(t, "half a body", a.rpc(t, a.tokens[access.Agent], "", body), "4")
+	})
+}
+
+// rpc sends what follows the header of a call of OTLP's only method.
+func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, headers ...string) *reply {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.grpc+"/opentelemetry.proto.collector.trace.v1.TraceService/Export", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	if encoding != "" {
+		q.Header.Set("Grpc-Encoding", encoding)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		q.Header.Set(headers[i], headers[i+1])
+	}
+	r, err := transport.RoundTrip(q)
+	if err != nil {
+		return nil
+	}
+	return read(t, r)
+}
+
+// refusedRPC checks that a call was refused with one of these codes, and says why.
+func (a *target) refusedRPC(t *testing.T, what string, r *reply, want ...string) {
+	t.Helper()
+	if r == nil || !slices.Contains(want, r.grpc) || r.why == "" || inner.MatchString(r.why) {
+		t.Errorf("gRPC, %s: %+v", what, r)
+	}
+}
+
+// framed returns a message that is packed as the header says, as gRPC sends it.
+func framed(message []byte) io.Reader {
+	return bytes.NewReader(append(binary.BigEndian.AppendUint32([]byte{1}, uint32(len(message))), message...))
+}
+
+// bombs sends 200 MiB, packed to next to nothing, several at a time, with a token that is allowed to send.
+func (a *target) bombs(t *testing.T) {
+	const size = 200 << 20
+	pack := func(w io.WriteCloser, out *bytes.Buffer) []byte {
+		zeros := make([]byte, 1<<20)
+		for range size / len(zeros) {
+			if _, err := w.Write(zeros); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	var zipped, squeezed bytes.Buffer
+	z, err := zstd.NewWriter(&squeezed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := map[string][]byte{"gzip": pack(gzip.NewWriter(&zipped), &zipped), "zstd": pack(z, &squeezed)}
+	var all sync.WaitGroup
+	for encoding, bomb := range packed {
+		for range 4 {
+			all.Go(func() {
+				r := a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", a.tokens[access.Agent], bytes.NewReader(bomb), "Content-Encoding", encoding)
+				a.refused(t, encoding+" over HTTP", r, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests)
+			})
+			all.Go(func() {
+				a.refusedRPC(t, encoding, a.rpc(t, a.tokens[access.Agent], encoding, framed(bomb)), "8", "14")
+			})
+		}
+	}
+	all.Wait()
+	// The API takes no packed bodies, and no large ones.
+	r := a.do(t, http.MethodPut, "http://"+a.api+"/api/v1/problems/"+strings.Repeat("0", 32)+"/mute", a.tokens[access.Operator], bytes.NewReader(packed["gzip"]), "Content-Encoding", "gzip")
+	a.refused(t, "API", r)
+	r = a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", a.tokens[access.Agent], bytes.NewReader(packed["gzip"]), "Content-Encoding", "gzip")
+	a.refused(t, "agents", r)
+}
+
+// manyHeaders sends a hundred thousand of them.
+func (a *target) manyHeaders(t *testing.T) {
+	var headers strings.Builder
+	list := make([]string, 0, 200_000)
+	for i := range 100_000 {
+		fmt.Fprintf(&headers, "H%d: x\r\n", i)
+		list = append(list, fmt.Sprint("h", i), "x")
+	}
+	for name, address := range a.listeners() {
+		if r := raw(t, address, "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n"+headers.String()+"\r\n", "", 0); r != nil {
+			a.refused(t, name, r, http.StatusRequestHeaderFieldsTooLarge)
+		}
+	}
+	if r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...); r != nil { // else the connection was closed
+		if r.grpc == "0" || r.code == http.StatusOK && r.grpc == "" {
+			t.Errorf("gRPC: %+v", r)
+		}
+	}
+}
+
+// deep sends JSON that is nested deeply, where it is read and where it is skipped.
+func (a *target) deep(t *testing.T) {
+	nested := func(depth int, before, after string) io.Reader {
+		return strings.NewReader(before + strings.Repeat("[", depth) + strings.Repeat("]", depth) + after)
+	}
+	value := strings.Repeat(`{"arrayValue":{"values":[`, 300_000) + strings.Repeat(`]}}`, 300_000)
+	span := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","attributes":[{"key":"k","value":`
+	agent, operator := a.tokens[access.Agent], a.tokens[access.Operator]
+	for name, body := range map[string]io.Reader{
+		"resourceSpans": nested(5_000_000, `{"resourceSpans":`, "}"), "an unknown field": nested(5_000_000, `{"unknown":`, "}"),
+		"an attribute": strings.NewReader(span + value + "}]}]}]}]}"),
+	} {
+		a.refused(t, "OTLP, "+name, a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", agent, body), http.StatusBadRequest)
+	}
+	note := "http://" + a.api + "/api/v1/problems/" + strings.Repeat("0", 32) + "/mute"
+	a.refused(t, "API", a.do(t, http.MethodPut, note, operator, nested(30_000, `{"text":`, "}")))
+	a.refused(t, "API, larger", a.do(t, http.MethodPut, note, operator, nested(3_000_000, `{"text":`, "}")))
+	a.refused(t, "agents", a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", agent, nested(1_000_000, `{"service":`, "}")))
+}
+
+// paths asks for files that are not below what is served.
+func (a *target) paths(t *testing.T) {
+	for name, address := range a.listeners() {
+		for _, path := range []string{
+			"/../../../../etc/passwd", "/api/v1/../../../../etc/passwd", "/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/api/v1/traces/..%2f..%2f..%2fetc%2fpasswd",
+			"/api/v1/openapi.yaml/../../../../etc/passwd", "/api/v1/openapi.yaml%00.html", "//etc/passwd", "/..\\..\\etc\\passwd", "/tokens.json", "/sampling/../../tokens.json",
+		} {
+			text := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + a.tokens[access.Admin] + "\r\nConnection: close\r\n\r\n"
+			r := raw(t, address, text, "", 0)
+			if r != nil && r.code >= 300 && r.code < 400 { // to what is meant without the dots
+				continue
+			}
+			a.refused(t, name+": "+path, r)
+		}
+	}
+}
+
+// strangers call everything without a token, with one that is none, and with one of a role that is not allowed.
+func (a *target) strangers(t *testing.T) {
+	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join("..", "api", "openapi.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := map[access.Role]access.Role{access.Viewer: access.Agent, access.Operator: access.Viewer, access.Admin: access.Operator}
+	try := func(method, url string, needed access.Role) {
+		a.refused(t, method+" "+url, a.do(t, method, url, "", strings.NewReader("{}")), http.StatusUnauthorized)
+		a.refused(t, method+" "+url, a.do(t, method, url, "sibyl_guessed", strings.NewReader("{}")), http.StatusUnauthorized)
+		a.refused(t, method+" "+url, a.do(t, method, url, a.tokens[wrong[needed]], strings.NewReader("{}")), http.StatusForbidden)
+	}
+	place := regexp.MustCompile(`\{[a-z_]+\}`)
+	tried := 0
+	for pattern, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			role, _ := op.Extensions["x-role"].(string)
+			try(method, "http://"+a.api+"/api/v1"+place.ReplaceAllString(pattern, strings.Repeat("1", 16)), access.Role(role))
+			tried++
+		}
+	}
+	try(http.MethodGet, "http://"+a.api+"/metrics", access.Viewer)
+	if tried < 30 {
+		t.Errorf("%d operations were tried", tried)
+	}
+	for path, method := range map[string]string{"": http.MethodPut, protocol.PlanPath: http.MethodGet, protocol.StatusPath: http.MethodPost} {
+		url := "http://" + a.api + protocol.Path + "x" + path
+		a.refused(t, url, a.do(t, method, url, "", strings.NewReader("{}")), http.StatusUnauthorized)
+		a.refused(t, url, a.do(t, method, url, a.tokens[access.Viewer], strings.NewReader("{}")), http.StatusForbidden)
+	}
+	for _, token := range []string{"", "sibyl_guessed", a.tokens[access.Viewer]} {
+		a.refused(t, "OTLP", a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", token, strings.NewReader("{}")), http.StatusUnauthorized)
+		a.refusedRPC(t, "token "+token, a.rpc(t, token, "", framed(nil)), "16")
+	}
+}

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// scratch is a directory that lasts as long as all tests.
+var scratch string
+
+// TestMain makes and removes it.
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "sibyl-test-*"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch) // what is left is in the place for what may be left
+	os.Exit(code)
+}
+
+// built builds sibyl, once for all tests, and returns the name of the file.
+var built = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(scratch, "sibyl")
+	out, err := exec.Command("go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return name, nil
+})
+
+// program returns the name of the file.
+func program(t *testing.T) string {
+	t.Helper()
+	name, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// freeAddress returns an address of loopback that nobody listens on at the moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// victim is a server in a process of its own, to which bad things are done.
+type victim struct {
+	t         *testing.T
+	program   string
+	dir       string
+	grpc, api string
+	http      string // empty: off
+	log       *os.File
+	more      []string // arguments
+	files     int      // that it may have open; 0: as many as this process
+	cmd       *exec.Cmd
+}
+
+// newVictim returns a server that keeps its data in dir, and has not started.
+func newVictim(t *testing.T, dir string) *victim {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	return &victim{t: t, program: program(t), dir: dir, grpc: freeAddress(t), api: freeAddress(t), log: log}
+}
+
+func (v *victim) start() {
+	v.t.Helper()
+	v.cmd = exec.Command(v.program, append([]string{
+		"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", cmp.Or(v.http, "off"), "--http", v.api, "--epoch", "1s", "--learning", "5s",
+	}, v.more...)...)
+	if v.files > 0 {
+		v.cmd.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, v.files), v.cmd.Path}, v.cmd.Args[1:]...)
+		v.cmd.Path = "/bin/sh"
+	}
+	v.cmd.Stderr = v.log
+	if err := v.cmd.Start(); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// ready waits until the server takes requests, and returns how long that took.
+func (v *victim) ready() time.Duration {
+	v.t.Helper()
+	began := time.Now()
+	for time.Since(began) < 20*time.Second {
+		if r, err := http.Get("http://" + v.api + "/readyz"); err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return time.Since(began)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	v.t.Fatal("not ready 20 s after a restart")
+	return 0
+}
+
+// logged returns the end of the server's log.
+func (v *victim) logged() string {
+	v.t.Helper()
+	text, err := os.ReadFile(v.log.Name())
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return string(text[max(0, len(text)-4000):])
+}
+
+func (v *victim) end(signal os.Signal) {
+	v.t.Helper()
+	if err := v.cmd.Process.Signal(signal); err != nil {
+		v.t.Fatal(err)
+	}
+	_ = v.cmd.Wait() // it was killed, or says in its log what is wrong
+}
+
+// exportTrace exports trace number n in two requests, first what lacks its parent, and returns when both are acknowledged.
+func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
+	var id oteltrace.TraceID
+	binary.BigEndian.PutUint64(id[8:], n+1)
+	span := func(k, parent byte, kind oteltrace.SpanKind, name string, from, to time.Duration) tracetest.SpanStub {
+		begin := time.Now()
+		stub := tracetest.SpanStub{
+			Name: name, SpanKind: kind, StartTime: begin.Add(from), EndTime: begin.Add(to),
+			SpanContext: oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: id, SpanID: oteltrace.SpanID{7: k}, TraceFlags: oteltrace.FlagsSampled}),
+			Resource:    resource.NewSchemaless(attribute.String("service.name", "shop")),
+		}
+		if parent != 0 {
+			stub.Parent = oteltrace.NewSpanContext(oteltrace.SpanContextConfig{TraceID: id, SpanID: oteltrace.SpanID{7: parent}, TraceFlags: oteltrace.FlagsSampled})
+		}
+		return stub
+	}
+	children := tracetest.SpanStubs{
+		span(2, 1, oteltrace.SpanKindClient, "call", 10*time.Millisecond, 90*time.Millisecond),
+		span(3, 2, oteltrace.SpanKindInternal, "work", 20*time.Millisecond, 80*time.Millisecond),
+	}
+	if err := e.ExportSpans(ctx, children.Snapshots()); err != nil {
+		return err
+	}
+	root := tracetest.SpanStubs{span(1, 0, oteltrace.SpanKindServer, "GET /", 0, 100*time.Millisecond)}
+	return e.ExportSpans(ctx, root.Snapshots())
+}
+
+// Every trace that was acknowledged counts exactly once, however often the server is killed.
+func TestKilled(t *testing.T) {
+	kills := 50
+	switch {
+	case *soak:
+		kills = 500
+	case testing.Short():
+		kills = 5
+	}
+	v := newVictim(t, t.TempDir())
+	v.start()
+	v.ready()
+
+	var sent, failed atomic.Uint64
+	ctx, stop := context.WithCancel(t.Context())
+	var senders sync.WaitGroup
+	for range 8 {
+		e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure(), otlptracegrpc.WithCompressor("gzip"),
+			otlptracegrpc.WithDialOption(grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond}})),
+			otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: 5 * time.Millisecond, MaxInterval: 50 * time.Millisecond, MaxElapsedTime: time.Minute}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		senders.Go(func() {
+			for ctx.Err() == nil {
+				if err := exportTrace(t.Context(), e, sent.Add(1)); err != nil {
+					failed.Add(1)
+					t.Log(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	slowest := time.Duration(0)
+	for range kills {
+		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
+		v.end(os.Kill)
+		v.start()
+		if r.IntN(3) > 0 { // sometimes it is killed while it starts
+			slowest = max(slowest, v.ready())
+		}
+	}
+	v.ready()
+	stop()
+	senders.Wait()
+	time.Sleep(12 * time.Second) // traces close when they have settled
+	v.end(os.Interrupt)
+
+	// A trace that was not acknowledged as a whole may have come all the same.
+	if n, acked := counted(t, v.dir), sent.Load()-failed.Load(); n < acked || n > sent.Load() {
+		t.Errorf("%d traces counted, %d of %d acknowledged; the server's log:\n%s", n, acked, sent.Load(), v.logged())
+	}
+	if n := failed.Load(); n > sent.Load()/100 {
+		t.Errorf("%d of %d traces were not acknowledged", n, sent.Load())
+	}
+	t.Logf("%d traces, %d kills, slowest restart %v", sent.Load(), kills, slowest)
+}
+
+// counted returns how many requests the statistics in a data directory hold.
+func counted(t *testing.T, dir string) (n uint64) {
+	t.Helper()
+	e, err := config.Load(config.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := e.Config
+	c.DataDir, c.OTLP.GRPC, c.OTLP.HTTP, c.HTTP, c.Epoch, c.Learning = dir, "", "", "127.0.0.1:0", time.Second, 5*time.Second
+	s, err := New(&c, Build{}, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.live.Run(ctx) }()
+	<-s.live.Started()
+	n = s.requests(t)
+	stop()
+	if err := fmt.Sprint(<-done, s.Close()); err != "<nil> <nil>" {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// requests returns how many requests the statistics hold.
+func (s *Server) requests(t *testing.T) (n uint64) {
+	t.Helper()
+	err := s.live.Ask(t.Context(), func(core *engine.Core) {
+		for _, g := range core.Grouper().Groups() {
+			if g.Level == analysis.RequestTypeLevel {
+				for _, w := range g.Windows() {
+					n += w.Total.N
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

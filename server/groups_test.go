@@ -1,0 +1,63 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// However many names a sender thinks of, there are only as many groups as the memory holds.
+func TestGroupsFitIntoMemory(t *testing.T) {
+	env := volatile(t.TempDir())
+	for key, value := range map[string]string{
+		"MEMORY": "64MiB", "OTLP_MAX_REQUEST": "4MiB", "OTLP_MAX_IN_FLIGHT": "16MiB", "ASSEMBLY_MAX_BYTES": "4MiB", "ASSEMBLY_IDLE": "1s",
+	} {
+		env["SIBYL_"+key] = value
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, e, new(slog.LevelVar), io.Discard)
+	most := int(e.Config.Memory) / groupBytes
+	otlp := s.Addresses().HTTP
+	now := time.Now().UnixNano()
+	var spans []string
+	for i := range most { // each is of a request type and of a group
+		spans = append(spans, fmt.Sprintf(`{"traceId":"%032x","spanId":"%016x","name":"GET /x%sy","startTimeUnixNano":%d,"endTimeUnixNano":%d}`,
+			i+1, i+1, word(i), now, now+1e6))
+	}
+	body := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Join(spans, ",") + `]}]}]}`
+	r, err := http.Post("http://"+otlp.String()+"/v1/traces", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	eventually(t, "requests are refused", func() bool {
+		var refused uint64
+		var groups int
+		if err := s.live.Ask(t.Context(), func(core *engine.Core) { refused, groups = core.Grouper().Refused, core.Grouper().Len() }); err != nil {
+			t.Fatal(err)
+		}
+		if groups > most {
+			t.Fatalf("%d groups, want at most %d", groups, most)
+		}
+		return refused > 0
+	})
+}
+
+// word returns a name that holds no number, which names are normalised by.
+func word(n int) string {
+	var b strings.Builder
+	for ; n > 0; n /= 26 {
+		b.WriteByte(byte('a' + n%26))
+	}
+	return b.String()
+}

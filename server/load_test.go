@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+
+	"github.com/sibyl-trace/sibyl/config"
+)
+
+// Everything at once, for the race detector: traces through both receivers, readers of everything that the API has, epochs, checkpoints,
+// a configuration that changes, and an end in the midst of it. What was acknowledged until then counts after the next start, once.
+func TestEverythingAtOnce(t *testing.T) {
+	length := 4 * time.Second
+	if *soak {
+		length = 5 * time.Minute
+	}
+	file := filepath.Join(t.TempDir(), "sibyl.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write("learning: 1s\n")
+	dir := t.TempDir()
+	env := volatile(dir)
+	load := func() (*config.Effective, error) {
+		return config.Load(config.Sources{File: file, Getenv: func(key string) string { return env[key] }})
+	}
+	e, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acked atomic.Uint64
+	t.Run("load", func(t *testing.T) {
+		level := &slog.LevelVar{}
+		s := started(t, e, level, io.Discard)
+		at := s.Addresses()
+		ctx, stop := context.WithTimeout(t.Context(), length)
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer stop()
+
+		asked := make(chan os.Signal, 1)
+		r := Reloader{Server: s, Load: load, Level: level, Every: 20 * time.Millisecond, Log: s.log}
+		all.Go(func() { r.Run(ctx, e, asked) })
+		byGRPC, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(at.GRPC.String()), otlptracegrpc.WithInsecure())
+		if err != nil {
+			t.Fatal(err)
+		}
+		byHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(at.HTTP.String()), otlptracehttp.WithInsecure(), otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent atomic.Uint64
+		for _, exporter := range []*otlptrace.Exporter{byGRPC, byHTTP, byGRPC, byHTTP} {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if err := exportTrace(t.Context(), exporter, sent.Add(1)); err != nil {
+						t.Error(err)
+						return
+					}
+					acked.Add(1)
+				}
+			})
+		}
+		for _, path := range []string{
+			"/api/v1/problems?explain=true", "/api/v1/groups?limit=2", "/api/v1/tracepoints", "/api/v1/status", "/api/v1/trees", "/api/v1/decisions", "/api/v1/plan",
+			"/api/v1/budget", "/api/v1/profile", "/api/v1/investigations", "/api/v1/webhooks/dead", "/api/v1/events", "/metrics", "/readyz",
+		} {
+			all.Go(func() { readAgainAndAgain(ctx, t, "http://"+at.API.String()+path) })
+		}
+		for i := 0; ctx.Err() == nil; i++ {
+			write([]string{"learning: 1s\nmin-samples: 60\n", "learning: 1s\nbudget: {tracepoints: 7}\nlog.level: debug\n"}[i%2])
+			select {
+			case asked <- syscall.SIGHUP:
+			default:
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	if n := acked.Load(); n == 0 || t.Failed() {
+		t.Fatalf("%d traces were acknowledged", n)
+	}
+	again := started(t, e, &slog.LevelVar{}, io.Discard)
+	eventually(t, "every trace is counted", func() bool { return again.requests(t) >= acked.Load() })
+	if n := again.requests(t); n != acked.Load() {
+		t.Errorf("%d traces counted, %d acknowledged", n, acked.Load())
+	}
+}
+
+// readAgainAndAgain gets what is there until ctx is done. Nothing may fail but what is too much at a time.
+func readAgainAndAgain(ctx context.Context, t *testing.T, url string) {
+	for ctx.Err() == nil {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Error(err)
+			}
+			return
+		}
+		body, _ := io.ReadAll(answer.Body) // it ends with ctx
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusServiceUnavailable && ctx.Err() == nil {
+			t.Errorf("%s: %d: %s", url, answer.StatusCode, body)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jaegertracing/jaeger-idl/proto-gen/api_v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/control/sampling"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// A fault in a running application is told to a webhook, and more of the requests that it is in are sampled.
+func TestAFaultIsTold(t *testing.T) {
+	events := make(chan string, 1000)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		var e struct{ Type string }
+		if err != nil || json.Unmarshal(body, &e) != nil {
+			t.Errorf("an event that cannot be read: %s", body)
+		}
+		events <- e.Type
+	}))
+	defer hook.Close()
+	dir := t.TempDir()
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	c := &config.Config{SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Wanted: 10, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- o.run(ctx) }()
+
+	options := engine.DefaultOptions()
+	options.Learning = time.Minute
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10}) // too few requests of a type a second to leave it at that
+	core := engine.NewCore(app.Table(), options)
+	core.Announce(trace.Nanos(1), app.Catalogue())
+	now, services := trace.Nanos(1_700_000_000_000_000_000), map[string]bool{}
+	for epoch := range 40 {
+		if epoch == 12 {
+			app.Inject(now)
+		}
+		for x := range app.Requests(now, now.Add(options.Epoch), &sim.Plan{}) {
+			core.Ingest(x)
+		}
+		now = now.Add(options.Epoch)
+		e := live.Ended{At: now, Before: *core.State()}
+		e.Decisions = core.Epoch(now)
+		o.epoch(core, e)
+		for service := range o.strategies.Rates().Services {
+			services[service] = true
+		}
+	}
+	for opened := false; !opened; {
+		select {
+		case e := <-events:
+			opened = e == "problem.opened"
+		case <-time.After(10 * time.Second):
+			t.Fatal("no problem was told within 10 s")
+		}
+	}
+	if len(services) == 0 {
+		t.Error("no more of any request was sampled")
+	}
+	for service := range services {
+		answer := httptest.NewRecorder()
+		o.strategies.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/sampling?service="+service, nil))
+		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "operationSampling") {
+			t.Errorf("%s: %d %s", service, answer.Code, answer.Body)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// How far fetching has come survives.
+func TestPositions(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []time.Time
+	through := time.Unix(1_700_000_000, 5).UTC()
+	for range 2 {
+		kept, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := position{kept, "http://jaeger:16686"}
+		at, err := p.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, at)
+		if err := p.Save(t.Context(), through); err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, []time.Time{{}, through}) {
+		t.Errorf("positions %v, want none and %v", got, through)
+	}
+}
+
+// Both listeners for remote sampling encrypt as configured.
+func TestSamplingEncrypts(t *testing.T) {
+	known := httptest.NewTLSServer(http.NotFoundHandler())
+	defer known.Close()
+	pair := known.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, b []byte) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	env := volatile(t.TempDir())
+	env["SIBYL_SAMPLING_HTTP"], env["SIBYL_SAMPLING_GRPC"] = freeAddress(t), freeAddress(t)
+	env["SIBYL_SAMPLING_TLS_CERT"], env["SIBYL_SAMPLING_TLS_KEY"] = write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", key)
+	env["SIBYL_SAMPLING_DEFAULT"] = "0.25"
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started(t, e, &slog.LevelVar{}, io.Discard)
+	r, err := known.Client().Get("https://" + env["SIBYL_SAMPLING_HTTP"] + "/sampling?service=shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if body, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(body), `"samplingRate":0.25`) {
+		t.Errorf("%s, %v", body, err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(known.Certificate())
+	conn, err := grpc.NewClient(env["SIBYL_SAMPLING_GRPC"], grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(roots, "")),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(sampling.Codec())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got, err := api_v2.NewSamplingManagerClient(conn).GetSamplingStrategy(t.Context(), &api_v2.SamplingStrategyParameters{ServiceName: "shop"})
+	if err != nil || got.ProbabilisticSampling.SamplingRate != 0.25 {
+		t.Errorf("%v, %v", got, err)
+	}
+}

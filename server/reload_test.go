@@ -1,0 +1,263 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// lines is a log that tests read.
+type lines struct {
+	mu  sync.Mutex // guards all
+	all bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 15 s: %s", what)
+		}
+	}
+}
+
+// started runs a whole service in this process until the test ends. Log is where it logs to.
+func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Writer) *Server {
+	t.Helper()
+	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := fmt.Sprint(<-served, s.Close()); err != "<nil> <nil>" {
+			t.Error(err)
+		}
+	})
+	<-s.live.Started()
+	return s
+}
+
+// volatile returns the part of a configuration that tests share.
+func volatile(dir string) map[string]string {
+	return map[string]string{
+		"SIBYL_DATA_DIR": dir, "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms",
+	}
+}
+
+// A changed file is applied as far as that goes, at once; one with a mistake changes nothing. The file is reached as Kubernetes mounts it: through
+// a link to a directory, which is replaced.
+func TestReload(t *testing.T) {
+	called := make(chan struct{}, 100)
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
+	defer hook.Close()
+	jaeger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		called <- struct{}{}
+		_, _ = w.Write([]byte(`{"services":[]}`))
+	}))
+	defer jaeger.Close()
+
+	mount, version := t.TempDir(), 0
+	put := func(text string) {
+		t.Helper()
+		version++
+		dir := fmt.Sprint("version", version)
+		for _, err := range []error{
+			os.Mkdir(filepath.Join(mount, dir), 0o700),
+			os.WriteFile(filepath.Join(mount, dir, "sibyl.yaml"), []byte(text), 0o600),
+			os.Symlink(dir, filepath.Join(mount, "next")),
+			os.Rename(filepath.Join(mount, "next"), filepath.Join(mount, "data")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put("min-samples: 50\n")
+	env := volatile(t.TempDir())
+	load := func() (*config.Effective, error) {
+		return config.Load(config.Sources{File: filepath.Join(mount, "data", "sibyl.yaml"), Getenv: func(key string) string { return env[key] }})
+	}
+	e, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	level := &slog.LevelVar{}
+	s := started(t, e, level, &log)
+	asked := make(chan os.Signal, 1)
+	var reloading sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	r := Reloader{Server: s, Load: load, Level: level, Every: 20 * time.Millisecond, Log: s.log}
+	reloading.Go(func() { r.Run(ctx, e, asked) })
+	defer reloading.Wait()
+	defer stop()
+	settings := func() (x engine.Settings) {
+		if err := s.live.Ask(t.Context(), func(core *engine.Core) { o := core.Options(); x = o.Settings() }); err != nil {
+			t.Error(err)
+		}
+		return x
+	}
+
+	put(`
+min-samples: 60
+thresholds: {cov: 3}
+budget: {tracepoints: 12}
+strategy: hierarchical
+explore: 0.01
+log.level: debug
+retention: {age: 2d, exemplars: 1}
+sampling: {default: 0.5}
+shards: 3
+trace-url: [{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]
+webhooks: [{name: hook, url: "` + hook.URL + `", allow-private: true}]
+jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
+`)
+	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "the configuration was reloaded") })
+	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" || x.Explore != 0.01 {
+		t.Errorf("settings: %+v", x)
+	}
+	if level.Level() != slog.LevelDebug || s.outward.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
+		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outward.rates.Load(), s.applied.Load().Retention)
+	}
+	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[shards]") {
+		t.Errorf("nothing is said about shards:\n%s", text)
+	}
+	if _, there := s.outward.notifier.Counts()["hook"]; !there {
+		t.Error("the webhook is not known")
+	}
+	<-called // Jaeger is asked
+
+	put("min-samples: 60\nepoch: never\n")
+	eventually(t, "the mistake is told", func() bool { return strings.Contains(log.String(), "has a mistake") })
+	if text := log.String(); !strings.Contains(text, "sibyl.yaml:2") || settings().Budget.Tracepoints != 12 {
+		t.Errorf("a file with a mistake:\n%s", text)
+	}
+
+	before := strings.Count(log.String(), "was reloaded")
+	put("min-samples: 70\n")
+	eventually(t, "another file is applied", func() bool { return strings.Count(log.String(), "was reloaded") > before })
+	if x := settings(); x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || len(s.outward.fetching.all()) != 0 {
+		t.Errorf("what is not said any more: %+v, level %v, %d servers", x, level.Level(), len(s.outward.fetching.all()))
+	}
+	asked <- syscall.SIGHUP
+	eventually(t, "it is reloaded when asked for", func() bool { return strings.Count(log.String(), "was reloaded") > before+1 })
+}
+
+// What a person decided about a tracepoint is there after a kill at once, and a configuration that was reloaded too.
+func TestDecidedAndKilled(t *testing.T) {
+	dir := t.TempDir()
+	file, log := filepath.Join(dir, "sibyl.yaml"), filepath.Join(dir, "log")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("assembly: {settle: 100ms}\n")
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	v := &victim{t: t, program: program(t), dir: t.TempDir(), grpc: freeAddress(t), api: freeAddress(t), log: out, more: []string{"--config", file, "--learning", "1s", "--otlp-http", freeAddress(t)}}
+	v.start()
+	v.ready()
+	call := func(method, path, body string, into any) int {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, "http://"+v.api+"/api/v1"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if r.StatusCode == http.StatusOK {
+			if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r.StatusCode
+	}
+	const request = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeSpans":[{"spans":[
+		{"traceId":"%032x","spanId":"0000000000000001","name":"GET /cart","kind":2,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"},
+		{"traceId":"%032[1]x","spanId":"0000000000000002","parentSpanId":"0000000000000001","name":"price","kind":1,"startTimeUnixNano":"%[2]d","endTimeUnixNano":"%[3]d",
+			"attributes":[{"key":"sibyl.tracepoint.id","value":{"stringValue":"cart.price"}}]}]}]}]}`
+	var list contract.TracepointList
+	eventually(t, "a tracepoint is known", func() bool {
+		now := time.Now().UnixNano()
+		body := fmt.Sprintf(request, now, now-1e6, now)
+		r, err := http.Post("http://"+v.more[len(v.more)-1]+"/v1/traces", "application/json", strings.NewReader(body))
+		if err != nil || r.StatusCode != http.StatusOK {
+			t.Fatal(r, err)
+		}
+		r.Body.Close()
+		time.Sleep(100 * time.Millisecond)
+		call(http.MethodGet, "/tracepoints?state=off", "", &list)
+		return len(list.Items) > 0
+	})
+	var x contract.Tracepoint
+	if code := call(http.MethodPut, "/tracepoints/"+list.Items[0].ID, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Wish == nil {
+		t.Fatalf("%d: %+v", code, x)
+	}
+	v.end(os.Kill)
+	v.start()
+	v.ready()
+	x = contract.Tracepoint{}
+	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Wish == nil || x.Wish.Kind != contract.WishKindPin {
+		t.Errorf("after a kill: %d, %+v", code, x)
+	}
+	write("assembly: {settle: 100ms}\nbudget: {tracepoints: 5}\n")
+	if err := v.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	var budget contract.BudgetUse
+	eventually(t, "the budget is another", func() bool {
+		call(http.MethodGet, "/budget", "", &budget)
+		return budget.Total.Tracepoints == 5
+	})
+	v.end(os.Interrupt)
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), "changed=[budget.tracepoints]") {
+		t.Errorf("the log (%v):\n%s", err, text)
+	}
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+)
+
+// selfTracing sends traces of the service itself: of requests to its API, and of epochs. What comes in is not traced, so that traces which find
+// their way back do not make others.
+type selfTracing struct {
+	provider *sdk.TracerProvider
+	tracer   oteltrace.Tracer
+}
+
+// newSelfTracing returns nil if c names no endpoint. Spans wait in a bounded queue; beyond it, and where they are not taken, they are lost.
+func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*selfTracing, error) {
+	if c.OTLP == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(c.OTLP)
+	if err != nil {
+		return nil, fmt.Errorf("self-tracing: %w", err)
+	}
+	if path := strings.TrimSuffix(u.Path, "/"); !strings.HasSuffix(path, "/v1/traces") {
+		u.Path = path + "/v1/traces"
+	}
+	transport, err := newHeaded(c)
+	if err != nil {
+		return nil, fmt.Errorf("self-tracing: %w", err)
+	}
+	client := &http.Client{Transport: transport, Timeout: sendTimeout}
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHTTPClient(client)) //nolint:forbidigo // it ends with the provider
+	if err != nil {
+		return nil, fmt.Errorf("self-tracing: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("own traces are lost", slog.Any("error", err)) }))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(resource.NewSchemaless(
+		attribute.String("service.name", "sibyl"), attribute.String("service.version", version),
+	)))
+	return &selfTracing{provider, provider.Tracer("github.com/sibyl-trace/sibyl/server")}, nil
+}
+
+// sendTimeout is how long own traces may take to be sent.
+const sendTimeout = 10 * time.Second
+
+// epoch tells of an epoch, which took so long to end.
+func (t *selfTracing) epoch(core *engine.Core, e live.Ended, took time.Duration) {
+	now := time.Now()
+	_, span := t.tracer.Start(context.Background(), "epoch", oteltrace.WithTimestamp(now.Add(-took)), oteltrace.WithAttributes( //nolint:forbidigo // it belongs to no request
+		attribute.Int("sibyl.decisions", len(e.Decisions)), attribute.Int("sibyl.problems", len(core.Problems())),
+		attribute.Int("sibyl.groups", core.Grouper().Len()),
+	))
+	span.End(oteltrace.WithTimestamp(now))
+}
+
+// lastWords is how long the last spans may take to be sent.
+const lastWords = 2 * time.Second
+
+// close sends what waits, if that goes quickly.
+func (t *selfTracing) close(log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords) //nolint:forbidigo // what the service ran in is over
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		log.WarnContext(ctx, "the last own traces are lost", slog.Any("error", err))
+	}
+}
