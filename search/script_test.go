@@ -52,6 +52,11 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "next":
 		return s.next(t, d)
+	case "silence":
+		s.silence(t, d)
+		return ""
+	case "silences":
+		return s.silences()
 	}
 	return "unknown command"
 }
@@ -161,6 +166,28 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 		fmt.Fprintf(&b, "%s: %s\n", v.Status, v.Reason)
 		for _, x := range v.Ranking()[:min(3, len(v.Ranking()))] {
 			fmt.Fprintf(&b, "  %s %.2f [%.2f %.2f] open %d\n", s.table.OpName(x.Op), x.Share, x.Low, x.High, x.Open)
+		}
+	}
+	return b.String()
+}
+
+// silence keeps tracepoints silent for the problem from now on: "silence b=20s".
+func (s *script) silence(t *testing.T, d *datadriven.TestData) {
+	for _, arg := range d.CmdArgs {
+		period, err := time.ParseDuration(arg.Vals[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.in.State.Silences = append(s.in.State.Silences, Silence{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
+	}
+}
+
+// silences returns a line for each tracepoint that is silent for the problem: for how long it will be.
+func (s *script) silences() string {
+	var b strings.Builder
+	for _, x := range s.in.State.Silences {
+		if x.Problem == s.p.ID {
+			fmt.Fprintf(&b, "%s for %v\n", s.table.Text(x.Tracepoint), x.Until.Sub(s.in.Now))
 		}
 	}
 	return b.String()
