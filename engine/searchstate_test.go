@@ -33,7 +33,9 @@ func FuzzDecodeSearchState(f *testing.F) {
 			t.Errorf("%v: %s", err, diff)
 		}
 		for _, l := range s.Plan.Leases {
-			s.Plan.On(s.Plan.Arms[l.Arm].Name, l.Tracepoint)
+			if l.Arm < 0 || int(l.Arm) >= len(s.Plan.Arms) {
+				t.Errorf("a lease in arm %d of %d", l.Arm, len(s.Plan.Arms))
+			}
 		}
 		for i := range s.Investigations {
 			_ = s.Investigations[i].Status.String()

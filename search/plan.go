@@ -1,7 +1,6 @@
 package search
 
 import (
-	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -57,20 +56,6 @@ type Plan struct {
 	Version int64
 	Arms    []Arm
 	Leases  []Lease // ascending by (Arm, Tracepoint)
-}
-
-// On reports whether requests of the named arm run with the tracepoint switched on under this plan.
-func (p *Plan) On(arm, tracepoint trace.Symbol) bool {
-	if slices.ContainsFunc(p.Arms, func(a Arm) bool { return a.Name == arm && a.Everything }) {
-		return true
-	}
-	for i := range p.Leases {
-		l := &p.Leases[i]
-		if l.Tracepoint == tracepoint && p.Arms[l.Arm].Name == arm {
-			return true
-		}
-	}
-	return false
 }
 
 // explores returns the share of the requests that have everything on.

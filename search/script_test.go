@@ -52,6 +52,13 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "next":
 		return s.next(t, d)
+	case "silence":
+		s.silence(t, d)
+		return ""
+	case "silences":
+		return s.silences()
+	case "leases":
+		return s.leases()
 	}
 	return "unknown command"
 }
@@ -133,6 +140,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "wait", &wait)
 	s.in.Now = s.in.Now.Add(time.Duration(wait) * time.Second)
 	s.p.Requests += 20
+	d.MaybeScanArgs(t, "rate", &s.p.Rate)
 	s.in.Problems = []analysis.Problem{s.p}
 	if d.HasArg("gone") {
 		s.in.Problems = nil
@@ -162,6 +170,50 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 		for _, x := range v.Ranking()[:min(3, len(v.Ranking()))] {
 			fmt.Fprintf(&b, "  %s %.2f [%.2f %.2f] open %d\n", s.table.OpName(x.Op), x.Share, x.Low, x.High, x.Open)
 		}
+	}
+	return b.String()
+}
+
+// silence keeps tracepoints silent for the problem from now on: "silence b=20s".
+func (s *script) silence(t *testing.T, d *datadriven.TestData) {
+	for _, arg := range d.CmdArgs {
+		period, err := time.ParseDuration(arg.Vals[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.in.State.Silences = append(s.in.State.Silences, Silence{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
+	}
+}
+
+// silences returns a line for each tracepoint that is silent for the problem: for how long it will be.
+func (s *script) silences() string {
+	var b strings.Builder
+	for _, x := range s.in.State.Silences {
+		if x.Problem == s.p.ID {
+			fmt.Fprintf(&b, "%s for %v\n", s.table.Text(x.Tracepoint), x.Until.Sub(s.in.Now))
+		}
+	}
+	return b.String()
+}
+
+// leases returns the plan's leases, those of a tracepoint that began and expire together in one line with their arms.
+func (s *script) leases() string {
+	type term struct {
+		tp             trace.Symbol
+		since, expires trace.Nanos
+	}
+	var terms []term
+	arms := make(map[term]string)
+	for _, l := range s.in.State.Plan.Leases {
+		x := term{l.Tracepoint, l.Since, l.Expires}
+		if arms[x] == "" {
+			terms = append(terms, x)
+		}
+		arms[x] += " " + ArmNames[l.Arm]
+	}
+	var b strings.Builder
+	for _, x := range terms {
+		fmt.Fprintf(&b, "%s: on for %v, expires in %v, arms%s\n", s.table.Text(x.tp), s.in.Now.Sub(x.since), x.expires.Sub(s.in.Now), arms[x])
 	}
 	return b.String()
 }
