@@ -230,7 +230,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBusy calls the API more often at a time than is served: calls beyond the limit are refused, and do not count towards it.
+// TestBusy makes more calls at a time than are served: those beyond the limit are refused, and do not count towards it.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
 	const path = prefix + "/deploys" // which asks the core

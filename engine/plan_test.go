@@ -117,7 +117,7 @@ func TestTreesAge(t *testing.T) {
 	}
 }
 
-// Requests without a plan do not count as the requests with nothing on that the cost of instrumentation is estimated from.
+// The overhead of instrumentation is measured against requests with nothing on. Requests without a plan are left out.
 func TestBareRequests(t *testing.T) {
 	w := learned(simapp.Lock)
 	w.app.Inject(w.now)

@@ -55,7 +55,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A file that is changed in place is read again, even if only its size or only its modification time differs from before.
+// A file that is changed in place is read again, even if only its size or only its modification time differs.
 func TestChangedInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		revoke func(text, hash string) string
