@@ -230,6 +230,38 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestBusy makes more calls at a time than are served: those beyond the limit are refused, and do not count towards it.
+func TestBusy(t *testing.T) {
+	w := newWorld(t)
+	const path = prefix + "/deploys" // which asks the core
+	w.mu.Lock()
+	answers := make(chan int, maxServing)
+	for range maxServing {
+		go func() { answers <- w.callUnchecked(http.MethodGet, path).Code }()
+	}
+	for w.serving.Load() < maxServing {
+		select {
+		case code := <-answers:
+			t.Fatalf("answered before there were too many: %d", code)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for range maxServing {
+		if out := w.call(t, http.MethodGet, path, nil); out.Code != http.StatusServiceUnavailable || out.Header().Get("Retry-After") != "1" {
+			t.Errorf("a call beyond the limit: %d: %s", out.Code, out.Body)
+		}
+	}
+	w.mu.Unlock()
+	for range maxServing {
+		if code := <-answers; code != http.StatusOK {
+			t.Errorf("a call within the limit: %d", code)
+		}
+	}
+	if out := w.call(t, http.MethodGet, path, nil); out.Code != http.StatusOK {
+		t.Errorf("when all were answered: %d: %s", out.Code, out.Body)
+	}
+}
+
 // TestWithoutTokens: as long as there is none, callers from elsewhere, and pages with another site's name, are refused.
 func TestWithoutTokens(t *testing.T) {
 	w := newWorld(t)

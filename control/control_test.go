@@ -153,6 +153,15 @@ func (w *world) register(id, session, service string, all []protocol.Tracepoint)
 	}
 }
 
+// report has an agent of session 1 report outcomes of the present plan.
+func (w *world) report(id string, outcomes ...protocol.Outcome) {
+	w.t.Helper()
+	s := protocol.Status{Protocol: 1, Session: "1", Version: w.plan.Version, Tracepoints: outcomes}
+	if a := w.call(http.MethodPost, id+"/status", s); a.Code != http.StatusNoContent {
+		w.t.Fatalf("%d %s", a.Code, a.Body)
+	}
+}
+
 // fetch returns the plan that an agent is told, and how it was answered.
 func (w *world) fetch(id, query, has string) (*protocol.Plan, int) {
 	w.t.Helper()
@@ -450,6 +459,54 @@ func TestMeasured(t *testing.T) {
 			return len(f.Catalogues) == 1 && slices.Equal(f.Broken, []search.Broken{{ID: "shop/000001"}})
 		}) {
 			t.Error("a new version of the program does not get another chance")
+		}
+	})
+}
+
+// The hits of an agent that begins to count anew cost nothing until it reports again.
+func TestCounterGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.register("a", "1", "shop", points("shop", 1))
+		w.on("shop/000000")
+		for _, hits := range []uint64{0, 1000, 10, 2010, 2010} {
+			w.report("a", protocol.Outcome{ID: "shop/000000", State: protocol.Applied, Hits: hits, Nanos: 2000, Bytes: 500})
+			time.Sleep(10 * time.Second)
+		}
+		var rates []float64
+		for _, f := range w.engine.heard() {
+			if f.Measured != nil && (len(rates) == 0 || rates[len(rates)-1] != f.Measured.Hits) {
+				rates = append(rates, f.Measured.Hits)
+			}
+		}
+		if want := []float64{100, 0, 200, 0}; !slices.Equal(rates, want) {
+			t.Errorf("hits per second %v, want %v", rates, want)
+		}
+	})
+}
+
+// A tracepoint is broken once more agents could not switch it on than could.
+func TestBrokenForMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.on("shop/000000")
+		works := protocol.Outcome{ID: "shop/000000", State: protocol.Applied}
+		breaks := protocol.Outcome{ID: "shop/000000", State: protocol.Failed, Reason: "no such place"}
+		for _, c := range []struct {
+			agent   string
+			outcome protocol.Outcome
+			broken  int
+		}{{"a", works, 0}, {"b", breaks, 0}, {"c", breaks, 1}} {
+			w.register(c.agent, "1", "shop", points("shop", 1))
+			w.report(c.agent, c.outcome)
+			time.Sleep(10 * time.Second)
+			var broken []search.Broken
+			for _, f := range w.engine.heard() {
+				broken = append(broken, f.Broken...)
+			}
+			if len(broken) != c.broken {
+				t.Errorf("when %s said %s: broken %+v", c.agent, c.outcome.State, broken)
+			}
 		}
 	})
 }

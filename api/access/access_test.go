@@ -55,6 +55,51 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// A file that is changed in place is read again, even if only its size or only its modification time differs.
+func TestChangedInPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		revoke func(text, hash string) string
+		later  time.Duration
+	}{
+		"size": {func(string, string) string { return "[]\n" }, 0},
+		"time": {func(text, hash string) string { return strings.ReplaceAll(text, hash, hashOf("another")) }, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, FileName)
+			tokens := Open(dir)
+			secret, token, err := tokens.Create(Viewer, "", now, time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x, _, err := tokens.Find(secret, now); x == nil || err != nil {
+				t.Fatalf("found %v, %v", x, err)
+			}
+			before, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(c.revoke(string(text), token.Hash)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(file, time.Time{}, before.ModTime().Add(c.later)); err != nil {
+				t.Fatal(err)
+			}
+			after, err := os.Stat(file)
+			if err != nil || !os.SameFile(before, after) {
+				t.Fatalf("another file, or: %v", err)
+			}
+			if x, _, err := tokens.Find(secret, now); x != nil || err != nil {
+				t.Errorf("after it was revoked: %v, %v", x, err)
+			}
+		})
+	}
+}
+
 // A file that cannot be used lets nobody in, and does not pass for one without tokens.
 func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()

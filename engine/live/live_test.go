@@ -575,6 +575,29 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// Spans that are sent again after a restart are late: no trace is counted twice.
+func TestRestartKnowsClosedTraces(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	r := run(t, dir, c, nil)
+	bodies, sent := requests(t, simapp.New(simapp.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(stretchSpan))
+	for restart := range 3 { // the second checkpoint holds the traces of the first
+		if restart > 0 {
+			r.end()
+			r = run(t, dir, c, nil)
+		}
+		r.send(bodies)
+		for range 3 { // until all traces are closed and the core has learned
+			c.add(20 * time.Second)
+			r.settle()
+		}
+		if n := r.counted(); n != uint64(sent) {
+			t.Errorf("after %d restarts %d traces are counted, %d were sent", restart, n, sent)
+		}
+	}
+	r.end()
+}
+
 // The slowest traces of a group are kept whole, with every attribute, and survive a restart.
 func TestExemplars(t *testing.T) {
 	dir := t.TempDir()

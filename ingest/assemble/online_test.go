@@ -252,6 +252,9 @@ func TestOnlineRecalls(t *testing.T) {
 	}
 	again := NewOnline(options)
 	again.Recall(50, known)
+	if n := len(again.NewlyClosed()); n != 0 {
+		t.Errorf("%d recalled traces are newly closed", n)
+	}
 	for _, c := range []struct {
 		at   trace.Nanos
 		late int64

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -9,6 +10,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -188,6 +192,75 @@ func crashed(t *testing.T, dir string, change func(log []byte) []byte) *Journal 
 		}
 	}
 	return open(t, to, false)
+}
+
+// The numbers of records that could not be appended go to the next ones.
+func TestFailedAppend(t *testing.T) {
+	j := open(t, t.TempDir(), false)
+	defer j.Close()
+	fill(t, j, 3)
+	next, batch := j.Next(), j.batch
+	j.batch = readOnly(t).NewBatch()
+	for range 2 {
+		j.Add(1, Protobuf, nil)
+	}
+	if err := j.Append(); !errors.Is(err, pebble.ErrReadOnly) {
+		t.Fatalf("a database that is read-only: %v", err)
+	}
+	if err := j.batch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j.Next() != next {
+		t.Errorf("the next record is %d, want %d", j.Next(), next)
+	}
+	j.batch = batch
+	fill(t, j, 6)
+	checkRange(t, read(t, j, 1), 1, 6)
+}
+
+// readOnly returns a database that takes no commits.
+func readOnly(t *testing.T) *pebble.DB {
+	t.Helper()
+	options := &pebble.Options{FS: vfs.NewMem()}
+	db, err := pebble.Open("", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	options.ReadOnly = true
+	if db, err = pebble.Open("", options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// Since returns the first of the records that came at the time, not the one after them.
+func TestSince(t *testing.T) {
+	j := open(t, t.TempDir(), false)
+	defer j.Close()
+	for _, at := range []trace.Nanos{10, 10, 20, 20, 20, 30} {
+		j.Add(at, Epoch, nil)
+	}
+	if err := j.Append(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		at         trace.Nanos
+		from, want uint64
+	}{
+		{9, 1, 1}, {10, 1, 1}, {11, 1, 3}, {20, 1, 3}, {20, 3, 3}, {20, 4, 4}, {21, 1, 6}, {30, 1, 6}, {31, 1, 7}, {10, 7, 7},
+	} {
+		if got, err := j.Since(c.at, c.from); got != c.want || err != nil {
+			t.Errorf("Since(%d, %d) = %d, %v, want %d", c.at, c.from, got, err, c.want)
+		}
+	}
 }
 
 func TestLocked(t *testing.T) {

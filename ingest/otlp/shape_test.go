@@ -1,6 +1,8 @@
 package otlp_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,6 +100,48 @@ func shapeField(t *rapid.T, message string, depth int) []byte {
 		}
 	}
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), []byte(text))
+}
+
+// The last code of a span's status counts, and a status without a code leaves the one before, in both encodings.
+func TestRepeatedStatus(t *testing.T) {
+	const none = -1 // no code
+	for _, c := range []struct {
+		codes  []int // of one status each
+		failed bool
+	}{
+		{[]int{2}, true}, {[]int{2, 1}, false}, {[]int{2, 0}, false}, {[]int{1, 2}, true}, {[]int{2, none}, true}, {[]int{2, 1, 2}, true},
+	} {
+		span := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte("0123456789abcdef"))
+		span = protowire.AppendBytes(protowire.AppendTag(span, 2, protowire.BytesType), []byte("01234567"))
+		text := `"traceId":"30313233343536373839616263646566","spanId":"3031323334353637"`
+		for _, code := range c.codes {
+			status := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), "why")
+			member := `"message":"why"`
+			if code != none {
+				status = protowire.AppendVarint(protowire.AppendTag(status, 3, protowire.VarintType), uint64(code))
+				member += fmt.Sprintf(`,"code":%d`, code)
+			}
+			span = protowire.AppendBytes(protowire.AppendTag(span, 15, protowire.BytesType), status)
+			text += `,"status":{` + member + `}`
+		}
+		request := span
+		for _, number := range []protowire.Number{2, 2, 1} { // of spans, scope spans and resource spans
+			request = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), request)
+		}
+		var protobuf, json, reference ingest.Batch
+		d := otlp.NewDecoder(&trace.Table{}, wanted(t))
+		if err := errors.Join(
+			d.Protobuf(request, &protobuf), d.JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+text+`}]}]}]}`), &json),
+			otlp.NewReference(&trace.Table{}, false).Protobuf(request, &reference),
+		); err != nil {
+			t.Fatal(err)
+		}
+		for name, b := range map[string]*ingest.Batch{"protobuf": &protobuf, "JSON": &json, "pdata": &reference} {
+			if len(b.Spans) != 1 || b.Spans[0].Flags&trace.Error != 0 != c.failed {
+				t.Errorf("codes %v in %s: %+v, want failed: %t", c.codes, name, b.Spans, c.failed)
+			}
+		}
+	}
 }
 
 // On messages of any shape the lean decoder equals pdata.
