@@ -40,11 +40,12 @@ func newStage() *stage {
 	}
 }
 
-// traffic is the requests of one group: "group=cached n=40 failed=2 a=10ms b=5ms".
+// traffic is the requests of one group: "group=cached n=40 failed=2 every=3 a=10ms b=5ms".
 type traffic struct {
 	group  string
 	n      int
 	failed int // of n
+	every  int // requests come once in this many epochs; 0: in every one
 	edges  []string
 	means  []time.Duration
 }
@@ -59,6 +60,8 @@ func parseTraffic(t *testing.T, line string) (r traffic) {
 			r.n, _ = strconv.Atoi(value)
 		case "failed":
 			r.failed, _ = strconv.Atoi(value)
+		case "every":
+			r.every, _ = strconv.Atoi(value)
 		default:
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -118,6 +121,9 @@ func (s *stage) play(all []traffic, epochs int, learning bool) string {
 	var out bytes.Buffer
 	for i := range epochs {
 		for _, r := range all {
+			if i%max(1, r.every) > 0 {
+				continue
+			}
 			for k := range r.n {
 				one := s.request(r)
 				one.Failed = k < r.failed
@@ -192,8 +198,9 @@ func check(out *bytes.Buffer, p *analysis.Problem) {
 	}
 }
 
-// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch; play says in which of the
-// given number of epochs problems were opened and closed. Thresholds has the options of TestChronic.
+// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch, or, with every=N, in one of N
+// epochs, from the first. Play says in which of the given number of epochs problems were opened and closed. Thresholds has the options
+// of TestChronic.
 func TestWatch(t *testing.T) {
 	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
 		s := newStage()
