@@ -273,6 +273,48 @@ func TestWatchedGroup(t *testing.T) {
 	}
 }
 
+// Edges that appear during a problem make others lose their numbers. Rows of the later part of what is judged follow: once that part is
+// judged alone, each row has its times in the edges in which the request spent them.
+func TestEdgesAppearDuringAProblem(t *testing.T) {
+	s := newStage()
+	s.g = newGrouper(analysis.GroupOptions{Edges: 3})
+	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")} // so far apart that a time tells its edge
+	slow := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=1ms")}
+	other := []traffic{parseTraffic(t, "group=g n=60 c=1ms d=10ms e=100ms f=1s")}
+	means := make(map[string]time.Duration)
+	for _, r := range []traffic{slow[0], other[0]} {
+		for i, name := range r.edges {
+			means[name] = r.means[i]
+		}
+	}
+	s.play(known, 30, true)
+	if got := s.play(slow, 5, false); !strings.Contains(got, "opened request_type slow") {
+		t.Fatal(got)
+	}
+	s.now = s.now.Add(40 * time.Minute)
+	s.play(slow, 2, false) // the later part begins when the first of these epochs ends
+	before := make(map[*analysis.Group][]trace.Edge)
+	for group := range s.g.Each() {
+		before[group] = slices.Clone(group.Edges)
+	}
+	s.play(other, 1, false)
+	s.now = s.now.Add(40 * time.Minute)
+	s.play(nil, 1, false)
+	for group := range s.g.Each() {
+		if n := group.Current.Sample.Len(); n != 120 || slices.Equal(group.Edges, before[group]) {
+			t.Fatalf("level %v: %d rows, want 120; edges %v, of which some must be new", group.Level, n, group.Edges)
+		}
+		for _, row := range group.Current.Sample.All() {
+			for number, ns := range row.Edges() {
+				name := opName(s.g.Table.Context(s.g.Table.EdgeInfo(group.Edges[number]).Context).Op)
+				if mean := means[name].Nanoseconds(); ns < mean/3 || ns > mean*3 {
+					t.Fatalf("level %v: %d ns in %s, want about %d", group.Level, ns, name, mean)
+				}
+			}
+		}
+	}
+}
+
 // What was healthy for an hour becomes the reference, and the reference of before is forgotten.
 func TestReferenceIsRenewed(t *testing.T) {
 	s := newStage()
