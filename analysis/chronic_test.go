@@ -15,9 +15,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it (bimodally: half
-// the requests take less, half more). More adds requests to those judged before it and judges all of them. Options of both are cov=F
-// (the threshold), objective=D, accept-mean=D and accept-cov=F.
+// TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it
+// (bimodally: half the requests take less, half more). More adds requests to those judged before it and judges all of
+// them. Options of both are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
 func TestChronic(t *testing.T) {
 	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
 		var s *stage

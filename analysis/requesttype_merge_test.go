@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Two that each learned more sets than fit have different limits. Merged they have the lesser one, below which both are complete, like one
-// that learned everything.
+// Two RequestTypes that each learned more sets than fit have different limits. Merging keeps the lesser one, below which
+// both are complete, and gives the same bytes as learning everything in one.
 func TestMergeTakesTheLesserLimit(t *testing.T) {
 	var sets []*Observation // ascending by hash
 	for i := range trace.Op(2*maxChildSets + 2) {
@@ -23,7 +23,7 @@ func TestMergeTakesTheLesserLimit(t *testing.T) {
 		}
 		return r
 	}
-	least := sets[:2*maxChildSets] // of which it drops the one at maxChildSets, and those above
+	least := sets[:2*maxChildSets] // drops the set at maxChildSets, which others lacks
 	others := slices.Concat(sets[1:maxChildSets], sets[maxChildSets+1:])
 	merged, lesser := learn(others), learn(least)
 	if lesser.entries[1].limit.Compare(merged.entries[1].limit) >= 0 {

@@ -198,9 +198,9 @@ func check(out *bytes.Buffer, p *analysis.Problem) {
 	}
 }
 
-// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch, or, with every=N, in one of N
-// epochs, from the first. Play says in which of the given number of epochs problems were opened and closed. Thresholds has the options
-// of TestChronic.
+// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch or, with every=N,
+// in one of N epochs, from the first. Play says in which of the given number of epochs problems were opened and closed.
+// Thresholds has the options of TestChronic.
 func TestWatch(t *testing.T) {
 	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
 		s := newStage()
@@ -273,8 +273,8 @@ func TestWatchedGroup(t *testing.T) {
 	}
 }
 
-// Edges that appear during a problem make others lose their numbers. Rows of the later part of what is judged follow: once that part is
-// judged alone, each row has its times in the edges in which the request spent them.
+// Edges that appear during a long problem make others lose their numbers. Renumbering includes the rows of the younger
+// window: once that window is judged, each row has its times in the edges in which the request spent them.
 func TestEdgesAppearDuringAProblem(t *testing.T) {
 	s := newStage()
 	s.g = newGrouper(analysis.GroupOptions{Edges: 3})
@@ -292,7 +292,7 @@ func TestEdgesAppearDuringAProblem(t *testing.T) {
 		t.Fatal(got)
 	}
 	s.now = s.now.Add(40 * time.Minute)
-	s.play(slow, 2, false) // the later part begins when the first of these epochs ends
+	s.play(slow, 2, false) // the younger window begins when the first of these epochs ends
 	before := make(map[*analysis.Group][]trace.Edge)
 	for group := range s.g.Each() {
 		before[group] = slices.Clone(group.Edges)

@@ -72,8 +72,8 @@ func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
 	})
 }
 
-// Beyond limits anywhere, not only on the boundaries of bins, no duration is missed, and none is counted that is further inside than a bin
-// is wide.
+// Beyond misses no duration beyond its limits, wherever in a bin they are, and counts none that is further inside the
+// limits than a bin is wide.
 func TestSketchMissesNothingBeyondLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 100).Draw(t, "xs")
