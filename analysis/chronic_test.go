@@ -15,12 +15,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it (bimodally: half
-// the requests take less, half more). Options are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
+// TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it
+// (bimodally: half the requests take less, half more). More adds requests to those judged before it and judges all of
+// them. Options of both are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
 func TestChronic(t *testing.T) {
 	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
+		var s *stage
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			s := newStage()
+			switch d.Cmd {
+			case "judge":
+				s = newStage()
+			case "more":
+			default:
+				d.Fatalf(t, "unknown command")
+			}
 			for line := range strings.Lines(d.Input) {
 				spread := 0.0
 				var kept []string

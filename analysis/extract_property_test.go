@@ -209,7 +209,7 @@ func TestTimeShift(t *testing.T) {
 	})
 }
 
-// TestOutsideChild: a child wholly outside its parent changes nothing on the path.
+// TestOutsideChild: a child wholly outside its parent is dropped and changes nothing on the path.
 func TestOutsideChild(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Shape{Joins: true}).Draw(t, "trace")
@@ -225,6 +225,9 @@ func TestOutsideChild(t *testing.T) {
 		more := *tr
 		more.Spans = append(slices.Clone(tr.Spans), child)
 		q := NewExtractor(o).Extract(&more)
+		if i := slices.IndexFunc(q.Nodes, func(n Node) bool { return n.ID == child.ID }); q.Nodes[i].Root >= 0 {
+			t.Fatalf("%sthe child is not dropped", dump(&more))
+		}
 		for i := range q.Roots {
 			q.Roots[i].AsyncTail = p.Roots[i].AsyncTail
 		}

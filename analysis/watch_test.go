@@ -40,11 +40,12 @@ func newStage() *stage {
 	}
 }
 
-// traffic is the requests of one group: "group=cached n=40 failed=2 a=10ms b=5ms".
+// traffic is the requests of one group: "group=cached n=40 failed=2 every=3 a=10ms b=5ms".
 type traffic struct {
 	group  string
 	n      int
 	failed int // of n
+	every  int // requests come once in this many epochs; 0: in every one
 	edges  []string
 	means  []time.Duration
 }
@@ -59,6 +60,8 @@ func parseTraffic(t *testing.T, line string) (r traffic) {
 			r.n, _ = strconv.Atoi(value)
 		case "failed":
 			r.failed, _ = strconv.Atoi(value)
+		case "every":
+			r.every, _ = strconv.Atoi(value)
 		default:
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -118,6 +121,9 @@ func (s *stage) play(all []traffic, epochs int, learning bool) string {
 	var out bytes.Buffer
 	for i := range epochs {
 		for _, r := range all {
+			if i%max(1, r.every) > 0 {
+				continue
+			}
 			for k := range r.n {
 				one := s.request(r)
 				one.Failed = k < r.failed
@@ -192,8 +198,9 @@ func check(out *bytes.Buffer, p *analysis.Problem) {
 	}
 }
 
-// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch; play says in which of the
-// given number of epochs problems were opened and closed. Thresholds has the options of TestChronic.
+// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch or, with every=N,
+// in one of N epochs, from the first. Play says in which of the given number of epochs problems were opened and closed.
+// Thresholds has the options of TestChronic.
 func TestWatch(t *testing.T) {
 	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
 		s := newStage()
@@ -263,6 +270,48 @@ func TestWatchedGroup(t *testing.T) {
 	}
 	if s.g.Evicted == 0 || s.g.Group(p.Group) != nil {
 		t.Errorf("%d groups made room, the silent one not", s.g.Evicted)
+	}
+}
+
+// Edges that appear during a long problem make others lose their numbers. Renumbering includes the rows of the younger
+// window: once that window is judged, each row has its times in the edges in which the request spent them.
+func TestEdgesAppearDuringAProblem(t *testing.T) {
+	s := newStage()
+	s.g = newGrouper(analysis.GroupOptions{Edges: 3})
+	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")} // so far apart that a time tells its edge
+	slow := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=1ms")}
+	other := []traffic{parseTraffic(t, "group=g n=60 c=1ms d=10ms e=100ms f=1s")}
+	means := make(map[string]time.Duration)
+	for _, r := range []traffic{slow[0], other[0]} {
+		for i, name := range r.edges {
+			means[name] = r.means[i]
+		}
+	}
+	s.play(known, 30, true)
+	if got := s.play(slow, 5, false); !strings.Contains(got, "opened request_type slow") {
+		t.Fatal(got)
+	}
+	s.now = s.now.Add(40 * time.Minute)
+	s.play(slow, 2, false) // the younger window begins when the first of these epochs ends
+	before := make(map[*analysis.Group][]trace.Edge)
+	for group := range s.g.Each() {
+		before[group] = slices.Clone(group.Edges)
+	}
+	s.play(other, 1, false)
+	s.now = s.now.Add(40 * time.Minute)
+	s.play(nil, 1, false)
+	for group := range s.g.Each() {
+		if n := group.Current.Sample.Len(); n != 120 || slices.Equal(group.Edges, before[group]) {
+			t.Fatalf("level %v: %d rows, want 120; edges %v, of which some must be new", group.Level, n, group.Edges)
+		}
+		for _, row := range group.Current.Sample.All() {
+			for number, ns := range row.Edges() {
+				name := opName(s.g.Table.Context(s.g.Table.EdgeInfo(group.Edges[number]).Context).Op)
+				if mean := means[name].Nanoseconds(); ns < mean/3 || ns > mean*3 {
+					t.Fatalf("level %v: %d ns in %s, want about %d", group.Level, ns, name, mean)
+				}
+			}
+		}
 	}
 }
 

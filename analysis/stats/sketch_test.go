@@ -72,6 +72,36 @@ func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
 	})
 }
 
+// Beyond misses no duration beyond its limits, wherever in a bin they are, and counts none that is further inside the
+// limits than a bin is wide.
+func TestSketchMissesNothingBeyondLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(nanos(), 1, 100).Draw(t, "xs")
+		var s stats.Sketch
+		for _, x := range xs {
+			s.Add(x)
+		}
+		limit := func(label string) int64 {
+			x := float64(rapid.SampledFrom(xs).Draw(t, label))
+			return int64(x * rapid.Float64Range(0.97, 1.03).Draw(t, "factor of "+label))
+		}
+		low, high := limit("low"), limit("high")
+		const width = 1.0203 // of a bin, 2 · 1 % / (1 - 1 %), rounded up
+		var least, most uint64
+		for _, x := range xs {
+			if x < low || x > high {
+				least++
+			}
+			if float64(x) < float64(low)*width || float64(x) > float64(high)/width {
+				most++
+			}
+		}
+		if n := s.Beyond(low, high); n < least || n > most {
+			t.Fatalf("%d of %v may be below %d or above %d, want at least %d, at most %d", n, xs, low, high, least, most)
+		}
+	})
+}
+
 func TestEmptySketch(t *testing.T) {
 	var s stats.Sketch
 	if !math.IsNaN(s.Quantile(0.5)) || s.Count() != 0 {
