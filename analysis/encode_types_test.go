@@ -53,6 +53,19 @@ func TestRequestTypesRestart(t *testing.T) {
 	})
 }
 
+// Also those that learned more sets of children than fit are read back, whichever set came when there was no room.
+func TestManyChildSetsRestart(t *testing.T) {
+	for first := range trace.Op(4) {
+		var r analysis.RequestTypes
+		for i := range trace.Op(8200) {
+			r.Learn(&analysis.Observation{Entry: 1, Children: []trace.Op{1 + first*10_000 + i}})
+			if i == 8191 { // the first one without room
+				restartedTypes(t, &r)
+			}
+		}
+	}
+}
+
 func FuzzDecodeRequestTypes(f *testing.F) {
 	var r analysis.RequestTypes
 	for i := range 20 {

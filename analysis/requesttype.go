@@ -107,11 +107,11 @@ func (r *RequestTypes) trim() {
 func (e *entryTypes) add(id Hash, ops []trace.Op, count uint64) {
 	s := e.sets[id]
 	if s == nil {
-		if !e.limit.IsZero() && id.Compare(e.limit) >= 0 {
-			return
-		}
 		if len(e.sets) == 2*maxChildSets-1 {
 			e.trim()
+		}
+		if !e.limit.IsZero() && id.Compare(e.limit) >= 0 { // the limit may be new
+			return
 		}
 		s = &childSet{ops: slices.Clone(ops)}
 		e.sets[id] = s

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/simapp"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // learned returns a world whose core has learned, from as little as possible.
-func learned(fault simapp.Fault) *world {
+func learned(fault sim.Fault) *world {
 	options := engine.DefaultOptions()
 	options.Learning = 20 * time.Second
 	w := newWorld(small(2, fault), options)
@@ -31,7 +31,7 @@ func (w *world) enable(tracepoint trace.Symbol) {
 }
 
 // late ingests the requests of an epoch that ran under a plan, nil for none, and does not end the epoch.
-func (w *world) late(plan *simapp.Plan) {
+func (w *world) late(plan *sim.Plan) {
 	end := w.now.Add(w.epoch)
 	for t := range w.app.Requests(w.now, end, plan) {
 		w.core.Ingest(t)
@@ -61,14 +61,14 @@ func requestsWith(tracepoint trace.Symbol, t *cct.Tree) (requests uint64, found 
 
 // A request that ran under an earlier plan counts as one with the tracepoints of that plan on.
 func TestEarlierPlans(t *testing.T) {
-	w := learned(simapp.None)
+	w := learned(sim.None)
 	var points []trace.Symbol
 	for _, p := range w.app.Catalogue() {
 		if p.Kind == cct.SpanPoint && !p.Baseline && len(points) < 3 {
 			points = append(points, p.ID)
 		}
 	}
-	var plans []*simapp.Plan // each has one tracepoint more on
+	var plans []*sim.Plan // each has one tracepoint more on
 	for _, p := range points {
 		w.enable(p)
 		plans = append(plans, planOf(w.core.Plan()))
@@ -98,7 +98,7 @@ func TestEarlierPlans(t *testing.T) {
 
 // Contexts leave the tree when they are too old, even if no other request comes.
 func TestTreesAge(t *testing.T) {
-	w := learned(simapp.None)
+	w := learned(sim.None)
 	w.play()
 	for id, tree := range w.trees() {
 		if len(tree.Nodes) == 0 {
@@ -119,7 +119,7 @@ func TestTreesAge(t *testing.T) {
 
 // The overhead of instrumentation is measured against requests with nothing on. Requests without a plan are left out.
 func TestBareRequests(t *testing.T) {
-	w := learned(simapp.Lock)
+	w := learned(sim.Lock)
 	w.app.Inject(w.now)
 	for len(w.core.ArmTimes()) == 0 { // until a problem is investigated
 		if w.play(); w.now > start.Add(5*time.Minute) {
@@ -139,7 +139,7 @@ func TestBareRequests(t *testing.T) {
 	if n := bare(); n != before {
 		t.Errorf("%d requests without a plan count", n-before)
 	}
-	w.late(&simapp.Plan{Version: w.core.Plan().Version})
+	w.late(&sim.Plan{Version: w.core.Plan().Version})
 	if n := bare(); n == before {
 		t.Error("requests under a plan with nothing on do not count")
 	}

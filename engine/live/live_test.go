@@ -580,7 +580,7 @@ func TestRestartKnowsClosedTraces(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
 	r := run(t, dir, c, nil)
-	bodies, sent := requests(t, simapp.New(simapp.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(stretchSpan))
+	bodies, sent := requests(t, sim.New(sim.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(stretchSpan))
 	for restart := range 3 { // the second checkpoint holds the traces of the first
 		if restart > 0 {
 			r.end()
