@@ -245,6 +245,7 @@ func TestOutboxCountsByEndpoint(t *testing.T) {
 	put(t, o, 1, "one", 1, "a", "b")
 	put(t, o, 2, "two", 2, "a")
 	put(t, o, 3, "three", 3, "a")
+	check(t, "first page", ids(o.List(false, 0, 2)), "one one")
 	due, _ := take(t, o, "a", 4, 2) // two of three
 	check(t, "due", ids(due), "one two")
 	rest, again := take(t, o, "a", 4, 2)
