@@ -297,3 +297,23 @@ func TestOutboxForgetsEvents(t *testing.T) {
 		}
 	}
 }
+
+// A letter that is sent again has a number of its own: later messages do not take its place.
+func TestResentLetterIsNotOverwritten(t *testing.T) {
+	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
+	put(t, o, 1, "first", 1, "a")
+	put(t, o, 2, "second", 2, "a")
+	due, _ := take(t, o, "a", 3, 1)
+	must(t, o.Bury(&due[0], "no"))
+	_, err := o.Resend(due[0].Number, seconds(4))
+	must(t, err)
+	put(t, o, 5, "third", 3, "a")
+	put(t, o, 6, "fourth", 4, "a")
+	due, _ = take(t, o, "a", 7, 9)
+	check(t, "due", ids(due), "second first third fourth")
+	for i := range due {
+		check(t, "body", string(due[i].Body), "body of "+due[i].ID)
+		must(t, o.Done(&due[i]))
+	}
+	check(t, "waiting", ids(o.List(false, 0, 9)), "")
+}
