@@ -75,7 +75,7 @@ func (q *sequencer) settle() error {
 	x := newChanging(engine.Change{Settings: &s})
 	if bytes.Equal(x.Append(nil), q.settings) {
 		done := make(chan struct{})
-		q.send(message{at: q.now, mark: &mark{at: q.now, reached: done}})
+		q.send(message{at: q.clock.now, mark: &mark{at: q.clock.now, reached: done}})
 		<-done
 		return nil
 	}

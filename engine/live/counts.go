@@ -44,15 +44,15 @@ type Queue struct {
 func (s *Service) Queues() []Queue {
 	all := []Queue{
 		{"arrivals", int64(len(s.arrivals)), arrivalsWaiting},
-		{"in_flight_bytes", s.inFlight.Load(), s.options.InFlight},
-		{"observed", int64(len(s.observed)), observedWaiting},
+		{"in_flight_bytes", s.intake.inFlight.Load(), s.options.InFlight},
+		{"observed", int64(len(s.observed.waiting)), observedWaiting},
 		{"questions", int64(len(s.asked)), questionsWaiting},
 		{"changes", int64(len(s.changes)), changesWaiting},
-		{"exemplars", int64(len(s.keeper.work)), tasksWaiting},
+		{"exemplars", int64(len(s.grouper.exemplars.work)), tasksWaiting},
 	}
 	shards := Queue{Name: "shards"}
-	for _, sh := range s.shards {
-		shards.Length += int64(len(sh.in))
+	for _, in := range s.inboxes {
+		shards.Length += int64(len(in))
 		shards.Most += deliveriesPerSh
 	}
 	return append(all, shards)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -19,19 +20,22 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keeper keeps whole traces of each group for people to look at. What it would keep is decided by the grouper, request by request; what is
+// exemplarStore keeps whole traces of each group for people to look at. What it would keep is decided by the grouper, request by request; what is
 // kept follows at the end of every epoch, from the journal, beside the grouper's work.
-type keeper struct {
-	*Service
+type exemplarStore struct {
+	options  *Options
+	retained *atomic.Pointer[Retention]
+	counts   *Counts
+
 	size   int // of a sample, see Retention.Exemplars
-	groups map[analysis.Hash]*stratum
+	groups map[analysis.Hash]*groupSample
 	work   chan task
 	undone chan []change // what there was no time for; from run, to epoch
 	record []byte        // of run: room for one
 }
 
-// stratum is the sample of one group.
-type stratum struct {
+// groupSample is the sample of one group.
+type groupSample struct {
 	sample  stats.Stratified[store.Exemplar] // without Records
 	records map[uint64][]uint64              // of what came to the sample since the last epoch; by key
 	began   trace.Nanos
@@ -50,7 +54,7 @@ type change struct {
 type task struct {
 	changes []change
 	until   time.Time // that changes may take
-	room    *room     // made after that; nil: none
+	cleanup *cleanup  // made after that; nil: none
 	trim    uint64    // the first record of the journal that is needed still, after that; 0: as before
 }
 
@@ -68,14 +72,14 @@ const (
 	keptRecord = 4 << 20
 )
 
-// newKeeper returns a keeper that goes on with what is stored.
-func newKeeper(s *Service) (*keeper, error) {
-	k := &keeper{
-		Service: s, size: s.options.Retention.Exemplars, groups: make(map[analysis.Hash]*stratum), work: make(chan task, tasksWaiting),
+// newExemplarStore returns an exemplarStore that continues with the stored exemplars.
+func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
+	k := &exemplarStore{
+		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
 		undone: make(chan []change, tasksWaiting+1), // and the one that is carried out: run never waits
 	}
-	err := s.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
-		x := k.stratum(group, 0)
+	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
+		x := k.sample(group, 0)
 		if x == nil {
 			return nil
 		}
@@ -89,11 +93,11 @@ func newKeeper(s *Service) (*keeper, error) {
 	return k, err
 }
 
-// stratum returns the sample of a group; nil where there are too many.
-func (k *keeper) stratum(group analysis.Hash, now trace.Nanos) *stratum {
+// sample returns the sample of a group; nil where there are too many.
+func (k *exemplarStore) sample(group analysis.Hash, now trace.Nanos) *groupSample {
 	x := k.groups[group]
 	if x == nil && len(k.groups) < keptGroups {
-		x = &stratum{began: now}
+		x = &groupSample{began: now}
 		x.begin(now, k.size)
 		k.groups[group] = x
 	}
@@ -101,12 +105,12 @@ func (k *keeper) stratum(group analysis.Hash, now trace.Nanos) *stratum {
 }
 
 // begin empties the sample.
-func (x *stratum) begin(now trace.Nanos, size int) {
+func (x *groupSample) begin(now trace.Nanos, size int) {
 	x.sample, x.records, x.began = stats.NewStratified[store.Exemplar](size), make(map[uint64][]uint64), now
 }
 
 // add adds a request, and reports whether it is kept for now. Its records must be its own then.
-func (x *stratum) add(e store.Exemplar) bool {
+func (x *groupSample) add(e store.Exemplar) bool {
 	records := e.Records
 	e.Records = nil
 	key := keyOf(&e)
@@ -121,11 +125,11 @@ func (x *stratum) add(e store.Exemplar) bool {
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
 // observe offers a request to the sample of a group; nil: of none.
-func (k *keeper) observe(group *analysis.Group, r *request) {
+func (k *exemplarStore) observe(group *analysis.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
 	}
-	x := k.stratum(group.ID, r.Start)
+	x := k.sample(group.ID, r.Start)
 	if x == nil {
 		return
 	}
@@ -134,7 +138,7 @@ func (k *keeper) observe(group *analysis.Group, r *request) {
 }
 
 // epoch hands on what changed. Groups that known does not know are forgotten.
-func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
+func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.redo()
 	var changes []change
@@ -162,7 +166,7 @@ func (k *keeper) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 }
 
 // redo takes back what there was no time for.
-func (k *keeper) redo() {
+func (k *exemplarStore) redo() {
 	for {
 		select {
 		case changes := <-k.undone:
@@ -174,7 +178,7 @@ func (k *keeper) redo() {
 }
 
 // again has changes tried another time, as far as they are still wanted then.
-func (k *keeper) again(changes []change) {
+func (k *exemplarStore) again(changes []change) {
 	for _, c := range changes {
 		x := k.groups[c.group]
 		if x == nil || c.exemplars == nil {
@@ -191,7 +195,7 @@ func (k *keeper) again(changes []change) {
 
 // resize begins all samples anew when another size is asked for. What is kept goes when a new sample has something in its place, or at once if
 // nothing is to be kept.
-func (k *keeper) resize(now trace.Nanos) {
+func (k *exemplarStore) resize(now trace.Nanos) {
 	size := k.retained.Load().Exemplars
 	if size == k.size {
 		return
@@ -204,16 +208,16 @@ func (k *keeper) resize(now trace.Nanos) {
 }
 
 // trim has the journal forgotten up to a record, and room made, once what was handed on before is done: that may need it.
-func (k *keeper) trim(oldest uint64, r *room) {
+func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	select {
-	case k.work <- task{trim: oldest, room: r}:
+	case k.work <- task{trim: oldest, cleanup: r}:
 	default:
 	}
 }
 
 // change returns what is to be kept now. Typical requests are chosen of those that are kept, or were seen since the last epoch: what the
 // journal had of others may be gone.
-func (x *stratum) change(group analysis.Hash) change {
+func (x *groupSample) change(group analysis.Hash) change {
 	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
 		for _, i := range items {
 			e := i.Value
@@ -239,7 +243,7 @@ func (x *stratum) change(group analysis.Hash) change {
 }
 
 // run carries out tasks until there are no more.
-func (k *keeper) run(ctx context.Context) {
+func (k *exemplarStore) run(ctx context.Context) {
 	refs := make(map[trace.ID]int) // exemplars that are in a trace which is kept
 	err := k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
 		for r := range e.All() {
@@ -253,8 +257,8 @@ func (k *keeper) run(ctx context.Context) {
 			k.options.Log.ErrorContext(ctx, "some exemplars are not kept", slog.Any("error", err))
 			err = nil
 		}
-		if t.room != nil {
-			k.logRoom(ctx, k.makeRoom(ctx, t.room, refs))
+		if t.cleanup != nil {
+			k.logRoom(ctx, k.makeRoom(ctx, t.cleanup, refs))
 		}
 		if err := k.options.Journal.Trim(ctx, t.trim); err != nil {
 			k.options.Log.ErrorContext(ctx, "the journal keeps what is not needed any more", slog.Any("error", err))
@@ -263,7 +267,7 @@ func (k *keeper) run(ctx context.Context) {
 }
 
 // carryOutAll carries out the changes of a task, as far as it has time. The others are undone.
-func (k *keeper) carryOutAll(t task, refs map[trace.ID]int) (err error) {
+func (k *exemplarStore) carryOutAll(t task, refs map[trace.ID]int) (err error) {
 	var undone []change
 	for i := range t.changes {
 		if c := &t.changes[i]; c.exemplars != nil && k.options.Clock().After(t.until) {
@@ -279,7 +283,7 @@ func (k *keeper) carryOutAll(t task, refs map[trace.ID]int) (err error) {
 }
 
 // carryOut keeps what is new, then forgets what is gone.
-func (k *keeper) carryOut(c *change, refs map[trace.ID]int) error {
+func (k *exemplarStore) carryOut(c *change, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Exemplars(c.group)
 	if err != nil {
 		return err
@@ -316,7 +320,7 @@ func (k *keeper) carryOut(c *change, refs map[trace.ID]int) error {
 }
 
 // keep copies a trace from the journal, and reports whether the journal had all of it still.
-func (k *keeper) keep(e *store.Exemplar) (kept bool, err error) {
+func (k *exemplarStore) keep(e *store.Exemplar) (kept bool, err error) {
 	var request []byte
 	for _, seq := range e.Records {
 		runtime.Gosched() // requests that are to be taken come first

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestExemplarsHaveTheirTime(t *testing.T) {
 	for _, s := range traffic(t, 1, 10) {
 		r.send(s.bodies)
 	}
-	k, err := newKeeper(r.Service)
+	k, err := newExemplarStore(r.options, new(atomic.Pointer[Retention]), &r.counts)
 	if err != nil {
 		t.Fatal(err)
 	}

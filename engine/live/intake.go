@@ -3,7 +3,9 @@ package live
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,13 +34,30 @@ var (
 	errStopping = &Refused{"the service is stopping", time.Second}
 )
 
+// intake decodes requests and bounds the bytes that are in flight. It is safe for concurrent use.
+type intake struct {
+	shards   int
+	limit    int64 // see Options.InFlight
+	decoders chan *decoder
+	free     sync.Pool    // of *delivery
+	inFlight atomic.Int64 // bytes
+}
+
+func newIntake(o *Options) *intake {
+	in := &intake{shards: o.Shards, limit: o.InFlight, decoders: make(chan *decoder, runtime.GOMAXPROCS(0))}
+	for range cap(in.decoders) {
+		in.decoders <- newDecoder(o.Keys)
+	}
+	return in
+}
+
 // decoder is one of a few that take turns: each has caches and a dictionary of its own.
 type decoder struct {
 	*otlp.Decoder
 	table *trace.Table
 }
 
-// decoderNames bounds the dictionary of one decoder. What is beyond keeps its identity and loses its name.
+// decoderNames bounds the dictionary of a decoder. Names beyond it keep their identity and lose their text.
 const decoderNames = 1 << 18
 
 func newDecoder(keys *ingest.Keys) *decoder {
@@ -47,46 +66,89 @@ func newDecoder(keys *ingest.Keys) *decoder {
 	return &decoder{otlp.NewDecoder(table, keys), table}
 }
 
-// delivery is one request on its way to the shards.
+// delivery is a request on its way to the shards.
 type delivery struct {
 	kind    journal.Kind
 	batch   ingest.Batch
 	runs    [][]assemble.Run // by shard
-	names   *trace.Table     // that were new to the decoder; nil: none
+	names   *trace.Table     // names that were new to the decoder; nil: none
 	packed  []byte           // for the journal
 	cost    int64            // of Options.InFlight
 	seq     uint64
-	durable chan error // told once
+	durable chan error // receives one value
 	left    atomic.Int32
 }
 
-func (s *Service) newDelivery() *delivery {
-	d, _ := s.batches.Get().(*delivery)
+// charge counts a request of the given size in bytes as in flight and returns its cost.
+func (in *intake) charge(size int) (cost int64) {
+	cost = requestCost * int64(size)
+	in.inFlight.Add(cost)
+	return cost
+}
+
+// refund takes back what charge counted.
+func (in *intake) refund(cost int64) { in.inFlight.Add(-cost) }
+
+// newDelivery returns an empty delivery of a request that was charged.
+func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
+	d, _ := in.free.Get().(*delivery)
 	if d == nil {
-		d = &delivery{runs: make([][]assemble.Run, len(s.shards))}
+		d = &delivery{runs: make([][]assemble.Run, in.shards)}
 	}
 	d.batch.Reset()
 	for i := range d.runs {
 		d.runs[i] = d.runs[i][:0]
 	}
-	d.packed, d.names = d.packed[:0], nil
-	d.durable = make(chan error, 1) // its own: d may be another's when this one is read
+	d.kind, d.cost, d.packed, d.names = kind, cost, d.packed[:0], nil
+	d.durable = make(chan error, 1) // a new one: d may be reused before this one is read
 	return d
 }
 
-// keptDelivery is how many bytes of packed data, or spans, a delivery may have to be used again.
+// requestCost is the cost, in bytes of Options.InFlight, of a byte of a request: its spans, and itself packed.
+const requestCost = 2
+
+// keptDelivery bounds the bytes of packed data, or spans, of a delivery that is reused.
 const keptDelivery = 4 << 20
 
-// release gives a delivery back when the last shard has taken what is its.
-func (s *Service) release(d *delivery) {
-	s.inFlight.Add(-d.cost)
+// release ends a delivery, when the last shard has taken its part.
+func (in *intake) release(d *delivery) {
+	in.refund(d.cost)
 	if cap(d.packed) <= keptDelivery && cap(d.batch.Spans) <= keptDelivery/64 {
-		s.batches.Put(d)
+		in.free.Put(d)
 	}
 }
 
-// requestCost is what a request costs of Options.InFlight for each of its bytes: its spans, and itself packed.
-const requestCost = 2
+// full reports whether no further request is let in.
+func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
+
+// overrun reports whether there is no room for a request that was charged. A single one is always let in.
+func (in *intake) overrun(cost int64) bool {
+	n := in.inFlight.Load()
+	return n > in.limit && n > cost
+}
+
+// decode decodes body into d and assigns its spans to shards.
+func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
+	var c *decoder
+	select {
+	case c = <-in.decoders:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	var err error
+	if d.kind == journal.JSON {
+		err = c.JSON(body, &d.batch)
+	} else {
+		err = c.Protobuf(body, &d.batch)
+	}
+	d.names = c.table.News()
+	in.decoders <- c
+	if err != nil {
+		return err
+	}
+	assemble.Runs(&d.batch, d.runs)
+	return nil
+}
 
 // Refuse returns why any request would be refused now, which then counts as refused; nil: none would for that. It takes no time: whoever has a
 // request need not read it before. It is safe for concurrent use.
@@ -100,7 +162,7 @@ func (s *Service) Refuse() *Refused {
 	case s.overfull.Load():
 		s.counts.Refused.Full.Add(1)
 		return errOverfull
-	case s.inFlight.Load() >= s.options.InFlight:
+	case s.intake.full():
 		s.counts.Refused.Busy.Add(1)
 		return errBusy
 	}
@@ -114,22 +176,21 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 	if refused := s.Refuse(); refused != nil {
 		return 0, "", refused
 	}
-	cost := requestCost * int64(len(body))
-	if n := s.inFlight.Add(cost); n > s.options.InFlight && n > cost { // a single one is always let in
-		s.inFlight.Add(-cost)
+	cost := s.intake.charge(len(body))
+	if s.intake.overrun(cost) {
+		s.intake.refund(cost)
 		s.counts.Refused.Busy.Add(1)
 		return 0, "", errBusy
 	}
-	d := s.newDelivery()
-	d.kind, d.cost = kind, cost
-	if err := s.decode(ctx, d, body); err != nil {
-		s.release(d)
+	d := s.intake.newDelivery(kind, cost)
+	if err := s.intake.decode(ctx, d, body); err != nil {
+		s.intake.release(d)
 		return 0, "", err
 	}
 	rejected, why = d.batch.RejectedSpans(), rejections(&d.batch)
 	if len(d.batch.Spans) == 0 { // the journal has no use for it
 		s.counts.Rejected.Add(int64(rejected))
-		s.release(d)
+		s.intake.release(d)
 		return rejected, why, nil
 	}
 	d.packed = journal.Pack(d.packed, body)
@@ -137,7 +198,7 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 	select {
 	case s.arrivals <- d:
 	case <-ctx.Done():
-		s.release(d)
+		s.intake.release(d)
 		return 0, "", context.Cause(ctx)
 	}
 	select {
@@ -153,29 +214,6 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 		return 0, "", err
 	}
 	return rejected, why, nil
-}
-
-// decode decodes body into d, and says which shards its spans are for.
-func (s *Service) decode(ctx context.Context, d *delivery, body []byte) error {
-	var c *decoder
-	select {
-	case c = <-s.decoders:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	var err error
-	if d.kind == journal.JSON {
-		err = c.JSON(body, &d.batch)
-	} else {
-		err = c.Protobuf(body, &d.batch)
-	}
-	d.names = c.table.News()
-	s.decoders <- c
-	if err != nil {
-		return err
-	}
-	assemble.Runs(&d.batch, d.runs)
-	return nil
 }
 
 // rejections says why spans of b were left out, with the first of each kind.

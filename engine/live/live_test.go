@@ -139,7 +139,7 @@ func (r *running) settle() {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	for r.inFlight.Load() > 0 || len(r.observed) > 0 {
+	for r.intake.inFlight.Load() > 0 || len(r.observed.waiting) > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	if err := r.Ask(r.t.Context(), func(*engine.Core) {}); err != nil {
@@ -514,14 +514,14 @@ func TestOverload(t *testing.T) {
 	if n := r.counts.Requests.Load(); n != taken.Load() || n == 0 || r.counts.Refused.Busy.Load()+n != int64(len(bodies)) {
 		t.Errorf("%d requests sent, %d acknowledged, %d taken, %d refused", len(bodies), taken.Load(), n, r.counts.Refused.Busy.Load())
 	}
-	if n := r.inFlight.Load(); n != 0 {
+	if n := r.intake.inFlight.Load(); n != 0 {
 		t.Errorf("%d bytes in flight after all", n)
 	}
-	r.inFlight.Store(r.options.InFlight)
+	r.intake.inFlight.Store(r.options.InFlight)
 	if why := r.Refuse(); why != errBusy {
 		t.Errorf("what nothing is left for is refused with %v", why)
 	}
-	r.inFlight.Store(0)
+	r.intake.inFlight.Store(0)
 	if why := r.Refuse(); why != nil {
 		t.Errorf("what there is room for is refused: %v", why)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -13,35 +14,41 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// grouper is the one owner of the engine's core. It has one goroutine.
+// grouper is the only owner of the engine's core. It has one goroutine.
 type grouper struct {
-	*Service
-	marked  []*observed   // by shard: the mark that it has come to; nil: not yet
-	waiting int           // shards that have not come to it
-	later   []*observed   // what came after a mark that others have not come to
+	options   *Options
+	core      *engine.Core
+	table     *trace.Table // the core's
+	exemplars *exemplarStore
+	from      *observations
+	asked     <-chan question
+	retained  *atomic.Pointer[Retention]
+	counts    *Counts
+
+	marked  []*observed   // by shard: the mark that it has reached; nil: not yet
+	waiting int           // shards that have not reached it
+	later   []*observed   // from shards that are ahead of others
 	saved   trace.Nanos   // when the last checkpoint was taken
 	saving  time.Duration // how long that took
-	roomed  trace.Nanos   // when exemplars that are too old were last looked for
+	trimmed trace.Nanos   // when exemplars beyond Retention.Age were last looked for
 	closed  []store.Closed
 }
 
-// group takes what shards observed until there is no more.
-func (s *Service) group(ctx context.Context) {
-	defer close(s.done)
-	g := &grouper{Service: s, marked: make([]*observed, len(s.shards)), waiting: len(s.shards)}
+// run takes what shards observed until there is no more.
+func (g *grouper) run(ctx context.Context) {
 	var keeping sync.WaitGroup
-	keeping.Go(func() { s.keeper.run(ctx) })
+	keeping.Go(func() { g.exemplars.run(ctx) })
 	defer keeping.Wait()
-	defer close(s.keeper.work)
+	defer close(g.exemplars.work)
 	for {
 		select {
-		case o, more := <-s.observed:
+		case o, more := <-g.from.waiting:
 			if !more {
 				return
 			}
 			g.take(o)
-		case q := <-s.asked:
-			q.read(s.core)
+		case q := <-g.asked:
+			q.read(g.core)
 			close(q.answered)
 		}
 	}
@@ -60,11 +67,11 @@ func (g *grouper) take(o *observed) {
 	for i := range o.requests[:o.n] {
 		r := &o.requests[i]
 		requestType, group := g.core.Observe(&r.Observation)
-		g.keeper.observe(requestType, r)
-		g.keeper.observe(group, r)
+		g.exemplars.observe(requestType, r)
+		g.exemplars.observe(group, r)
 	}
 	if o.mark == nil {
-		g.outs.Put(o)
+		g.from.free.Put(o)
 		return
 	}
 	g.marked[o.shard] = o
@@ -120,7 +127,7 @@ func (g *grouper) epoch(at trace.Nanos) {
 			g.options.Log.Error("decisions are not kept", slog.Any("error", err))
 		}
 	}
-	g.keeper.epoch(at, func(id analysis.Hash) bool { return g.core.Grouper().Group(id) != nil })
+	g.exemplars.epoch(at, func(id analysis.Hash) bool { return g.core.Grouper().Group(id) != nil })
 	g.counts.Epochs.Add(1)
 	if g.options.Epoch != nil {
 		g.options.Epoch(g.core, e)
@@ -151,7 +158,7 @@ func (g *grouper) checkpoint(m *mark, oldest uint64) {
 	err := g.options.Store.Save(c, m.at.Add(-2*g.options.Assembly.Remember))
 	if err == nil {
 		g.saved, g.closed = m.at, nil
-		g.keeper.trim(oldest, g.room(m.at))
+		g.exemplars.trim(oldest, g.retention(m.at))
 	}
 	if age := g.retained.Load().Age; age > 0 && err == nil {
 		err = g.options.Store.ForgetDecisions(m.at.Add(-age))

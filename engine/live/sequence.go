@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/engine"
@@ -36,14 +37,21 @@ type mark struct {
 	versions []engine.VersionSeen
 }
 
-// sequencer owns the order of things. It has one goroutine.
+// sequencer owns the order of records, epochs and changes, and writes the journal. It has one goroutine.
 type sequencer struct {
-	*Service
-	steady             // its now is that of the last record or tick
-	epoch  trace.Nanos // when the present epoch ends; 0: none began
+	options  *Options
+	intake   *intake
+	arrivals <-chan *delivery
+	changes  <-chan *changing
+	shards   []chan<- message
+	names    chan<- *observed // to the grouper: names alone
+	overfull *atomic.Bool     // see Service
+	counts   *Counts
 
-	settings []byte // the change that made those which hold; nil: none did
-	known    uint64 // the last record that the state began with
+	clock    steady      // its now is that of the last record or tick
+	epoch    trace.Nanos // when the present epoch ends; 0: none began
+	settings []byte      // the change that made the present settings; nil: none did
+	known    uint64      // the last record that the state began with
 	versions arrived
 }
 
@@ -67,8 +75,8 @@ func (q *sequencer) sequence(ctx context.Context) error {
 			q.overfull.Store(q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal)
 			continue
 		case <-ctx.Done():
-			q.advance(q.options.Clock())
-			q.send(message{at: q.now, mark: &mark{at: q.now, seq: q.options.Journal.Next() - 1}})
+			q.clock.advance(q.options.Clock())
+			q.send(message{at: q.clock.now, mark: &mark{at: q.clock.now, seq: q.options.Journal.Next() - 1}})
 			return nil
 		}
 		if err := q.commit(changed, q.more(group)); err != nil {
@@ -97,7 +105,7 @@ func (q *sequencer) more(group []*delivery) []*delivery {
 
 // commit appends a change, if there is one, and a group to the journal, before them the end of the epoch if that is over, and hands all on.
 func (q *sequencer) commit(changed *changing, group []*delivery) error {
-	q.advance(q.options.Clock())
+	q.clock.advance(q.options.Clock())
 	m := q.epochEnd()
 	j := q.options.Journal
 	if m != nil {
@@ -105,10 +113,10 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 	}
 	var c *mark
 	if changed != nil {
-		c = &mark{at: q.now, seq: j.Add(q.now, journal.Change, changed.packed), change: changed}
+		c = &mark{at: q.clock.now, seq: j.Add(q.clock.now, journal.Change, changed.packed), change: changed}
 	}
 	for _, d := range group {
-		d.seq = j.Add(q.now, d.kind, d.packed)
+		d.seq = j.Add(q.clock.now, d.kind, d.packed)
 		q.counts.Packed.Add(int64(len(d.packed)))
 	}
 	if m != nil || c != nil || len(group) > 0 {
@@ -119,7 +127,7 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 			}
 			for _, d := range group {
 				d.durable <- err
-				q.release(d)
+				q.intake.release(d)
 			}
 			return err
 		}
@@ -131,9 +139,9 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 		}
 	}
 	for _, d := range group {
-		q.deliver(q.now, d)
+		q.deliver(q.clock.now, d)
 	}
-	q.send(message{at: q.now})
+	q.send(message{at: q.clock.now})
 	q.counts.Ticks.Add(1)
 	return nil
 }
@@ -142,9 +150,9 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 // which nobody was there are left out, and so are those that end while nothing can be written.
 func (q *sequencer) epochEnd() *mark {
 	length := trace.Nanos(q.options.Core.Epoch)
-	over := q.now / length * length
+	over := q.clock.now / length * length
 	first := q.epoch == 0
-	if !first && (q.now < q.epoch || q.options.Spent(q.options.Clock())) {
+	if !first && (q.clock.now < q.epoch || q.options.Spent(q.options.Clock())) {
 		return nil
 	}
 	q.epoch = over + length
@@ -160,7 +168,7 @@ func (q *sequencer) send(m message) {
 		m.mark.versions = q.versions.take()
 	}
 	for _, sh := range q.shards {
-		sh.in <- m
+		sh <- m
 	}
 }
 
@@ -170,7 +178,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Spans.Add(int64(len(d.batch.Spans)))
 	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
 	if d.names != nil {
-		q.observed <- &observed{names: d.names}
+		q.names <- &observed{names: d.names}
 	}
 	if d.seq > q.known {
 		q.versions.observe(at, d.batch.Versions)
@@ -186,7 +194,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	}
 	if n == 0 {
 		d.durable <- nil
-		q.release(d)
+		q.intake.release(d)
 		return
 	}
 	d.left.Store(n)
@@ -194,24 +202,15 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	for i := 0; n > 0; i++ { // after the last send d may be another's
 		if len(d.runs[i]) > 0 {
 			n--
-			q.shards[i].in <- message{at: at, delivery: d}
+			q.shards[i] <- message{at: at, delivery: d}
 		}
 	}
 }
 
-// replay hands on what the journal holds since the checkpoint, as it was handed on then, and before that whatever traces have spans of that
-// were open at the checkpoint.
-func (q *sequencer) replay(ctx context.Context) error {
-	from := q.options.Journal.First()
-	if c := q.restored; c != nil {
-		from, q.known, q.now = max(from, c.Oldest), c.Seq, c.At
-		q.settings = q.held
-		for _, x := range c.Closed {
-			for _, sh := range q.shards {
-				sh.open.Recall(x.At, x.Hashes)
-			}
-		}
-	}
+// recover hands on the records of the journal since the checkpoint, as they were handed on then, and the earlier records from oldest on that
+// hold spans of traces which were open at the checkpoint.
+func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
+	from := max(q.options.Journal.First(), oldest)
 	next := from
 	for r, err := range q.options.Journal.Read(from) {
 		if err != nil {
@@ -222,7 +221,7 @@ func (q *sequencer) replay(ctx context.Context) error {
 		}
 		q.counts.Damaged.Add(int64(r.Seq - next))
 		next = r.Seq + 1
-		q.now = max(q.now, r.At)
+		q.clock.now = max(q.clock.now, r.At)
 		switch r.Kind {
 		case journal.Epoch:
 			if r.Seq > q.known {
@@ -238,20 +237,19 @@ func (q *sequencer) replay(ctx context.Context) error {
 			}
 		}
 	}
-	if q.now > 0 {
+	if q.clock.now > 0 {
 		length := trace.Nanos(q.options.Core.Epoch)
-		q.epoch = q.now/length*length + length
+		q.epoch = q.clock.now/length*length + length
 	}
 	return nil
 }
 
 // again delivers a record once more.
 func (q *sequencer) again(ctx context.Context, r journal.Record) error {
-	d := q.newDelivery()
-	d.kind, d.cost, d.seq = r.Kind, requestCost*int64(len(r.Data)), r.Seq
-	q.inFlight.Add(d.cost)
-	if err := q.decode(ctx, d, r.Data); err != nil {
-		q.release(d)
+	d := q.intake.newDelivery(r.Kind, q.intake.charge(len(r.Data)))
+	d.seq = r.Seq
+	if err := q.intake.decode(ctx, d, r.Data); err != nil {
+		q.intake.release(d)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -82,31 +82,28 @@ func DefaultOptions() Options {
 	}
 }
 
-// Service is the engine while it runs. Its life is Open, Run, and when Run has returned it is over; Journal and Store are the
-// caller's.
+// Service is the running engine. Open it, Run it; when Run returns, it has ended. Journal and Store belong to the caller.
+//
+// Its methods are safe for concurrent use. They reach the sequencer, the shards and the grouper, which own their state, through channels only.
 type Service struct {
-	options Options
-	table   *trace.Table // the grouper's
-	core    *engine.Core // the grouper's
-	keeper  *keeper      // the grouper's
+	options   *Options
+	intake    *intake
+	arrivals  chan *delivery // to the sequencer
+	changes   chan *changing // to the sequencer
+	inboxes   []chan message // of the shards
+	observed  *observations  // to the grouper
+	asked     chan question  // to the grouper
+	sequencer *sequencer     // for Run
+	shards    []*shard       // for Run
+	grouper   *grouper       // for Run
 
-	decoders chan *decoder
-	arrivals chan *delivery // to the sequencer
-	shards   []*shard       // each with a channel of its own
-	observed chan *observed // to the grouper
-	asked    chan question  // to the grouper
-	changes  chan *changing // to the sequencer
 	retained atomic.Pointer[Retention]
-	inFlight atomic.Int64      // bytes, see Options.InFlight
-	batches  sync.Pool         // of *delivery
-	outs     sync.Pool         // of *observed
-	restored *store.Checkpoint // what the state began with; nil: nothing
-	held     []byte            // the change that makes the settings which that held
-	ready    atomic.Bool       // requests are taken
-	overfull atomic.Bool       // the journal is beyond its bound
-	started  chan struct{}     // closed when they are for the first time
-	stopped  chan struct{}     // closed when nothing that waits in arrivals will be looked at
-	done     chan struct{}     // closed when the grouper has stopped
+	ready    atomic.Bool   // requests are taken
+	overfull atomic.Bool   // the journal is beyond its bound
+	started  chan struct{} // closed when requests are taken for the first time
+	stopped  chan struct{} // closed when nothing that waits in arrivals will be taken
+	done     chan struct{} // closed when the grouper has stopped
+	restored uint64        // the oldest record that the restored checkpoint needs; 0: none was restored
 	counts   Counts
 }
 
@@ -143,83 +140,100 @@ func Open(o Options) (*Service, error) {
 		o.Shards = runtime.GOMAXPROCS(0)
 	}
 	s := &Service{
-		options: o, table: &trace.Table{},
-		decoders: make(chan *decoder, runtime.GOMAXPROCS(0)),
+		options: &o, intake: newIntake(&o),
 		arrivals: make(chan *delivery, arrivalsWaiting),
-		observed: make(chan *observed, observedWaiting),
-		asked:    make(chan question, questionsWaiting),
 		changes:  make(chan *changing, changesWaiting),
+		observed: &observations{waiting: make(chan *observed, observedWaiting)},
+		asked:    make(chan question, questionsWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.retained.Store(&o.Retention)
-	for range cap(s.decoders) {
-		s.decoders <- newDecoder(o.Keys)
-	}
 	s.counts.open = make([]atomic.Pointer[assemble.OnlineStats], o.Shards)
-	if err := s.restore(); err != nil {
+	if err := s.assemble(); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.keeper, err = newKeeper(s); err != nil {
-		return nil, err
+	return s, s.restore()
+}
+
+// assemble makes the parts and the channels between them.
+func (s *Service) assemble() error {
+	o := s.options
+	exemplars, err := newExemplarStore(o, &s.retained, &s.counts)
+	if err != nil {
+		return err
+	}
+	table := &trace.Table{}
+	s.grouper = &grouper{
+		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, from: s.observed, asked: s.asked, retained: &s.retained,
+		counts: &s.counts, marked: make([]*observed, o.Shards), waiting: o.Shards,
+	}
+	s.sequencer = &sequencer{
+		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, names: s.observed.waiting, overfull: &s.overfull, counts: &s.counts,
 	}
 	for i := range o.Shards {
-		s.shards = append(s.shards, newShard(s, i))
+		in := make(chan message, deliveriesPerSh)
+		s.inboxes = append(s.inboxes, in)
+		s.sequencer.shards = append(s.sequencer.shards, in)
+		s.shards = append(s.shards, newShard(i, in, o, s.intake, s.observed, &s.counts))
 	}
-	return s, nil
+	return nil
 }
 
 // errUnreadable says what to do about a checkpoint that cannot be restored. The journal alone does not replace it: what a checkpoint holds is trimmed.
 var errUnreadable = errors.New("another build of sibyl wrote it, or it is damaged: go on with the build that wrote it, or move the folder store out of " +
 	"the data directory to begin anew with what the journal still holds")
 
-// restore begins with the last checkpoint, or with nothing.
+// restore continues with the last checkpoint, if there is one.
 func (s *Service) restore() error {
 	c, err := s.options.Store.Load()
-	if err != nil {
+	if err != nil || c == nil {
 		return err
 	}
-	s.core = engine.NewCore(s.table, s.options.Core)
-	if c == nil {
-		return nil
-	}
-	if err := s.core.Restore(c.State); err != nil {
+	core := s.grouper.core
+	if err := core.Restore(c.State); err != nil {
 		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
 	}
+	for _, x := range c.Closed {
+		for _, sh := range s.shards {
+			sh.open.Recall(x.At, x.Hashes)
+		}
+	}
 	s.options.Journal.Continue(c.Seq)
-	o := s.core.Options()
-	settings := o.Settings()
-	s.restored, s.held = c, (&engine.Change{Settings: &settings}).Append(nil)
+	restored := core.Options()
+	settings := restored.Settings()
+	q := s.sequencer
+	q.settings, q.known, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
+	s.restored = c.Oldest
 	return nil
 }
 
-// Run reads again what the journal holds beyond the checkpoint and then takes requests, until ctx is done. Then it finishes what was
-// let in, and takes a checkpoint. Traces that are still open are so after the next start too.
+// Run reads the records of the journal since the checkpoint and then takes requests, until ctx is done. Then it finishes the requests that
+// were let in, and takes a checkpoint. Traces that are open remain open across the restart.
 func (s *Service) Run(ctx context.Context) error {
-	var shards sync.WaitGroup
+	var shards, grouper sync.WaitGroup
 	for _, sh := range s.shards {
 		shards.Go(sh.run)
 	}
-	var grouper sync.WaitGroup
-	grouper.Go(func() { s.group(context.WithoutCancel(ctx)) }) // it finishes what was let in
-
-	q := &sequencer{Service: s}
-	err := q.replay(ctx)
+	grouper.Go(func() {
+		defer close(s.done)
+		s.grouper.run(context.WithoutCancel(ctx)) // it finishes what was let in
+	})
+	err := s.sequencer.recover(ctx, s.restored)
 	if err == nil {
-		err = q.settle()
+		err = s.sequencer.settle()
 	}
 	if err == nil {
 		s.ready.Store(true)
 		close(s.started)
-		err = q.sequence(ctx)
+		err = s.sequencer.sequence(ctx)
 	}
 	s.ready.Store(false)
 	close(s.stopped)
-	for _, sh := range s.shards {
-		close(sh.in)
+	for _, in := range s.inboxes {
+		close(in)
 	}
 	shards.Wait()
-	close(s.observed)
+	close(s.observed.waiting)
 	grouper.Wait()
 	return err
 }

@@ -1,16 +1,20 @@
 package live
 
 import (
+	"sync"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shard owns the open traces whose IDs hash to it.
+// shard owns the open traces whose IDs hash to it. It has one goroutine.
 type shard struct {
-	*Service
 	number int
-	in     chan message
+	in     <-chan message
+	intake *intake // deliveries go back to it
+	to     *observations
+	counts *Counts
 	open   *assemble.Online
 
 	extractor *analysis.Extractor
@@ -38,15 +42,21 @@ type request struct {
 	records []uint64
 }
 
+// observations is the way from the shards to the grouper.
+type observations struct {
+	waiting chan *observed
+	free    sync.Pool // of *observed
+}
+
 // observedBatch is how many requests go to the grouper at a time.
 const observedBatch = 64
 
-func newShard(s *Service, number int) *shard {
-	options := s.options.Assembly
-	options.Memory /= int64(s.options.Shards)
+func newShard(number int, in <-chan message, o *Options, from *intake, to *observations, counts *Counts) *shard {
+	assembly := o.Assembly
+	assembly.Memory /= int64(o.Shards)
 	return &shard{
-		Service: s, number: number, in: make(chan message, deliveriesPerSh), open: assemble.NewOnline(options),
-		extractor: analysis.NewExtractor(s.options.Core.Path), spans: new(analysis.SpanTimes), out: &observed{shard: number},
+		number: number, in: in, intake: from, to: to, counts: counts, open: assemble.NewOnline(assembly),
+		extractor: analysis.NewExtractor(o.Core.Path), spans: new(analysis.SpanTimes), out: &observed{shard: number},
 	}
 }
 
@@ -60,7 +70,7 @@ func (sh *shard) run() {
 				sh.close(m.at)
 			}
 			if d.left.Add(-1) == 0 {
-				sh.release(d)
+				sh.intake.release(d)
 			}
 			continue
 		}
@@ -114,8 +124,8 @@ func (sh *shard) flush() {
 	if sh.out.n == 0 && sh.out.mark == nil {
 		return
 	}
-	sh.observed <- sh.out
-	sh.out, _ = sh.outs.Get().(*observed)
+	sh.to.waiting <- sh.out
+	sh.out, _ = sh.to.free.Get().(*observed)
 	if sh.out == nil {
 		sh.out = &observed{}
 	}

@@ -11,9 +11,10 @@ import (
 
 // A request names the records of its own trace only, even where it reuses the memory of an earlier one.
 func TestRecordsOfRequests(t *testing.T) {
-	s := &Service{options: DefaultOptions(), observed: make(chan *observed, 1)}
-	s.options.Shards = 1
-	sh := newShard(s, 0)
+	options := DefaultOptions()
+	options.Shards = 1
+	to := &observations{waiting: make(chan *observed, 1)}
+	sh := newShard(0, nil, &options, nil, to, new(Counts))
 	now := start
 	for i := range byte(3) {
 		first := uint64(2*i + 1)
@@ -26,10 +27,10 @@ func TestRecordsOfRequests(t *testing.T) {
 		for k := range int32(2) { // each span in a record of its own
 			sh.open.Add(now, first+uint64(k), &batch, assemble.Run{From: k, To: k + 1})
 		}
-		now = now.Add(s.options.Assembly.Settle)
+		now = now.Add(options.Assembly.Settle)
 		sh.close(now)
 		sh.flush()
-		o := <-s.observed
+		o := <-to.waiting
 		if o.n != 1 {
 			t.Fatalf("%d requests, want 1", o.n)
 		}

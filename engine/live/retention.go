@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// room says what is to be forgotten so that what is kept stays within its bounds.
-type room struct {
+// cleanup says what is to be forgotten so that what is kept stays within its bounds.
+type cleanup struct {
 	bytes  int64                  // that what is kept may take; 0: no bound
 	before trace.Nanos            // exemplars of requests before are forgotten; 0: none
 	open   map[analysis.Hash]bool // problems that are open, their groups and request types: what is about them is evidence
@@ -25,12 +25,12 @@ type room struct {
 // roomEvery is how often exemplars that are too old are looked for: each time all are looked at.
 const roomEvery = 10 * time.Minute
 
-// room returns what is to be forgotten at a time, when a checkpoint was taken.
-func (g *grouper) room(now trace.Nanos) *room {
+// retention returns what is to be forgotten at a time, when a checkpoint was taken.
+func (g *grouper) retention(now trace.Nanos) *cleanup {
 	r := g.retained.Load()
-	x := &room{bytes: r.Bytes}
-	if r.Age > 0 && now.Sub(g.roomed) >= roomEvery {
-		g.roomed, x.before = now, now.Add(-r.Age)
+	x := &cleanup{bytes: r.Bytes}
+	if r.Age > 0 && now.Sub(g.trimmed) >= roomEvery {
+		g.trimmed, x.before = now, now.Add(-r.Age)
 	}
 	if x.bytes > 0 {
 		x.open = evidence(g.core)
@@ -54,12 +54,12 @@ type keptExemplar struct {
 	group analysis.Hash
 }
 
-// spare is the part of the bound, one in so much, that is made free when it is reached: so that it is not reached again at once.
-const spare = 10
+// headroom is the part of the bound, one in so much, that is made free when it is reached: so that it is not reached again at once.
+const headroom = 10
 
 // makeRoom forgets what is too old, and where what is kept takes more than it may, the oldest decisions and exemplars: evidence of open problems
 // last. What a checkpoint holds is never forgotten. If that alone takes more, all else goes.
-func (k *keeper) makeRoom(ctx context.Context, r *room, refs map[trace.ID]int) error {
+func (k *exemplarStore) makeRoom(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
 		if err := k.forgetAged(r.before, refs); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (k *keeper) makeRoom(ctx context.Context, r *room, refs map[trace.ID]int) e
 		if err != nil {
 			return err
 		}
-		if over -= freed; over <= -r.bytes/spare {
+		if over -= freed; over <= -r.bytes/headroom {
 			break
 		}
 	}
@@ -91,7 +91,7 @@ func (k *keeper) makeRoom(ctx context.Context, r *room, refs map[trace.ID]int) e
 }
 
 // over returns by how many bytes what is kept is beyond a bound; 0 for no bound.
-func (k *keeper) over(most int64) (int64, error) {
+func (k *exemplarStore) over(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil
 	}
@@ -100,7 +100,7 @@ func (k *keeper) over(most int64) (int64, error) {
 }
 
 // all returns the exemplars of all groups, oldest first.
-func (k *keeper) all() (all []keptExemplar, err error) {
+func (k *exemplarStore) all() (all []keptExemplar, err error) {
 	err = k.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
 		for x := range e.All() {
 			all = append(all, keptExemplar{*x, group})
@@ -114,7 +114,7 @@ func (k *keeper) all() (all []keptExemplar, err error) {
 }
 
 // forgetAged forgets exemplars of requests that began before a time.
-func (k *keeper) forgetAged(before trace.Nanos, refs map[trace.ID]int) error {
+func (k *exemplarStore) forgetAged(before trace.Nanos, refs map[trace.ID]int) error {
 	all, err := k.all()
 	for i := range all {
 		if err != nil || all[i].Start >= before {
@@ -125,14 +125,14 @@ func (k *keeper) forgetAged(before trace.Nanos, refs map[trace.ID]int) error {
 	return err
 }
 
-// remnant is something of the past that is kept: an exemplar, or the decisions of an epoch.
-type remnant struct {
+// leftover is something of the past that is kept: an exemplar, or the decisions of an epoch.
+type leftover struct {
 	exemplar *keptExemplar
 	decided  *store.Decided
 }
 
 // about reports whether x is about anything in open.
-func (x remnant) about(open map[analysis.Hash]bool) bool {
+func (x leftover) about(open map[analysis.Hash]bool) bool {
 	if x.exemplar != nil {
 		return open[x.exemplar.group]
 	}
@@ -141,15 +141,15 @@ func (x remnant) about(open map[analysis.Hash]bool) bool {
 
 // oldest yields decisions and exemplars, oldest first: first those that are not about what is open, then the others. An error is the last thing that
 // is yielded.
-func (k *keeper) oldest(open map[analysis.Hash]bool) iter.Seq2[remnant, error] {
-	return func(yield func(remnant, error) bool) {
+func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[leftover, error] {
+	return func(yield func(leftover, error) bool) {
 		exemplars, err := k.all()
 		if err != nil {
-			yield(remnant{}, err)
+			yield(leftover{}, err)
 			return
 		}
-		var evidence []remnant
-		offer := func(x remnant) bool {
+		var evidence []leftover
+		offer := func(x leftover) bool {
 			if x.about(open) {
 				evidence = append(evidence, x)
 				return true
@@ -159,7 +159,7 @@ func (k *keeper) oldest(open map[analysis.Hash]bool) iter.Seq2[remnant, error] {
 		next := 0
 		before := func(t trace.Nanos) bool {
 			for ; next < len(exemplars) && exemplars[next].Start < t; next++ {
-				if !offer(remnant{exemplar: &exemplars[next]}) {
+				if !offer(leftover{exemplar: &exemplars[next]}) {
 					return false
 				}
 			}
@@ -167,10 +167,10 @@ func (k *keeper) oldest(open map[analysis.Hash]bool) iter.Seq2[remnant, error] {
 		}
 		for d, err := range k.options.Store.Decided() {
 			if err != nil {
-				yield(remnant{}, err)
+				yield(leftover{}, err)
 				return
 			}
-			if !before(d.At) || !offer(remnant{decided: &d}) {
+			if !before(d.At) || !offer(leftover{decided: &d}) {
 				return
 			}
 		}
@@ -186,7 +186,7 @@ func (k *keeper) oldest(open map[analysis.Hash]bool) iter.Seq2[remnant, error] {
 }
 
 // forget forgets something, and returns how many bytes that frees.
-func (k *keeper) forget(x remnant, refs map[trace.ID]int) (freed int64, err error) {
+func (k *exemplarStore) forget(x leftover, refs map[trace.ID]int) (freed int64, err error) {
 	if x.exemplar != nil {
 		return k.forgetExemplar(x.exemplar, refs)
 	}
@@ -195,7 +195,7 @@ func (k *keeper) forget(x remnant, refs map[trace.ID]int) (freed int64, err erro
 }
 
 // forgetExemplar forgets an exemplar, and returns how many bytes that frees: none while its trace is kept for another group.
-func (k *keeper) forgetExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
+func (k *exemplarStore) forgetExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
 	kept, err := k.options.Store.Exemplars(e.group)
 	if err != nil {
 		return 0, err
@@ -226,7 +226,7 @@ func (k *keeper) forgetExemplar(e *keptExemplar, refs map[trace.ID]int) (freed i
 }
 
 // logRoom tells what could not be forgotten.
-func (k *keeper) logRoom(ctx context.Context, err error) {
+func (k *exemplarStore) logRoom(ctx context.Context, err error) {
 	if err != nil {
 		k.options.Log.ErrorContext(ctx, "what is kept may take more than it should", slog.Any("error", err))
 	}

@@ -59,7 +59,7 @@ func TestRoom(t *testing.T) {
 	}
 	left := func() (exemplars, decisions []int) {
 		t.Helper()
-		all, err := r.keeper.all()
+		all, err := r.grouper.exemplars.all()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestRoom(t *testing.T) {
 	}
 	makeRoom := func(most int64, aged trace.Nanos) {
 		t.Helper()
-		if err := r.keeper.makeRoom(t.Context(), &room{bytes: most, before: aged, open: map[analysis.Hash]bool{open: true}}, refs); err != nil {
+		if err := r.grouper.exemplars.makeRoom(t.Context(), &cleanup{bytes: most, before: aged, open: map[analysis.Hash]bool{open: true}}, refs); err != nil {
 			t.Fatal(err)
 		}
 		if n := takes(); most > 0 && n > most {
