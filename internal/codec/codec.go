@@ -30,6 +30,16 @@ func AppendUvarints(b []byte, numbers ...uint64) []byte {
 	return b
 }
 
+// AppendUvarint128 appends the unsigned integer hi·2⁶⁴ + lo as a varint of 1 to 19 bytes, those of AppendUvarints where hi is 0.
+func AppendUvarint128(b []byte, hi, lo uint64) []byte {
+	for hi != 0 || lo >= 0x80 {
+		b = append(b, byte(lo)|0x80)
+		lo = lo>>7 | hi<<57
+		hi >>= 7
+	}
+	return append(b, byte(lo))
+}
+
 // AppendVarints appends signed (zigzag) varints of 1 to 10 bytes each.
 func AppendVarints(b []byte, numbers ...int64) []byte {
 	for _, n := range numbers {
@@ -193,6 +203,29 @@ func (r *Reader) Uvarint() uint64 {
 	}
 	r.rest = r.rest[n:]
 	return v
+}
+
+// Uvarint128 reads what AppendUvarint128 wrote and refuses any longer form of the same number.
+func (r *Reader) Uvarint128() (hi, lo uint64) {
+	for i, c := range r.rest {
+		x := uint64(c & 0x7f)
+		shift := uint(7 * i)
+		if shift > 126 || shift == 126 && x > 3 || i > 0 && c == 0 {
+			break
+		}
+		if shift < 64 {
+			lo |= x << shift
+			hi |= x >> (64 - shift) // 0 for shift 0: Go shifts by 64 give 0
+		} else {
+			hi |= x << (shift - 64)
+		}
+		if c < 0x80 {
+			r.rest = r.rest[i+1:]
+			return hi, lo
+		}
+	}
+	r.Fail()
+	return 0, 0
 }
 
 // Varint reads a signed varint.
