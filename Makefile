@@ -8,7 +8,7 @@ PARTS    ?= # of docs/benchmarks.md; none: all
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate build web test-web screens
+.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate tidy build web test-web screens
 run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	bin/sibylbench demo # not go run, which says that it failed whenever it is ended
 
@@ -67,6 +67,13 @@ test-web: ## the tests of the web UI alone
 
 screens: ## make the pictures of the web UI in docs/images again
 	web/browser/run screens
+
+AGENT := github.com/sibyl-trace/sibyl/agents/tracepoint
+tidy: ## go mod tidy in all modules; see docs/adr/0003-modules.md
+	go mod edit -replace $(AGENT)=./agents/tracepoint # go mod tidy ignores go.work
+	GOWORK=off go mod tidy; status=$$?; go mod edit -dropreplace $(AGENT); exit $$status
+	GOWORK=off go -C agents/tracepoint mod tidy
+	GOWORK=off go -C agents/tracepoint/integration mod tidy
 
 generate: ## make again what is made by programs
 	go generate ./...

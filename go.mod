@@ -25,7 +25,7 @@ require (
 	github.com/open-telemetry/opamp-go v0.23.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/schollz/progressbar/v3 v3.19.1
-	github.com/sibyl-trace/sibyl/agents/tracepoint v0.0.0
+	github.com/sibyl-trace/sibyl/agents/tracepoint v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.opentelemetry.io/collector/pdata v1.70.0
@@ -117,5 +117,3 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
 )
-
-replace github.com/sibyl-trace/sibyl/agents/tracepoint => ./agents/tracepoint

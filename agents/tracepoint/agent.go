@@ -7,27 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// How an agent talks to Sibyl.
+// Timing of the exchange with Sibyl.
 const (
-	longestWait  = 30 * time.Second // for a plan, and never more than a third of the lease
-	statusPeriod = 10 * time.Second // between statuses while something is on
-	settleTime   = time.Second      // after the catalogue grew, until it is told: it mostly grows on
-	firstBackOff = 500 * time.Millisecond
-	lastBackOff  = 30 * time.Second
-	hasty        = time.Second // an answer that nothing changed that comes earlier is one of a server that does not wait
+	maxWait           = 30 * time.Second // of a request for a plan; never more than a third of the lease
+	statusInterval    = 10 * time.Second
+	catalogueDebounce = time.Second // between a change of the catalogue and its registration, since changes come in bursts
+	minBackoff        = 500 * time.Millisecond
+	maxBackoff        = 30 * time.Second
+	minPollInterval   = time.Second // an earlier "not modified" comes from a server that does not support long polling
 )
 
-// Agent keeps what is on as Sibyl says, as long as Sibyl says so.
+// Agent applies the plans of Sibyl to a registry for as long as their leases last.
 type Agent struct {
 	registry *Registry
 	client   *client
@@ -35,13 +35,13 @@ type Agent struct {
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 
-	applied     chan struct{} // holds one value if what applies changed since it was last received
-	registering sync.Mutex    // held while it registers
-	mu          sync.Mutex    // guards what follows
-	problem     string        // why the last plan does not apply
+	statusDue   chan struct{} // holds one value if the state to report changed since the last receive
+	registering sync.Mutex    // serializes registrations
+	mu          sync.Mutex    // guards planError
+	planError   string        // why the last plan was rejected; "": it was not
 }
 
-// options is what Connect is told.
+// options holds the settings of Connect.
 type options struct {
 	endpoint, token, id string
 	resource            map[string]string
@@ -50,18 +50,18 @@ type options struct {
 	explore, labels     bool
 }
 
-// An Option changes what [Connect] does.
+// An Option configures [Connect].
 type Option func(*options)
 
-// WithEndpoint says where Sibyl listens for agents: "http://sibyl:8321". It must be given.
+// WithEndpoint sets the URL at which Sibyl serves agents, for example "http://sibyl:8321". It is required.
 func WithEndpoint(u string) Option { return func(o *options) { o.endpoint = u } }
 
-// WithService says which service the process belongs to. Without it the resource must say.
+// WithService sets the name of the process's service. It is required unless [WithResource] sets service.name.
 func WithService(name string) Option {
 	return WithResource(attribute.String("service.name", name))
 }
 
-// WithResource says what the process is: the attributes of its OpenTelemetry resource.
+// WithResource adds attributes of the process's OpenTelemetry resource.
 func WithResource(attributes ...attribute.KeyValue) Option {
 	return func(o *options) {
 		for _, kv := range attributes {
@@ -72,35 +72,37 @@ func WithResource(attributes ...attribute.KeyValue) Option {
 	}
 }
 
-// WithToken gives the bearer token of the agent.
+// WithToken sets the agent's bearer token.
 func WithToken(token string) Option { return func(o *options) { o.token = token } }
 
-// WithID says what Sibyl calls the process. It must not be that of any other. Without it, it is made up.
+// WithID sets the ID of the agent, which must be unique. The default is random.
 func WithID(id string) Option { return func(o *options) { o.id = id } }
 
-// WithHTTPClient gives the client to use, for instance one with a certificate. It should have no timeout: plans are waited for.
+// WithHTTPClient sets the HTTP client, for example one with a client certificate. It should have no timeout, because
+// the agent uses long polling.
 func WithHTTPClient(c *http.Client) Option {
 	return func(o *options) { o.client = cmp.Or(c, http.DefaultClient) }
 }
 
-// WithLogger says where to log that Sibyl cannot be reached, and that it can again. Without it nothing is logged.
+// WithLogger sets the logger for connection failures and recoveries. By default nothing is logged.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cmp.Or(l, o.logger) } }
 
-// WithoutExplore says that no request may have everything on.
+// WithoutExplore disables explore arms, which enable all tracepoints for a share of the requests.
 func WithoutExplore() Option { return func(o *options) { o.explore = false } }
 
-// WithGoroutineLabels sets the labels trace_id and span_id on goroutines that start spans, until the spans end, so that
-// profilers and kernel probes know what a goroutine works on. Spans must then be ended by the goroutine that starts them.
+// WithGoroutineLabels sets the labels trace_id and span_id on goroutines while they run spans, for profilers and kernel
+// probes. A span must then be ended by the goroutine that started it.
 func WithGoroutineLabels() Option { return func(o *options) { o.labels = true } }
 
-// Connect keeps the tracepoints of the process as Sibyl says, until ctx is done or the agent is closed. It does not wait for
-// Sibyl: while that cannot be reached, only the baseline is on. It returns an error if the options are not valid.
+// Connect applies the plans of Sibyl to the tracepoints of [Default] until ctx is done or the agent is closed. It does
+// not wait for a connection: while Sibyl is unreachable, only the baseline is enabled. It returns an error if the
+// options are not valid or [Default] has an agent.
 func Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	return Default.Connect(ctx, opts...)
 }
 
-// Connect is [Connect], for r. A registry has one agent at a time: it returns an error while another one, whose context is not done, is not
-// closed.
+// Connect is like [Connect] for the tracepoints of r. It returns an error if r has another agent that is not closed and
+// whose context is not done.
 func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) {
 	o := options{id: rand.Text(), resource: make(map[string]string), client: http.DefaultClient, logger: slog.New(slog.DiscardHandler), explore: true}
 	if name := r.serviceName(); name != UnknownService {
@@ -114,149 +116,164 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 		return nil, fmt.Errorf("connect to Sibyl: %w", err)
 	}
 	if !r.connected.CompareAndSwap(false, true) {
-		return nil, errors.New("connect to Sibyl: there is an agent already: close it first")
+		return nil, errors.New("connect to Sibyl: the registry already has an agent: close it first")
 	}
 	r.SetService(c.service())
-	r.allowExplore(o.explore)
+	r.setExplore(o.explore)
 	r.labels.Store(o.labels)
-	select { // what is there by now is registered at once
+	select { // the first registration covers the present catalogue
 	case <-r.changed:
 	default:
 	}
 	ctx, stop := context.WithCancel(ctx)
-	a := &Agent{registry: r, client: c, logger: o.logger, stop: stop, applied: make(chan struct{}, 1)}
-	a.done.Go(func() { a.follow(ctx) })
-	a.done.Go(func() { a.report(ctx) })
+	a := &Agent{registry: r, client: c, logger: o.logger, stop: stop, statusDue: make(chan struct{}, 1)}
+	a.done.Go(func() { a.followPlans(ctx) })
+	a.done.Go(func() { a.reportStatus(ctx) })
 	return a, nil
 }
 
-// Close goes back to the baseline, and waits until the agent's goroutines are done.
+// Close returns to the baseline and waits for the agent's goroutines to end.
 func (a *Agent) Close() {
 	a.stop()
 	a.done.Wait()
 }
 
-// ID returns what Sibyl calls the agent.
-func (a *Agent) ID() string { return a.client.identity() }
+// ID returns the ID of the agent. It changes if Sibyl knows another agent by the same ID.
+func (a *Agent) ID() string { return a.client.agentID() }
 
-// follow applies plans until ctx is done, and goes back to the baseline when a lease ends.
-func (a *Agent) follow(ctx context.Context) {
+// followPlans applies plans until ctx is done. It returns to the baseline when a lease expires.
+func (a *Agent) followPlans(ctx context.Context) {
 	defer a.registry.connected.Store(false)
-	defer a.adopt(nil)
-	f := following{wait: longestWait, delay: firstBackOff}
+	defer a.apply(nil)
+	s := pollState{wait: maxWait, backoff: newBackoff()}
 	for ctx.Err() == nil {
-		err := a.step(ctx, &f)
-		if f.hash != "" && !time.Now().Before(f.until) {
-			a.logger.WarnContext(ctx, "lease_ended", slog.Int64("plan", f.version))
-			a.adopt(nil)
-			f.hash, f.version = "", 0
+		err := a.poll(ctx, &s)
+		if s.hash != "" && !time.Now().Before(s.expires) {
+			a.logger.WarnContext(ctx, "the lease of the plan has expired", slog.Int64("plan", s.version))
+			a.apply(nil)
+			s.hash, s.version = "", 0
 		}
 		if err != nil && ctx.Err() == nil {
-			a.pause(ctx, &f, err)
+			a.waitToRetry(ctx, &s, err)
 		}
 	}
 }
 
-// following is where follow is.
-type following struct {
+// pollState is the state of followPlans.
+type pollState struct {
 	registered bool
-	hash       string // of the plan that applies; "": none
-	version    int64
-	until      time.Time     // its lease ends
-	lease      time.Duration // from answer to answer
-	wait       time.Duration // how long to wait for the next plan
-	delay      time.Duration // how long to wait after the next failure
+	hash       string        // of the current plan; "": none
+	version    int64         // of the current plan
+	expires    time.Time     // end of the lease
+	lease      time.Duration // granted by every response
+	wait       time.Duration // for the next plan
+	failing    bool          // the last request failed
+	backoff    *backoff.ExponentialBackOff
 }
 
-// step registers if it must, and waits for one plan; not beyond the lease.
-func (a *Agent) step(ctx context.Context, f *following) error {
-	if f.hash != "" {
+// newBackoff returns an exponential backoff whose jitter keeps many agents from reconnecting at once.
+func newBackoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.Multiplier = minBackoff, maxBackoff, 2
+	return b
+}
+
+// poll registers the agent if necessary and waits for one plan, at most until the lease expires.
+func (a *Agent) poll(ctx context.Context, s *pollState) error {
+	if s.hash != "" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, f.until)
+		ctx, cancel = context.WithDeadline(ctx, s.expires)
 		defer cancel()
 	}
-	if !f.registered {
+	if !s.registered {
 		if err := a.register(ctx); err != nil {
 			return err
 		}
-		f.registered = true
+		s.registered = true
 	}
-	asked := time.Now()
-	p, err := a.client.plan(ctx, f.hash, f.wait)
+	sent := time.Now()
+	p, err := a.client.plan(ctx, s.hash, s.wait)
 	switch {
-	case errors.Is(err, errUnknown), errors.Is(err, errTaken):
-		f.registered, f.delay = false, firstBackOff // Sibyl is there: agents come one by one already, as they waited
-	case errors.Is(err, errPlan):
-		a.complain(err)
+	case errors.Is(err, errNotRegistered), errors.Is(err, errIDConflict):
+		s.registered = false
+		s.backoff.Reset() // Sibyl is up, and Retry-After already spreads the agents
+	case errors.Is(err, errInvalidPlan):
+		a.setPlanError(err)
 	}
 	if err != nil {
 		return err
 	}
-	if f.delay > firstBackOff {
-		a.logger.InfoContext(ctx, "sibyl_is_back")
-	}
-	if p == nil || p.Hash == f.hash {
-		f.until = time.Now().Add(f.lease)
-		if time.Since(asked) < min(hasty, f.wait/2) {
-			return errHasty
+	if p == nil || p.Hash == s.hash {
+		s.expires = time.Now().Add(s.lease)
+		if time.Since(sent) < min(minPollInterval, s.wait/2) {
+			return errNoLongPolling
 		}
-		f.delay = firstBackOff
+		a.recovered(ctx, s)
 		return nil
 	}
-	f.delay = firstBackOff
-	a.adopt(p)
-	f.hash, f.version, f.lease = p.Hash, p.Version, time.Duration(p.LeaseSeconds)*time.Second
-	f.wait = min(longestWait, f.lease/3)
-	f.until = time.Now().Add(f.lease)
+	a.recovered(ctx, s)
+	a.apply(p)
+	s.hash, s.version, s.lease = p.Hash, p.Version, time.Duration(p.LeaseSeconds)*time.Second
+	s.wait = min(maxWait, s.lease/3)
+	s.expires = time.Now().Add(s.lease)
 	return nil
 }
 
-// adopt makes p, which is valid, what applies; nil: the baseline.
-func (a *Agent) adopt(p *protocol.Plan) {
+// recovered resets the backoff after a successful request.
+func (a *Agent) recovered(ctx context.Context, s *pollState) {
+	if s.failing {
+		a.logger.InfoContext(ctx, "the connection to Sibyl has recovered")
+	}
+	s.failing = false
+	s.backoff.Reset()
+}
+
+// apply makes p, which must be valid, the current plan. If p is nil, it returns to the baseline.
+func (a *Agent) apply(p *protocol.Plan) {
 	if err := a.registry.Apply(p); err != nil {
 		panic("tracepoint: " + err.Error())
 	}
-	a.complain(nil)
+	a.setPlanError(nil)
 }
 
-// complain makes err, nil for none, the reason that the status gives for the last plan not to apply, and has it sent.
-func (a *Agent) complain(err error) {
+// setPlanError records why the last plan was rejected, nil if it was not, and triggers a status.
+func (a *Agent) setPlanError(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.problem = ""; err != nil {
-		a.problem = protocol.Printable(err.Error(), protocol.MaxReason)
+	if a.planError = ""; err != nil {
+		a.planError = protocol.Printable(err.Error(), protocol.MaxReason)
 	}
 	select {
-	case a.applied <- struct{}{}:
-	default: // told already
+	case a.statusDue <- struct{}{}:
+	default: // a status is due already
 	}
 }
 
-// register tells Sibyl who the agent is and what it can switch on. If its id turns out to be another's, it takes a new one.
+// register sends the agent's description and catalogue to Sibyl. If another agent has the same ID, it chooses a new
+// one.
 func (a *Agent) register(ctx context.Context) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
-	err := a.client.register(ctx, a.registry.Catalogue(), a.registry.explores())
-	if errors.Is(err, errTaken) {
-		a.logger.WarnContext(ctx, "agent_id_is_taken", slog.String("agent", a.ID()))
-		a.client.rename()
+	err := a.client.register(ctx, a.registry.Catalogue(), a.registry.exploreAllowed())
+	if errors.Is(err, errIDConflict) {
+		a.logger.WarnContext(ctx, "another agent has the same ID", slog.String("agent", a.ID()))
+		a.client.renewID()
 	}
 	return err
 }
 
-// pause waits before the next try: longer each time, by chance, so that many agents do not come back at once, and not beyond
-// the lease.
-func (a *Agent) pause(ctx context.Context, f *following, cause error) {
-	if f.delay == firstBackOff {
-		a.logger.WarnContext(ctx, "no_plan", slog.Any("error", cause))
+// waitToRetry waits after a failed request: as long as the backoff or Retry-After says, but not beyond the lease.
+func (a *Agent) waitToRetry(ctx context.Context, s *pollState, cause error) {
+	if !s.failing {
+		a.logger.WarnContext(ctx, "cannot get a plan from Sibyl", slog.Any("error", cause))
 	}
-	d := f.delay/2 + mathrand.N(f.delay)
-	f.delay = min(2*f.delay, lastBackOff)
-	if after, ok := errors.AsType[*refusedError](cause); ok && !errors.Is(cause, errTaken) { // another id need not wait
-		d = max(d, after.retry)
+	s.failing = true
+	d := s.backoff.NextBackOff()
+	if refused, ok := errors.AsType[*responseError](cause); ok && !errors.Is(cause, errIDConflict) { // the new ID can register at once
+		d = max(d, refused.retryAfter)
 	}
-	if f.hash != "" {
-		d = min(d, max(0, time.Until(f.until)))
+	if s.hash != "" {
+		d = min(d, max(0, time.Until(s.expires)))
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -266,42 +283,42 @@ func (a *Agent) pause(ctx context.Context, f *following, cause error) {
 	}
 }
 
-// report tells what became of plans and what they cost, and what else can be switched on, until ctx is done.
-func (a *Agent) report(ctx context.Context) {
-	ticker := time.NewTicker(statusPeriod)
+// reportStatus sends statuses, and registers again when the catalogue has changed, until ctx is done.
+func (a *Agent) reportStatus(ctx context.Context) {
+	ticker := time.NewTicker(statusInterval)
 	defer ticker.Stop()
-	settle := time.NewTimer(settleTime)
-	settle.Stop()
-	defer settle.Stop()
-	grown := false
+	debounce := time.NewTimer(catalogueDebounce)
+	debounce.Stop()
+	defer debounce.Stop()
+	unregistered := false // a change of the catalogue is not registered yet
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.registry.changed:
-			grown = true
-			settle.Reset(settleTime)
-		case <-settle.C:
-			grown = a.register(ctx) != nil
-		case <-a.applied:
-			a.tell(ctx)
+			unregistered = true
+			debounce.Reset(catalogueDebounce)
+		case <-debounce.C:
+			unregistered = a.register(ctx) != nil
+		case <-a.statusDue:
+			a.sendStatus(ctx)
 		case <-ticker.C:
-			if grown {
-				grown = a.register(ctx) != nil
+			if unregistered {
+				unregistered = a.register(ctx) != nil
 			}
-			a.tell(ctx)
+			a.sendStatus(ctx)
 		}
 	}
 }
 
-// tell sends a status. One that does not arrive is made up for by the next.
-func (a *Agent) tell(ctx context.Context) {
+// sendStatus sends a status. If that fails, the next status replaces it.
+func (a *Agent) sendStatus(ctx context.Context) {
 	s := protocol.Status{Tracepoints: a.registry.Outcomes()}
-	s.Version, s.Hash = a.registry.applied()
+	s.Version, s.Hash = a.registry.currentPlan()
 	a.mu.Lock()
-	s.Error = a.problem
+	s.Error = a.planError
 	a.mu.Unlock()
 	if err := a.client.status(ctx, &s); err != nil {
-		a.logger.DebugContext(ctx, "no_status", slog.Any("error", err))
+		a.logger.DebugContext(ctx, "cannot send a status to Sibyl", slog.Any("error", err))
 	}
 }

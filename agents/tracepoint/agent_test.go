@@ -19,24 +19,24 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// sibyl is a server of the protocol without a network: a RoundTripper that answers.
-type sibyl struct {
+// server implements the server side of the protocol as a RoundTripper, without a network.
+type server struct {
 	t *testing.T
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	plan     *protocol.Plan
 	changed  chan struct{} // closed when plan is replaced
-	down     bool          // connections are refused
-	hangs    bool          // nothing is answered
-	hasty    bool          // plans are not waited for
+	down     bool          // refuses connections
+	hangs    bool          // never responds
+	noWait   bool          // does not support long polling
 	agents   map[string]protocol.Registration
 	pages    map[string]map[int][]protocol.Tracepoint // by hash of the catalogue
 	statuses []protocol.Status
-	log      []string
+	log      []string // method and path of every request
 }
 
-func newSibyl(t *testing.T) *sibyl {
-	return &sibyl{
+func newServer(t *testing.T) *server {
+	return &server{
 		t: t, changed: make(chan struct{}), agents: make(map[string]protocol.Registration), pages: make(map[string]map[int][]protocol.Tracepoint),
 		plan: hashed(planOf(0)),
 	}
@@ -47,7 +47,8 @@ func hashed(p *protocol.Plan) *protocol.Plan {
 	return p
 }
 
-func (s *sibyl) decide(p *protocol.Plan) {
+// publish replaces the plan.
+func (s *server) publish(p *protocol.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plan = hashed(p)
@@ -56,17 +57,17 @@ func (s *sibyl) decide(p *protocol.Plan) {
 }
 
 // set changes s under its lock.
-func (s *sibyl) set(change func()) {
+func (s *server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-func (s *sibyl) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	down, hangs := s.down, s.hangs
-	what, _, _ := strings.Cut(strings.TrimPrefix(r.URL.String(), "http://sibyl"+protocol.Path), "?")
-	s.log = append(s.log, r.Method+" "+what)
+	path, _, _ := strings.Cut(strings.TrimPrefix(r.URL.String(), "http://sibyl"+protocol.Path), "?")
+	s.log = append(s.log, r.Method+" "+path)
 	s.mu.Unlock()
 	if down {
 		return nil, errors.New("connection refused")
@@ -84,7 +85,7 @@ func (s *sibyl) RoundTrip(r *http.Request) (*http.Response, error) {
 	case r.Method == http.MethodPost:
 		s.status(w, r)
 	default:
-		if !s.answer(w, r) {
+		if !s.poll(w, r) {
 			return nil, r.Context().Err()
 		}
 	}
@@ -108,7 +109,7 @@ func agentID(r *http.Request) string {
 	return id
 }
 
-func (s *sibyl) register(w http.ResponseWriter, r *http.Request) {
+func (s *server) register(w http.ResponseWriter, r *http.Request) {
 	var reg protocol.Registration
 	if err := errors.Join(read(r, &reg), reg.Validate()); err != nil {
 		s.t.Errorf("registration: %v", err)
@@ -128,16 +129,16 @@ func (s *sibyl) register(w http.ResponseWriter, r *http.Request) {
 	if reg.Page != nil {
 		pages[reg.Page.Number] = reg.Page.Tracepoints
 	}
-	answer := protocol.Registered{Protocol: protocol.Version}
+	response := protocol.Registered{Protocol: protocol.Version}
 	for n := range reg.Catalogue.Pages() {
 		if pages[n] == nil {
-			answer.Missing = append(answer.Missing, n)
+			response.Missing = append(response.Missing, n)
 		}
 	}
-	_ = json.NewEncoder(w).Encode(&answer)
+	_ = json.NewEncoder(w).Encode(&response)
 }
 
-func (s *sibyl) status(w http.ResponseWriter, r *http.Request) {
+func (s *server) status(w http.ResponseWriter, r *http.Request) {
 	var status protocol.Status
 	if err := errors.Join(read(r, &status), status.Validate()); err != nil {
 		s.t.Errorf("status: %v", err)
@@ -148,8 +149,8 @@ func (s *sibyl) status(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answer waits for another plan. It reports whether the client is still there.
-func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
+// poll waits for a plan that the agent does not have. It reports whether the client is still connected.
+func (s *server) poll(w http.ResponseWriter, r *http.Request) bool {
 	wait, err := time.ParseDuration(r.URL.Query().Get("wait"))
 	if err != nil {
 		s.t.Error(err)
@@ -157,7 +158,7 @@ func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
 	end := time.After(wait)
 	for {
 		s.mu.Lock()
-		p, changed, hasty := s.plan, s.changed, s.hasty
+		p, changed, noWait := s.plan, s.changed, s.noWait
 		_, known := s.agents[agentID(r)]
 		s.mu.Unlock()
 		if !known {
@@ -170,9 +171,9 @@ func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
 			return true
 		}
 		if 3*wait > time.Duration(p.LeaseSeconds)*time.Second {
-			s.t.Errorf("the agent waits %v, with a lease of %d s", wait, p.LeaseSeconds)
+			s.t.Errorf("the agent waits %v with a lease of %d s", wait, p.LeaseSeconds)
 		}
-		if hasty {
+		if noWait {
 			w.WriteHeader(http.StatusNotModified)
 			return true
 		}
@@ -187,10 +188,10 @@ func (s *sibyl) answer(w http.ResponseWriter, r *http.Request) bool {
 	}
 }
 
-// connect connects a service to s, until the test is over.
-func (s *sibyl) connect(t *testing.T, to *service, options ...tracepoint.Option) *tracepoint.Agent {
+// connect connects a registry to s.
+func (s *server) connect(t *testing.T, r *tracepoint.Registry, options ...tracepoint.Option) *tracepoint.Agent {
 	t.Helper()
-	a, err := to.Connect(t.Context(), append([]tracepoint.Option{
+	a, err := r.Connect(t.Context(), append([]tracepoint.Option{
 		tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithID("one"), tracepoint.WithToken("secret"), tracepoint.WithHTTPClient(&http.Client{Transport: s}),
 	}, options...)...)
 	if err != nil {
@@ -199,135 +200,125 @@ func (s *sibyl) connect(t *testing.T, to *service, options ...tracepoint.Option)
 	return a
 }
 
-// on reports whether a request has the span "work" on.
-func (s *service) on(t *testing.T) bool {
-	t.Helper()
-	ctx, entry := s.enter(t.Context(), "GET /")
-	_, end := s.Span("work").Start(ctx)
-	end()
-	entry.End()
-	defer s.record.Reset()
-	return len(s.record.Ended()) > 1
-}
-
-func (s *service) expectOn(t *testing.T, want bool, when string) {
+// expectEnabled waits for the agents and checks whether p is enabled.
+func expectEnabled(t *testing.T, p *tracepoint.Point, want bool, when string) {
 	t.Helper()
 	synctest.Wait()
-	if got := s.on(t); got != want {
-		t.Errorf("%s: on is %v, want %v", when, got, want)
+	if got := enabled(t, p); got != want {
+		t.Errorf("%s: enabled is %v, want %v", when, got, want)
 	}
 }
 
-func TestAgentFollowsThePlan(t *testing.T) {
+func TestAgentAppliesPlans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		shop.Span("work")
 		a := s.connect(t, shop)
 		defer a.Close()
-		shop.expectOn(t, false, "at first")
-		s.decide(planOf(1, "shop/work", "shop/odd"))
-		shop.expectOn(t, true, "with a plan")
+		expectEnabled(t, shop.Span("work"), false, "before the first plan")
+		s.publish(planOf(1, "shop/work", "shop/odd"))
+		expectEnabled(t, shop.Span("work"), true, "with a plan")
 		time.Sleep(5 * time.Minute)
-		shop.expectOn(t, true, "while answers renew the lease")
+		expectEnabled(t, shop.Span("work"), true, "while responses renew the lease")
 		s.set(func() {
 			last := s.statuses[len(s.statuses)-1]
 			if last.Version != 1 || last.Hash != s.plan.Hash || len(last.Tracepoints) != 2 {
 				t.Fatalf("status %+v", last)
 			}
 			odd, work := last.Tracepoints[0], last.Tracepoints[1]
-			if odd.State != protocol.Unsupported || work.State != protocol.Applied || work.Hits != 1 || work.Nanos < 0 || work.Bytes < 80 {
+			if odd.State != protocol.Unsupported || work.State != protocol.Applied || work.Hits != 1 || work.Nanos < 0 {
 				t.Errorf("status %+v", last)
 			}
 		})
-		s.decide(planOf(2))
-		shop.expectOn(t, false, "with an empty plan")
+		s.publish(planOf(2))
+		expectEnabled(t, shop.Span("work"), false, "with an empty plan")
 	})
 }
 
-func TestLeaseEnds(t *testing.T) {
+func TestLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		shop.Span("work")
 		defer s.connect(t, shop).Close()
-		s.decide(planOf(1, "shop/work"))
+		s.publish(planOf(1, "shop/work"))
 		synctest.Wait()
 		s.set(func() { s.down = true })
-		time.Sleep(59 * time.Second) // the poll under way is answered, and renews the lease of a minute once more
-		shop.expectOn(t, true, "before the lease ends")
+		time.Sleep(59 * time.Second) // the pending poll gets a response, which renews the lease of a minute once more
+		expectEnabled(t, shop.Span("work"), true, "before the lease expires")
 		time.Sleep(21 * time.Second)
-		shop.expectOn(t, false, "after it ended")
+		expectEnabled(t, shop.Span("work"), false, "after the lease has expired")
 		time.Sleep(10 * time.Minute)
 		s.set(func() {
 			if n := len(s.log); n > 200 {
-				t.Errorf("%d tries in ten minutes", n)
+				t.Errorf("%d requests in ten minutes", n)
 			}
 			s.down = false
 		})
 		time.Sleep(45 * time.Second)
-		shop.expectOn(t, true, "with Sibyl back")
+		expectEnabled(t, shop.Span("work"), true, "after the recovery")
 	})
 }
 
-// TestSibylHangs ends the lease when it is over, while an answer is waited for.
-func TestSibylHangs(t *testing.T) {
+// TestLeaseExpiresDuringPoll checks that a lease expires on time while the agent waits for a response.
+func TestLeaseExpiresDuringPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		shop.Span("work")
 		defer s.connect(t, shop).Close()
 		synctest.Wait()
 		s.set(func() { s.hangs = true })
-		s.decide(planOf(1, "shop/work")) // answers the request under way, and no other
+		s.publish(planOf(1, "shop/work")) // the pending request gets a response, later ones do not
 		time.Sleep(59 * time.Second)
-		shop.expectOn(t, true, "before the lease ends")
+		expectEnabled(t, shop.Span("work"), true, "before the lease expires")
 		time.Sleep(2 * time.Second)
-		shop.expectOn(t, false, "after it ended")
+		expectEnabled(t, shop.Span("work"), false, "after the lease has expired")
 	})
 }
 
-// TestSibylIsHasty is careful with a server that does not wait.
-func TestSibylIsHasty(t *testing.T) {
+// TestNoLongPolling checks that the agent backs off from a server that responds at once.
+func TestNoLongPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		shop.Span("work")
 		defer s.connect(t, shop).Close()
-		s.decide(planOf(1, "shop/work"))
-		s.set(func() { s.hasty = true })
+		s.publish(planOf(1, "shop/work"))
+		s.set(func() { s.noWait = true })
 		for range 100 {
 			time.Sleep(6 * time.Second)
 			s.set(func() {
 				if len(s.log) > 400 {
-					s.hasty = false
+					s.noWait = false
 				}
 			})
 		}
-		shop.expectOn(t, true, "with every lease renewed")
+		expectEnabled(t, shop.Span("work"), true, "while responses renew the lease")
 		s.set(func() {
-			if !s.hasty {
-				t.Error("the server is asked all the time")
+			if !s.noWait {
+				t.Error("the agent polls without pause")
 			}
 		})
 	})
 }
 
-// TestSibylForgets registers again with a server that was restarted.
-func TestSibylForgets(t *testing.T) {
+// TestServerRestarts checks that the agent registers again with a server that has forgotten it.
+func TestServerRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		shop.Span("work")
 		defer s.connect(t, shop).Close()
 		time.Sleep(3 * time.Second)
 		s.set(func() {
-			if len(s.log) != 4 { // it registers, gets a plan, waits for another, and tells what became of the first
-				t.Errorf("the agent begins with %q", s.log)
+			if len(s.log) != 4 { // PUT, GET of the first plan, GET of the next, POST of the first status
+				t.Errorf("the first requests are %q", s.log)
 			}
 			clear(s.agents)
 			clear(s.pages)
 		})
-		s.decide(planOf(1, "shop/work"))
+		s.publish(planOf(1, "shop/work"))
 		time.Sleep(4 * time.Second)
-		shop.expectOn(t, false, "while it is told to wait")
+		expectEnabled(t, shop.Span("work"), false, "before Retry-After has passed")
 		time.Sleep(2 * time.Second)
-		shop.expectOn(t, true, "after a restart")
+		expectEnabled(t, shop.Span("work"), true, "after the restart")
 		s.set(func() {
 			if len(s.agents) != 1 || len(s.pages) == 0 {
 				t.Errorf("%d agents, %d catalogues", len(s.agents), len(s.pages))
@@ -336,29 +327,29 @@ func TestSibylForgets(t *testing.T) {
 	})
 }
 
-// TestSameID runs two agents with one id: both get plans.
+// TestSameID checks that two agents configured with the same ID both get plans.
 func TestSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop, cart := newSibyl(t), newService(t, "shop"), newService(t, "cart")
+		s, shop, cart := newServer(t), tracepoint.NewRegistry("shop"), tracepoint.NewRegistry("cart")
 		shop.Span("work")
 		cart.Span("work")
 		a, b := s.connect(t, shop), s.connect(t, cart)
 		defer a.Close()
 		defer b.Close()
-		s.decide(planOf(1, "shop/work", "cart/work"))
+		s.publish(planOf(1, "shop/work", "cart/work"))
 		time.Sleep(2 * time.Second)
-		shop.expectOn(t, true, "the one")
-		cart.expectOn(t, true, "the other")
+		expectEnabled(t, shop.Span("work"), true, "first agent")
+		expectEnabled(t, cart.Span("work"), true, "second agent")
 		if a.ID() == b.ID() {
-			t.Errorf("both are called %q", a.ID())
+			t.Errorf("both agents have the ID %q", a.ID())
 		}
 	})
 }
 
-// TestCatalogueInPages registers more than a page holds, and what shows up later.
+// TestCatalogueInPages checks that catalogues of several pages arrive, and tracepoints that are added later.
 func TestCatalogueInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		const n = 2*protocol.PageSize + 1
 		for i := range n {
 			shop.Span(fmt.Sprintf("f%d", i))
@@ -372,7 +363,7 @@ func TestCatalogueInPages(t *testing.T) {
 					got = append(got, s.pages[c.Hash][k]...)
 				}
 				if len(got) != size || protocol.HashCatalogue(got) != c.Hash {
-					t.Errorf("%d tracepoints of %d arrived, want %d, with the hash", len(got), c.Size, size)
+					t.Errorf("%d of %d tracepoints arrived, want %d with a matching hash", len(got), c.Size, size)
 				}
 			})
 		}
@@ -384,42 +375,42 @@ func TestCatalogueInPages(t *testing.T) {
 	})
 }
 
-// TestOneAgent connects a registry once more, which is refused while it is connected: each agent would undo what the other applies.
+// TestOneAgent checks that a registry has at most one agent at a time: two agents would overwrite each other's plans.
 func TestOneAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, shop := newSibyl(t), newService(t, "shop")
+		s, shop := newServer(t), tracepoint.NewRegistry("shop")
 		shop.Span("work")
-		s.decide(planOf(1, "shop/work"))
+		s.publish(planOf(1, "shop/work"))
 		a := s.connect(t, shop)
 		if b, err := shop.Connect(t.Context(), tracepoint.WithEndpoint("http://sibyl")); b != nil || err == nil || !strings.Contains(err.Error(), "already") {
-			t.Errorf("a second agent: %v", err)
+			t.Errorf("second Connect: error %v", err)
 		}
 		time.Sleep(time.Second)
-		shop.expectOn(t, true, "with the first")
+		expectEnabled(t, shop.Span("work"), true, "with the first agent")
 		a.Close()
-		shop.expectOn(t, false, "when it is closed")
+		expectEnabled(t, shop.Span("work"), false, "after Close")
 		defer s.connect(t, shop, tracepoint.WithLogger(nil)).Close()
 		time.Sleep(time.Second)
-		shop.expectOn(t, true, "with the next")
+		expectEnabled(t, shop.Span("work"), true, "with the next agent")
 		s.set(func() { s.down = true })
-		s.decide(planOf(2, "shop/work"))
-		time.Sleep(time.Minute) // what would be logged is not
+		s.publish(planOf(2, "shop/work"))
+		time.Sleep(time.Minute) // the discarding logger is used for failures
 	})
 }
 
-func TestConnectIsRefused(t *testing.T) {
+func TestConnectErrors(t *testing.T) {
 	for _, c := range []struct {
 		want    string
 		options []tracepoint.Option
 	}{
 		{"no endpoint", nil},
-		{"must be like http", []tracepoint.Option{tracepoint.WithEndpoint("sibyl:8321")}},
+		{"must be a URL like http", []tracepoint.Option{tracepoint.WithEndpoint("sibyl:8321")}},
 		{"service.name", []tracepoint.Option{tracepoint.WithEndpoint("http://sibyl")}},
 		{"id", []tracepoint.Option{tracepoint.WithEndpoint("http://sibyl"), tracepoint.WithService("shop"), tracepoint.WithID("a\nb")}},
 	} {
 		a, err := tracepoint.NewRegistry(tracepoint.UnknownService).Connect(context.Background(), c.options...)
 		if a != nil || err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, want %q", err, c.want)
+			t.Errorf("got error %v, want %q", err, c.want)
 		}
 	}
 }

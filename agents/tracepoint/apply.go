@@ -6,30 +6,30 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// state is what applies. It is immutable.
+// state holds the plans of a registry. It is immutable.
 type state struct {
-	now    *plan // nil: none, all that is on is the baseline
-	before *plan // for the requests that began under it
+	current  *plan // nil: none, only the baseline is enabled
+	previous *plan // for the requests that began under it; nil: none
 }
 
-// plan is a plan as requests look at it. It is immutable.
+// plan is a plan, indexed for decisions about requests. It is immutable.
 type plan struct {
 	source  *protocol.Plan
 	version int64
-	arms    []*arm // as source.Arms
+	arms    []*arm // in the order of source.Arms
 }
 
-// arm is an arm of one plan. Those of different plans are different, whatever they are called.
+// arm is an arm of one plan. Arms of different plans are distinct even if their names are equal.
 type arm struct {
 	name       string
-	mark       string // of a request that fits no filter
+	decision   string // text form of the decision about requests that match no filter
 	everything bool
 	enabled    map[string]*protocol.Enabled // by ID
 }
 
-// of returns the plan of the given version, nil if it is not known (any more).
-func (s *state) of(version int64) *plan {
-	for _, p := range []*plan{s.now, s.before} {
+// plan returns the plan with the given version, nil if it is unknown.
+func (s *state) plan(version int64) *plan {
+	for _, p := range []*plan{s.current, s.previous} {
 		if p != nil && p.version == version {
 			return p
 		}
@@ -46,39 +46,41 @@ func (p *plan) arm(name string) *arm {
 	return nil
 }
 
-// Apply makes p the plan, or goes back to the baseline if p is nil. It takes effect at once for requests that begin; those that
-// run go on as they began, if that was under the plan before. Of what p switches on the registry ignores what it does not
-// know; [Registry.Outcomes] tells. It returns an error, and changes nothing, if p is not valid. It keeps p, which must not be changed any more.
+// Apply makes p the current plan. If p is nil, it returns to the baseline. The plan applies to requests that begin from
+// now on; running requests keep the plan they began under for as long as it is the current or the previous one. Apply
+// ignores IDs that the registry does not know; [Registry.Outcomes] reports them. It returns an error, and changes
+// nothing, if p is not valid. The caller must not modify p afterwards.
 func (r *Registry) Apply(p *protocol.Plan) error {
 	var next state
 	if p != nil {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		next.now = compile(p)
+		next.current = compile(p)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.state.Load(); p != nil && old.now != nil {
-		next.before = old.now
-		if old.now.version == p.Version {
-			next.before = old.before
+	if old := r.state.Load(); p != nil && old.current != nil {
+		next.previous = old.current
+		if old.current.version == p.Version {
+			next.previous = old.previous
 		}
 	}
-	// 1. What is on under the next plan or the one before is on: no request has an arm of the next plan yet.
-	// 2. Requests that begin get one.
-	// So none finds only a part of its tracepoints on. To nothing it is the other way round.
-	set := func() {
+	// The order of the two steps ensures that no request sees only some of its tracepoints enabled:
+	// 1. Enable the tracepoints of the next and the previous plan. No request has an arm of the next plan yet.
+	// 2. Publish the next plan, so that new requests get an arm of it.
+	// Returning to the baseline reverses the order.
+	setActivations := func() {
 		for _, point := range r.points {
-			point.on.Store(r.settingsOf(point, &next))
+			point.active.Store(r.activationIn(&next, point))
 		}
 	}
 	if p == nil {
 		r.state.Store(&next)
-		set()
+		setActivations()
 		return nil
 	}
-	set()
+	setActivations()
 	r.state.Store(&next)
 	return nil
 }
@@ -91,55 +93,56 @@ func compile(p *protocol.Plan) *plan {
 		for k := range a.Tracepoints {
 			enabled[a.Tracepoints[k].ID] = &a.Tracepoints[k]
 		}
-		mark := protocol.Mark{Version: p.Version, Arm: a.Name}.String()
-		c.arms = append(c.arms, &arm{name: a.Name, mark: mark, everything: a.Everything, enabled: enabled})
+		decision := protocol.Decision{Version: p.Version, Arm: a.Name}.String()
+		c.arms = append(c.arms, &arm{name: a.Name, decision: decision, everything: a.Everything, enabled: enabled})
 	}
 	return c
 }
 
-// settings returns for which requests p is on as things are; nil: for none. The caller holds r.mu.
-func (r *Registry) settings(p *Point) *switches { return r.settingsOf(p, r.state.Load()) }
+// activation returns the activation of p under the current state, nil if p is disabled. The caller holds r.mu.
+func (r *Registry) activation(p *Point) *activation { return r.activationIn(r.state.Load(), p) }
 
-func (r *Registry) settingsOf(p *Point, s *state) *switches {
-	if p.about.Baseline {
+// activationIn is activation under the state s.
+func (r *Registry) activationIn(s *state, p *Point) *activation {
+	if p.info.Baseline {
 		return nil
 	}
-	var list []setting
-	for _, plan := range []*plan{s.now, s.before} {
+	var rules []activationRule
+	for _, plan := range []*plan{s.current, s.previous} {
 		if plan == nil {
 			continue
 		}
 		for _, a := range plan.arms {
 			switch e := a.enabled[p.id]; {
 			case a.everything && r.explore:
-				list = append(list, setting{arm: a, rate: 1})
+				rules = append(rules, activationRule{arm: a, rate: 1})
 			case e != nil:
-				list = append(list, setting{arm: a, rate: e.Rate, filters: e.FilterBit()})
+				rules = append(rules, activationRule{arm: a, rate: e.Rate, filters: e.FilterBit()})
 			}
 		}
 	}
-	if len(list) == 0 {
+	if len(rules) == 0 {
 		return nil
 	}
-	return &switches{settings: list, id: []attribute.KeyValue{attribute.String(protocol.KeyTracepoint, p.id)}}
+	return &activation{rules: rules, id: []attribute.KeyValue{attribute.String(protocol.KeyTracepoint, p.id)}}
 }
 
-// allowExplore says whether arms may have everything on. It counts for plans that are applied from then on.
-func (r *Registry) allowExplore(yes bool) {
+// setExplore sets whether plans applied from now on may enable all tracepoints in an arm.
+func (r *Registry) setExplore(allowed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.explore = yes
+	r.explore = allowed
 }
 
-func (r *Registry) explores() bool {
+func (r *Registry) exploreAllowed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.explore
 }
 
-// applied returns version and hash of the plan that applies; nothing for the baseline.
-func (r *Registry) applied() (version int64, hash string) {
-	if p := r.state.Load().now; p != nil {
+// currentPlan returns the version and the hash of the current plan, zero values for the baseline.
+func (r *Registry) currentPlan() (version int64, hash string) {
+	if p := r.state.Load().current; p != nil {
 		return p.version, p.source.Hash
 	}
 	return 0, ""

@@ -11,13 +11,14 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Catalogue returns all tracepoints of r, ascending by ID: those that plans can switch on, and the baseline's that were seen.
+// Catalogue returns all tracepoints of r, ascending by ID: those that plans can enable, and those of baseline spans
+// seen so far.
 func (r *Registry) Catalogue() []protocol.Tracepoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]protocol.Tracepoint, 0, len(r.points))
 	for _, p := range r.points {
-		t := p.about
+		t := p.info
 		t.ID, t.Service = p.id, r.service
 		t.Owner, t.OwnerKind = p.ownerHint()
 		if t.Parent != "" {
@@ -31,7 +32,7 @@ func (r *Registry) Catalogue() []protocol.Tracepoint {
 	return list[:min(len(list), protocol.MaxCatalogue)]
 }
 
-// sorted returns the points in an order that does not depend on when they were added. The caller holds r.mu.
+// sorted returns the points ordered by scope, name and kind. The caller holds r.mu.
 func (r *Registry) sorted() []*Point {
 	keys := make([]pointKey, 0, len(r.points))
 	for k := range r.points {
@@ -47,7 +48,7 @@ func (r *Registry) sorted() []*Point {
 	return list
 }
 
-// validText reports whether s can be in a catalogue: printable, of 1 to limit bytes.
+// validText reports whether s consists of printable characters and has 1 to limit bytes.
 func validText(s string, limit int) bool {
 	if s == "" || len(s) > limit || !utf8.ValidString(s) {
 		return false

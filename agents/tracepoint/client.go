@@ -18,44 +18,44 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Limits of requests.
+// Limits of requests and responses.
 const (
-	slack        = 15 * time.Second // beyond the time that an answer is to take, until it is given up
-	longestRetry = 5 * time.Minute  // that a server's Retry-After is believed
-	maxMessage   = 4096             // bytes that are read of an error
-	compressFrom = 1024             // bytes
-	maxRounds    = 3                // of sending what the server says is missing
+	requestTimeout = 15 * time.Second // in addition to the time of a long poll
+	maxRetryAfter  = 5 * time.Minute
+	maxErrorBody   = 4096 // bytes
+	minCompressed  = 1024 // bytes; smaller bodies are not compressed
+	maxPageRounds  = 3    // of sending the missing pages of a catalogue
 )
 
 var (
-	errUnknown = errors.New("Sibyl does not know the agent") //nolint:staticcheck // a name
-	errTaken   = errors.New("the agent's id is another's")
-	errPlan    = errors.New("the plan cannot be applied")
-	errHasty   = errors.New("the server does not wait for a change")
+	errNotRegistered = errors.New("the agent is not registered")
+	errIDConflict    = errors.New("another agent has the same ID")
+	errInvalidPlan   = errors.New("invalid plan")
+	errNoLongPolling = errors.New("the server does not support long polling")
 )
 
-// refusedError is an answer that refuses. It wraps errUnknown or errTaken if that is what it says.
-type refusedError struct {
-	code  int
-	why   string        // what the server says; may be empty
-	retry time.Duration // after which to try again; 0: the server does not say
+// responseError is an error response. It wraps errNotRegistered or errIDConflict depending on the status code.
+type responseError struct {
+	code       int
+	reason     string        // from the body; may be empty
+	retryAfter time.Duration // 0: not given
 }
 
-func (e *refusedError) Error() string {
-	return fmt.Sprintf("refused with %d %s: %q", e.code, http.StatusText(e.code), e.why)
+func (e *responseError) Error() string {
+	return fmt.Sprintf("HTTP status %d %s: %q", e.code, http.StatusText(e.code), e.reason)
 }
 
-func (e *refusedError) Unwrap() error {
+func (e *responseError) Unwrap() error {
 	switch e.code {
 	case http.StatusNotFound:
-		return errUnknown
+		return errNotRegistered
 	case http.StatusConflict:
-		return errTaken
+		return errIDConflict
 	}
 	return nil
 }
 
-// client speaks the tracepoint protocol over HTTP.
+// client is an HTTP client of the tracepoint protocol.
 type client struct {
 	base     string
 	token    string
@@ -63,9 +63,9 @@ type client struct {
 	session  string
 	resource map[string]string
 
-	mu    sync.Mutex // guards what follows
-	first string     // id as it was asked for
-	id    string
+	mu          sync.Mutex // guards id
+	id          string
+	preferredID string // as configured
 }
 
 func newClient(o *options) (*client, error) {
@@ -76,40 +76,40 @@ func newClient(o *options) (*client, error) {
 	case err != nil:
 		return nil, err
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("endpoint %q: must be like http://sibyl:8321", o.endpoint)
+		return nil, fmt.Errorf("endpoint %q: must be a URL like http://sibyl:8321", o.endpoint)
 	case !validText(o.id, protocol.MaxText/2):
-		return nil, fmt.Errorf("id %q: must be a printable text of 1 to %d bytes", o.id, protocol.MaxText/2)
+		return nil, fmt.Errorf("id %q: must consist of 1 to %d bytes of printable characters", o.id, protocol.MaxText/2)
 	case !validText(o.resource["service.name"], protocol.MaxText/2):
-		return nil, fmt.Errorf("service.name %q: must be a printable text of 1 to %d bytes: use WithService", o.resource["service.name"], protocol.MaxText/2)
+		return nil, fmt.Errorf("service.name %q: must consist of 1 to %d bytes of printable characters: use WithService", o.resource["service.name"], protocol.MaxText/2)
 	}
-	for k, v := range o.resource { // what the protocol has no place for is left out
+	for k, v := range o.resource { // drop attributes that a registration cannot hold
 		if !validText(k, protocol.MaxText) || v != "" && !validText(v, protocol.MaxReason) {
 			delete(o.resource, k)
 		}
 	}
 	return &client{
-		base: u.JoinPath(protocol.Path).String(), token: o.token, http: o.client, session: rand.Text(), resource: o.resource, first: o.id, id: o.id,
+		base: u.JoinPath(protocol.Path).String(), token: o.token, http: o.client, session: rand.Text(), resource: o.resource, preferredID: o.id, id: o.id,
 	}, nil
 }
 
 func (c *client) service() string { return c.resource["service.name"] }
 
-func (c *client) identity() string {
+func (c *client) agentID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.id
 }
 
-// rename takes an id that nobody else has.
-func (c *client) rename() {
+// renewID replaces the ID by the configured one with a random suffix.
+func (c *client) renewID() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.id = c.first + "-" + rand.Text()[:8]
+	c.id = c.preferredID + "-" + rand.Text()[:8]
 }
 
-func (c *client) url(path string) string { return c.base + url.PathEscape(c.identity()) + path }
+func (c *client) url(path string) string { return c.base + url.PathEscape(c.agentID()) + path }
 
-// register sends who the agent is, and the pages of its catalogue that the server lacks.
+// register sends the agent's description and those pages of its catalogue that the server lacks.
 func (c *client) register(ctx context.Context, catalogue []protocol.Tracepoint, explore bool) error {
 	r := protocol.Registration{
 		Protocol: protocol.Version, Session: c.session, Resource: c.resource,
@@ -123,14 +123,14 @@ func (c *client) register(ctx context.Context, catalogue []protocol.Tracepoint, 
 		r.Page = &protocol.Page{Tracepoints: catalogue}
 	}
 	missing, err := c.put(ctx, &r)
-	for range maxRounds {
+	for range maxPageRounds {
 		if err != nil || len(missing) == 0 {
 			return err
 		}
-		wanted := missing
-		for _, n := range wanted {
+		pages := missing
+		for _, n := range pages {
 			if n < 0 || n >= r.Catalogue.Pages() {
-				return fmt.Errorf("the server misses page %d of %d", n, r.Catalogue.Pages())
+				return fmt.Errorf("the server requested page %d of a catalogue of %d pages", n, r.Catalogue.Pages())
 			}
 			from, to := r.Catalogue.Page(n)
 			r.Page = &protocol.Page{Number: n, Tracepoints: catalogue[from:to]}
@@ -139,14 +139,14 @@ func (c *client) register(ctx context.Context, catalogue []protocol.Tracepoint, 
 			}
 		}
 	}
-	return fmt.Errorf("the server still misses %d pages of the catalogue", len(missing))
+	return fmt.Errorf("the server still lacks %d pages of the catalogue", len(missing))
 }
 
-// put sends one registration, and returns which pages are missing.
+// put sends one registration and returns the numbers of the pages that the server lacks.
 func (c *client) put(ctx context.Context, r *protocol.Registration) ([]int, error) {
-	var answer protocol.Registered
-	err := c.send(ctx, http.MethodPut, "", r, &answer)
-	return answer.Missing, err
+	var response protocol.Registered
+	err := c.send(ctx, http.MethodPut, "", r, &response)
+	return response.Missing, err
 }
 
 func (c *client) status(ctx context.Context, s *protocol.Status) error {
@@ -154,9 +154,9 @@ func (c *client) status(ctx context.Context, s *protocol.Status) error {
 	return c.send(ctx, http.MethodPost, protocol.StatusPath, s, nil)
 }
 
-// send sends body as JSON, compressed unless it is small, and decodes the answer into answer unless that is nil.
-func (c *client) send(ctx context.Context, method, path string, body, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, slack)
+// send sends body as JSON, compressed unless it is small, and decodes the response into response unless that is nil.
+func (c *client) send(ctx context.Context, method, path string, body, response any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	data, encoding, err := encode(body)
 	if err != nil {
@@ -171,14 +171,14 @@ func (c *client) send(ctx context.Context, method, path string, body, answer any
 		req.Header.Set("Content-Encoding", encoding)
 	}
 	got, _, err := c.do(req)
-	if err != nil || answer == nil {
+	if err != nil || response == nil {
 		return err
 	}
-	return json.Unmarshal(got, answer)
+	return json.Unmarshal(got, response)
 }
 
 func encode(body any) (data []byte, encoding string, err error) {
-	if data, err = json.Marshal(body); err != nil || len(data) < compressFrom {
+	if data, err = json.Marshal(body); err != nil || len(data) < minCompressed {
 		return data, "", err
 	}
 	var b bytes.Buffer
@@ -189,9 +189,9 @@ func encode(body any) (data []byte, encoding string, err error) {
 	return b.Bytes(), "gzip", err
 }
 
-// plan waits for a plan that has not the given hash. It returns nil if there is none after the given time.
+// plan waits for a plan whose hash differs from the given one. It returns nil if there is none within wait.
 func (c *client) plan(ctx context.Context, hash string, wait time.Duration) (*protocol.Plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait+slack)
+	ctx, cancel := context.WithTimeout(ctx, wait+requestTimeout)
 	defer cancel()
 	query := url.Values{"wait": {wait.String()}, "session": {c.session}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(protocol.PlanPath)+"?"+query.Encode(), http.NoBody)
@@ -206,16 +206,16 @@ func (c *client) plan(ctx context.Context, hash string, wait time.Duration) (*pr
 	case err != nil:
 		return nil, err
 	case code == http.StatusNotModified && hash != "":
-		return nil, nil //nolint:nilnil // said above
+		return nil, nil //nolint:nilnil // documented above
 	}
 	p, err := protocol.DecodePlan(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errPlan, err)
+		return nil, fmt.Errorf("%w: %w", errInvalidPlan, err)
 	}
 	return p, nil
 }
 
-// do sends a request and returns the body of the answer, unless that refuses.
+// do sends a request and returns the body of the response. It returns a [responseError] for an error response.
 func (c *client) do(req *http.Request) (body []byte, code int, err error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
@@ -226,24 +226,25 @@ func (c *client) do(req *http.Request) (body []byte, code int, err error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if code = resp.StatusCode; code != http.StatusNotModified && code/100 != 2 {
-		return nil, code, refusal(resp)
+		return nil, code, readError(resp)
 	}
 	body, err = io.ReadAll(io.LimitReader(resp.Body, protocol.MaxBody))
 	return body, code, err
 }
 
-func refusal(resp *http.Response) error {
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
+// readError returns the error that a response reports.
+func readError(resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil {
 		return err
 	}
-	e := &refusedError{code: resp.StatusCode}
+	e := &responseError{code: resp.StatusCode}
 	var p protocol.Problem
 	if json.Unmarshal(data, &p) == nil {
-		e.why = p.Error
+		e.reason = p.Error
 	}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.retry = min(time.Duration(n)*time.Second, longestRetry)
+		e.retryAfter = min(time.Duration(n)*time.Second, maxRetryAfter)
 	}
 	return e
 }

@@ -1,21 +1,21 @@
-// Package tracepoint makes instrumentation that Sibyl switches on where it looks for the cause of slow requests, and that costs
-// next to nothing while it is off.
+// Package tracepoint provides instrumentation that Sibyl enables where it searches for the cause of slow requests.
+// While it is disabled, it costs next to nothing.
 //
-//	var price = tracepoint.Span("cart.price") // once; off
+//	var price = tracepoint.Span("cart.price") // registered once, disabled
 //
 //	func Price(ctx context.Context, items []Item) {
 //		ctx, end := price.Start(ctx)
 //		defer end()
 //		…
 //
-// While the tracepoint is off, Start is an atomic load, allocates nothing and returns ctx itself: spans below become children of
-// the nearest span that is on. While it is on, it is a span of OpenTelemetry. [Int] and its like capture values on demand, and
-// [Provider] makes the spans of existing OpenTelemetry instrumentation switchable. [Connect] gets plans from Sibyl;
-// [Registry.Apply] applies one by hand.
+// While the tracepoint is disabled, Start is an atomic load: it does not allocate and returns ctx itself, so spans
+// below become children of the nearest enabled span. While the tracepoint is enabled, Start starts an OpenTelemetry
+// span. [Int] and its variants capture values on demand, and [Provider] makes the spans of existing OpenTelemetry
+// instrumentation switchable. [Connect] fetches plans from Sibyl; [Registry.Apply] applies a plan directly.
 //
-// What is on for a request is decided once, by the first process that it gets to, and travels in the tracestate under the
-// key "sibyl", so that a request is instrumented everywhere alike. A request keeps the set that it began with when the plan
-// changes while it runs.
+// The first process that a request reaches decides which tracepoints are enabled for it. The decision travels in the
+// tracestate under the key "sibyl", so that all services instrument the request consistently. A plan that arrives while
+// a request runs does not affect that request.
 //
-// Everything is safe for concurrent use.
+// All functions and methods are safe for concurrent use.
 package tracepoint

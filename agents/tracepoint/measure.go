@@ -12,34 +12,37 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// measureEvery is how many hits there are to one that is measured.
+// measureEvery is the sampling interval of measurements: one hit in measureEvery is measured.
 const measureEvery = 256
 
-// What a hit is taken to cost before it was measured.
+// Estimated cost of a hit before any was measured.
 const (
 	spanNanos     = 1500
 	variableNanos = 150
 	variableBytes = 40
 )
 
-// fixedBytes is what every span takes in OTLP beside name and attributes: identities, times, tags and lengths.
-const fixedBytes = 70
+// spanOverheadBytes is the OTLP size of a span without name and attributes: IDs, times, tags and lengths.
+const spanOverheadBytes = 70
 
-// attributeBytes is what an attribute takes beside its key and a text: tags and lengths; a number fits, too.
-const attributeBytes = 10
+// attributeOverheadBytes is the OTLP size of an attribute without its key and string value: tags and lengths. A number
+// fits in it, too.
+const attributeOverheadBytes = 10
 
-func spanBytes(name string) int {
-	return fixedBytes + len(name) + attributeBytes + len(protocol.KeyTracepoint) + len(name)
+// estimateSpanBytes returns the estimated OTLP size of a span with the given name.
+func estimateSpanBytes(name string) int {
+	return spanOverheadBytes + len(name) + attributeOverheadBytes + len(protocol.KeyTracepoint) + len(name)
 }
 
-// longest is what a hit may take; longer, and the goroutine was interrupted, so that something else was measured.
-const longest = time.Millisecond
+// maxHitDuration is the longest plausible duration of a hit. During a longer one the goroutine was preempted.
+const maxHitDuration = time.Millisecond
 
-// measured is what the hits that were measured cost.
-type measured struct{ timed, sized, nanos, bytes atomic.Uint64 }
+// measurements accumulates the measured costs of hits.
+type measurements struct{ timed, sized, nanos, bytes atomic.Uint64 }
 
-func (m *measured) add(d time.Duration, bytes int) {
-	if d < longest {
+// add adds one hit. It ignores implausible durations and unknown sizes, which are 0.
+func (m *measurements) add(d time.Duration, bytes int) {
+	if d < maxHitDuration {
 		m.nanos.Add(uint64(d))
 		m.timed.Add(1)
 	}
@@ -49,6 +52,7 @@ func (m *measured) add(d time.Duration, bytes int) {
 	}
 }
 
+// mean returns sum/n, 0 if n is 0.
 func mean(sum, n *atomic.Uint64) float64 {
 	if k := n.Load(); k > 0 {
 		return float64(sum.Load()) / float64(k)
@@ -56,58 +60,59 @@ func mean(sum, n *atomic.Uint64) float64 {
 	return 0
 }
 
-// bytesOf estimates what s takes in OTLP; 0 if it does not tell what it holds.
-func bytesOf(s trace.Span) int {
-	told, ok := s.(interface {
+// spanBytes estimates the OTLP size of s. It returns 0 if the type of s does not expose its name and attributes.
+func spanBytes(s trace.Span) int {
+	readable, ok := s.(interface {
 		Name() string
 		Attributes() []attribute.KeyValue
 	})
 	if !ok {
 		return 0
 	}
-	n := fixedBytes + len(told.Name())
-	for _, kv := range told.Attributes() {
-		n += sizeOf(kv)
+	n := spanOverheadBytes + len(readable.Name())
+	for _, kv := range readable.Attributes() {
+		n += attributeBytes(kv)
 	}
 	return n
 }
 
-func sizeOf(kv attribute.KeyValue) int {
-	n := attributeBytes + len(kv.Key)
+func attributeBytes(kv attribute.KeyValue) int {
+	n := attributeOverheadBytes + len(kv.Key)
 	if kv.Value.Type() == attribute.STRING {
 		n += len(kv.Value.AsString())
 	}
 	return n
 }
 
-// Outcomes returns what became of the tracepoints of the plan, and what all that were ever hit cost, ascending by ID.
+// Outcomes returns the states of the tracepoints of the current plan and the costs of all tracepoints with hits,
+// ascending by ID.
 func (r *Registry) Outcomes() []protocol.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []protocol.Outcome
-	wanted := r.state.Load().wanted()
+	planned := r.state.Load().plannedIDs()
 	for id, p := range r.byID {
-		if p.hits.Load() == 0 && !wanted[id] {
+		if p.hits.Load() == 0 && !planned[id] {
 			continue
 		}
-		delete(wanted, id)
+		delete(planned, id)
 		list = append(list, protocol.Outcome{
 			ID: id, State: protocol.Applied, Hits: p.hits.Load(), Drops: p.drops.Load(),
 			Nanos: mean(&p.measured.nanos, &p.measured.timed), Bytes: min(mean(&p.measured.bytes, &p.measured.sized), protocol.MaxHitBytes),
 		})
 	}
-	for id := range wanted {
-		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "no such tracepoint here"})
+	for id := range planned {
+		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the process has no such tracepoint"})
 	}
 	slices.SortFunc(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
 	return list[:min(len(list), protocol.MaxOutcomes)]
 }
 
-// wanted returns the IDs of what the plan has on in any arm.
-func (s *state) wanted() map[string]bool {
+// plannedIDs returns the IDs that the current plan enables in any arm.
+func (s *state) plannedIDs() map[string]bool {
 	ids := make(map[string]bool)
-	if s.now != nil {
-		for _, a := range s.now.arms {
+	if s.current != nil {
+		for _, a := range s.current.arms {
 			for id := range a.enabled {
 				ids[id] = true
 			}

@@ -11,32 +11,33 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// provider makes the spans of another provider switchable.
+// provider wraps another provider and makes its spans switchable.
 type provider struct {
 	embedded.TracerProvider
 	registry *Registry
 	inner    trace.TracerProvider
-	native   trace.Tracer            // of the spans that Point.Start makes
-	baseline map[trace.SpanKind]bool // kinds of span that are always on
+	baseline map[trace.SpanKind]bool // kinds of spans that are always enabled
+
+	tracepointTracer trace.Tracer // of inner, for Point.Start
 
 	mu      sync.Mutex // guards tracers
 	tracers map[tracerKey]*tracer
 }
 
-// tracerKey is what tells scopes of instrumentation apart.
+// tracerKey identifies an instrumentation scope.
 type tracerKey struct {
 	name, version, schema string
 	attributes            attribute.Distinct
 }
 
-// maxTracers bounds the tracers that a provider remembers; the ones beyond are made anew whenever they are asked for.
+// maxTracers bounds the tracers that a provider caches. It creates further ones for every call of Tracer.
 const maxTracers = 1024
 
-// A ProviderOption changes what [Provider] does.
+// A ProviderOption configures [Provider].
 type ProviderOption func(*provider)
 
-// WithBaseline says spans of which kinds are always on. Without it these are SERVER and CONSUMER. Spans without a parent are, too,
-// in any case.
+// WithBaseline sets the kinds of spans that are always enabled. The default is SERVER and CONSUMER. Spans without a
+// parent are always enabled, too.
 func WithBaseline(kinds ...trace.SpanKind) ProviderOption {
 	return func(p *provider) {
 		p.baseline = make(map[trace.SpanKind]bool, len(kinds))
@@ -46,29 +47,29 @@ func WithBaseline(kinds ...trace.SpanKind) ProviderOption {
 	}
 }
 
-// Provider returns a provider that makes the spans of inner, but those that are off: all that are not in the baseline, until a
-// plan switches their (scope, name) on. A span that is off has the identity of the nearest one that is on, so that
-// children get the right parent and propagation goes on.
+// Provider returns a provider that starts only the enabled spans of inner: those of the baseline, and those whose scope
+// and name the plan enables. A disabled span has the span context of the nearest enabled span, so that children get the
+// right parent and context propagation works.
 //
-// Give it to instrumentation in place of inner, best to all: otel.SetTracerProvider(tracepoint.Provider(inner)).
+// Use it instead of inner, preferably globally: otel.SetTracerProvider(tracepoint.Provider(inner)).
 func Provider(inner trace.TracerProvider, options ...ProviderOption) trace.TracerProvider {
 	return Default.Provider(inner, options...)
 }
 
-// Provider is [Provider], in r.
+// Provider is like [Provider] for r.
 func (r *Registry) Provider(inner trace.TracerProvider, options ...ProviderOption) trace.TracerProvider {
 	p := &provider{
-		registry: r, inner: inner, native: inner.Tracer(Scope), tracers: make(map[tracerKey]*tracer),
+		registry: r, inner: inner, tracepointTracer: inner.Tracer(Scope), tracers: make(map[tracerKey]*tracer),
 		baseline: map[trace.SpanKind]bool{trace.SpanKindServer: true, trace.SpanKindConsumer: true},
 	}
 	for _, o := range options {
 		o(p)
 	}
-	r.tracer.Store(&factory{p.native})
+	r.defaultTracer.Store(&tracerBox{p.tracepointTracer})
 	return p
 }
 
-// Tracer returns what makes the spans of one scope.
+// Tracer implements [trace.TracerProvider].
 func (p *provider) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
 	c := trace.NewTracerConfig(options...)
 	set := c.InstrumentationAttributes()
@@ -85,116 +86,117 @@ func (p *provider) Tracer(name string, options ...trace.TracerOption) trace.Trac
 	return t
 }
 
-// tracer makes the spans of one scope.
+// tracer starts the spans of one instrumentation scope.
 type tracer struct {
 	embedded.Tracer
 	provider *provider
 	inner    trace.Tracer
 	scope    string
-	points   sync.Map // that can be switched: name of a span → *Point
-	base     sync.Map // of the baseline
+	points   sync.Map // span name → *Point, outside the baseline
+	base     sync.Map // span name → *Point, in the baseline
 }
 
-// Start starts a span, which may be off.
+// Start implements [trace.Tracer]. The span may be disabled.
 func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if ctx == nil {
 		ctx = context.Background() //nolint:forbidigo // as OpenTelemetry's own tracers do
 	}
 	config := trace.NewSpanStartConfig(options...)
 	kind := trace.ValidateSpanKind(config.SpanKind())
-	above := spanOf(ctx)
-	if config.NewRoot() || !above.SpanContext().IsValid() {
-		return t.root(ctx, t.point(name, kind, true), options, &entry{name, kind, config.Attributes()})
+	parent := spanOf(ctx)
+	if config.NewRoot() || !parent.SpanContext().IsValid() {
+		return t.startRoot(ctx, t.point(name, kind, true), options, &entrySpan{name, kind, config.Attributes()})
 	}
-	a := t.provider.registry.around(above)
+	p := t.provider.registry.parentOf(parent)
 	base := t.provider.baseline[kind]
-	if a.request == nil {
-		a.request = t.provider.registry.requestOf(above.SpanContext(), &entry{name, kind, config.Attributes()})
+	if p.request == nil {
+		p.request = t.provider.registry.requestOf(parent.SpanContext(), &entrySpan{name, kind, config.Attributes()})
 	}
-	a.provider = t.provider
+	p.provider = t.provider
 	point := t.point(name, kind, base)
 	if base || point == nil {
-		return t.always(ctx, point, name, options, &a)
+		return t.startBaseline(ctx, point, name, options, &p)
 	}
-	point.seenIn(a.request.owner)
-	if s := point.on.Load(); s != nil && a.request.on(s) {
-		started := point.begin(ctx, t.inner, name, options, &a, s)
-		return started.within(started.Context), started
+	point.recordOwner(p.request.owner)
+	if a := point.active.Load(); a != nil && p.request.enables(a) {
+		s := point.startEnabled(ctx, t.inner, name, options, &p, a)
+		return s.contextWith(s.Context), s
 	}
-	return t.skip(ctx, above, &a)
+	return t.startDisabled(ctx, parent, &p)
 }
 
-// always starts a span of the baseline, with its point, or one that has none because it cannot be switched.
-func (t *tracer) always(ctx context.Context, point *Point, name string, options []trace.SpanStartOption, a *surroundings) (context.Context, trace.Span) {
-	a.request = a.request.below(point)
-	s := startSpan(ctx, t.inner, name, options, a)
+// startBaseline starts a span that is always enabled. The point is nil if the span's name cannot be a tracepoint.
+func (t *tracer) startBaseline(ctx context.Context, point *Point, name string, options []trace.SpanStartOption, p *parentInfo) (context.Context, trace.Span) {
+	p.request = p.request.withOwner(point)
+	s := startSpan(ctx, t.inner, name, options, p)
 	if point != nil {
-		s.more().base = point
+		s.ensureExtra().baseline = point
 	}
-	return s.within(s.Context), s
+	return s.contextWith(s.Context), s
 }
 
-// root starts a span with which a request begins: what is on for it depends on the trace id, which is made by the start. Its point may be nil.
-func (t *tracer) root(ctx context.Context, point *Point, options []trace.SpanStartOption, e *entry) (context.Context, trace.Span) {
+// startRoot starts the first span of a trace. It decides about the request after the start, which generates the trace
+// ID. The point may be nil.
+func (t *tracer) startRoot(ctx context.Context, point *Point, options []trace.SpanStartOption, e *entrySpan) (context.Context, trace.Span) {
 	s := &span{provider: t.provider}
 	s.Context, s.Span = t.inner.Start(ctx, e.name, options...)
 	s.request = t.provider.registry.decide(s.Span.SpanContext().TraceID(), e)
 	s.request.owner = point
-	s.more().base = point
-	s.first()
+	s.ensureExtra().baseline = point
+	s.enterService()
 	if t.provider.registry.labels.Load() {
-		s.label(ctx)
+		s.setLabels(ctx)
 	}
-	return s.within(s.Context), s
+	return s.contextWith(s.Context), s
 }
 
-// skip returns a span that is off, below the given one.
-func (t *tracer) skip(ctx context.Context, above trace.Span, a *surroundings) (context.Context, trace.Span) {
-	if o, ok := above.(*off); ok && o.provider == t.provider {
-		return ctx, o
+// startDisabled returns a disabled span below parent.
+func (t *tracer) startDisabled(ctx context.Context, parent trace.Span, p *parentInfo) (context.Context, trace.Span) {
+	if d, ok := parent.(*disabledSpan); ok && d.provider == t.provider {
+		return ctx, d
 	}
-	sc := above.SpanContext()
-	if !a.local {
-		sc = a.request.carry(sc)
+	sc := parent.SpanContext()
+	if !p.local {
+		sc = p.request.withDecision(sc)
 	}
-	o := &off{provider: t.provider, request: a.request, identity: sc, parent: a.span}
-	return o.within(ctx), o
+	d := &disabledSpan{provider: t.provider, request: p.request, spanContext: sc, parent: p.span}
+	return d.contextWith(ctx), d
 }
 
-// point returns the tracepoint of the spans of the given name, in the baseline or not. It is nil, and they stay on, if the name is
-// not fit for a catalogue, or if there are too many.
+// point returns the tracepoint of the spans with the given name, in or outside the baseline. It returns nil if the
+// catalogue cannot hold the name or is full; such spans are always enabled.
 func (t *tracer) point(name string, kind trace.SpanKind, baseline bool) *Point {
-	known := &t.points
+	cache := &t.points
 	if baseline {
-		known = &t.base
+		cache = &t.base
 	}
-	if p, ok := known.Load(name); ok {
-		return p.(*Point) //nolint:errcheck // nothing else is stored
+	if p, ok := cache.Load(name); ok {
+		return p.(*Point) //nolint:errcheck // all values have this type
 	}
 	if !validText(name, maxName) || !validText(t.scope, maxName) {
 		return nil
 	}
-	p := t.provider.registry.pair(t.scope, name, kind, baseline)
+	p := t.provider.registry.discover(t.scope, name, kind, baseline)
 	if p != nil {
-		known.Store(name, p)
+		cache.Store(name, p)
 	}
 	return p
 }
 
-// pair returns the tracepoint of a scope and the name of its spans; nil if there are too many.
-func (r *Registry) pair(scope, name string, kind trace.SpanKind, baseline bool) *Point {
+// discover returns the tracepoint of the spans with the given scope and name, nil if there are too many.
+func (r *Registry) discover(scope, name string, kind trace.SpanKind, baseline bool) *Point {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := pointKey{protocol.SpanPoint, scope, name, baseline}
 	if p := r.points[key]; p != nil {
 		return p
 	}
-	if r.pairs >= maxPairs {
+	if r.discovered >= maxDiscovered {
 		return nil
 	}
-	r.pairs++
+	r.discovered++
 	return r.add(key, protocol.Tracepoint{
 		Kind: protocol.SpanPoint, Scope: scope, Operation: name, SpanKind: spanKind(kind), Baseline: baseline,
-		CostNanos: spanNanos, Bytes: spanBytes(name),
+		CostNanos: spanNanos, Bytes: estimateSpanBytes(name),
 	})
 }

@@ -16,36 +16,36 @@ import (
 // Scope is the instrumentation scope of the spans that [Point.Start] makes.
 const Scope = "github.com/sibyl-trace/sibyl/agents/tracepoint"
 
-// UnknownService is the name of the service until somebody tells.
+// UnknownService is the service name of [Default] until [Connect] or [Registry.SetService] sets one.
 const UnknownService = "unknown_service"
 
-// maxPairs bounds the tracepoints that a registry makes of the spans of others: names of spans may be made of data.
-const maxPairs = 4096
+// maxDiscovered bounds the tracepoints that providers discover, since span names may contain data.
+const maxDiscovered = 4096
 
-// Registry holds the tracepoints of one service and what is on of them. A process mostly has one, [Default]; several are for
-// several services in one process, as in tests.
+// Registry holds the tracepoints of one service and their activation. Most processes use [Default] only. Several
+// registries represent several services in one process, for example in tests.
 type Registry struct {
-	state     atomic.Pointer[state]   // never nil
-	tracer    atomic.Pointer[factory] // of spans below spans that no Provider made
-	labels    atomic.Bool             // set goroutine labels
-	connected atomic.Bool             // it has an agent
-	changed   chan struct{}           // holds one value if the catalogue changed since it was last received
+	state         atomic.Pointer[state]     // never nil
+	defaultTracer atomic.Pointer[tracerBox] // for spans whose parent comes from another provider
+	labels        atomic.Bool               // set goroutine labels
+	connected     atomic.Bool               // has an agent
+	changed       chan struct{}             // holds one value if the catalogue changed since the last receive
 
-	mu      sync.Mutex // guards what follows, and writing of state and of every Point.on
-	service string
-	points  map[pointKey]*Point
-	byID    map[string]*Point
-	pairs   int  // points that providers found
-	explore bool // explore arms are allowed
+	mu         sync.Mutex // guards the fields below, and writes to state and to Point.active
+	service    string
+	points     map[pointKey]*Point
+	byID       map[string]*Point
+	discovered int  // number of points that providers discovered
+	explore    bool // explore arms are allowed
 }
 
-// factory makes the spans of tracepoints.
-type factory struct{ tracer trace.Tracer }
+// tracerBox gives tracers of all types one type for atomic.Pointer.
+type tracerBox struct{ tracer trace.Tracer }
 
-// Default is the registry of the package's functions.
+// Default is the registry that the package's functions use.
 var Default = NewRegistry(UnknownService)
 
-// NewRegistry returns a registry without tracepoints, for the service of the given name.
+// NewRegistry returns an empty registry for the service with the given name.
 func NewRegistry(service string) *Registry {
 	r := &Registry{
 		changed: make(chan struct{}, 1), service: service, points: make(map[pointKey]*Point), byID: make(map[string]*Point), explore: true,
@@ -54,158 +54,159 @@ func NewRegistry(service string) *Registry {
 	return r
 }
 
-// pointKey is what tells tracepoints of one service apart.
+// pointKey identifies a tracepoint within a service.
 type pointKey struct {
 	kind        protocol.Kind
 	scope, name string
 	baseline    bool
 }
 
-// Point is a place that can be switched on: one that makes spans, or what a [Variable] stands on.
+// Point is a tracepoint: a point in the program where Sibyl can enable a span or the capture of a [Variable].
 type Point struct {
-	on       atomic.Pointer[switches] // nil: off for every request
+	active   atomic.Pointer[activation] // nil: disabled for all requests
 	registry *Registry
 	name     string
-	hits     atomic.Uint64 // times it was executed while on
-	drops    atomic.Uint64 // of these, that recorded nothing, because the request is not sampled
-	measured measured
+	hits     atomic.Uint64 // executions while enabled
+	drops    atomic.Uint64 // hits that recorded nothing because the request is not sampled
+	measured measurements
 
-	owner   atomic.Pointer[Point] // of the baseline, in whose spans a Provider's was seen; nil: in none yet; &several
-	renamed atomic.Bool           // of the baseline: its spans end with another name than they start with
+	owner   atomic.Pointer[Point] // baseline span that a discovered point runs in; nil: not seen yet; &ambiguousOwner
+	renamed atomic.Bool           // for baseline spans: a span changed its name after its start
 
-	about protocol.Tracepoint // without ID; constant
-	id    string              // guarded by registry.mu
+	info protocol.Tracepoint // without ID; constant
+	id   string              // guarded by registry.mu
 }
 
-// several stands for more than one owner, and for one that is not known.
-var several Point
+// ambiguousOwner is the owner of points that run in several baseline spans or in an unknown one.
+var ambiguousOwner Point
 
-// seenIn notes that p, which a [Provider] found, runs in spans of owner; nil: of one that is not known. It changes the catalogue
-// twice at most: when there is an owner and when there is another.
-func (p *Point) seenIn(owner *Point) {
+// recordOwner records that the discovered point p ran in a span of owner, nil if that is unknown. It changes the
+// catalogue at most twice: for the first owner and for the second.
+func (p *Point) recordOwner(owner *Point) {
 	if owner == nil {
-		owner = &several
+		owner = &ambiguousOwner
 	}
 	for {
 		was := p.owner.Load()
-		if was == owner || was == &several {
+		if was == owner || was == &ambiguousOwner {
 			return
 		}
 		next := owner
 		if was != nil {
-			next = &several
+			next = &ambiguousOwner
 		}
 		if p.owner.CompareAndSwap(was, next) {
-			p.registry.tellChanged()
+			p.registry.notifyChanged()
 			return
 		}
 	}
 }
 
-// rename notes that a span of p, which is of the baseline, got the given name. Sibyl knows it by that, so that nothing says any more
-// that it runs in spans of p.
-func (p *Point) rename(name string) {
+// recordName records that a span of the baseline point p got a new name. Sibyl knows the span by its last name, so p is
+// no longer valid as an owner hint.
+func (p *Point) recordName(name string) {
 	if name != p.name && p.renamed.CompareAndSwap(false, true) {
-		p.registry.tellChanged()
+		p.registry.notifyChanged()
 	}
 }
 
-// ownerHint returns name and kind of the baseline span in which p runs; nothing if that is not known. The caller holds registry.mu.
+// ownerHint returns name and kind of the baseline span that p runs in, empty if it is unknown. The caller holds
+// registry.mu.
 func (p *Point) ownerHint() (name string, kind protocol.SpanKind) {
-	if o := p.owner.Load(); o != nil && o != &several && !o.renamed.Load() {
-		return o.about.Operation, o.about.SpanKind
+	if o := p.owner.Load(); o != nil && o != &ambiguousOwner && !o.renamed.Load() {
+		return o.info.Operation, o.info.SpanKind
 	}
-	return p.about.Owner, p.about.OwnerKind
+	return p.info.Owner, p.info.OwnerKind
 }
 
-// switches says for which requests a point is on.
-type switches struct {
-	settings []setting
-	id       []attribute.KeyValue // the one attribute that spans carry
+// activation lists the requests that a point is enabled for. It is immutable.
+type activation struct {
+	rules []activationRule     // at most one per arm
+	id    []attribute.KeyValue // the attribute with the point's ID, for its spans
 }
 
-// setting says that a point is on for requests of an arm.
-type setting struct {
+// activationRule enables a point for requests of one arm.
+type activationRule struct {
 	arm     *arm
 	rate    float64
-	filters uint64 // one bit, that the request's must have; 0: any will do
+	filters uint64 // the filter that the request must match, as one bit; 0: no filter
 }
 
-// A PointOption says more about a place, so that Sibyl knows where it belongs before it was ever on.
+// A PointOption describes a tracepoint, so that Sibyl can locate it before it was ever enabled.
 type PointOption func(*protocol.Tracepoint)
 
-// WithParent says that the place is mostly called from another one. For a variable it is the span that it is captured on.
+// WithParent declares the tracepoint that calls this one. For a variable it is the span that captures the value.
 func WithParent(p *Point) PointOption {
 	return func(t *protocol.Tracepoint) { t.Parent = p.path() }
 }
 
-// WithOwner says that the place runs in spans, which are always on, of the given name and kind.
+// WithOwner declares the baseline span, by name and kind, that the tracepoint runs in.
 func WithOwner(name string, kind trace.SpanKind) PointOption {
 	return func(t *protocol.Tracepoint) { t.Owner, t.OwnerKind = name, spanKind(kind) }
 }
 
-// WithCode says where the place is, for people: a function, or a file and a line.
+// WithCode sets the location in the source for display: a function, or a file and a line.
 func WithCode(code string) PointOption {
 	return func(t *protocol.Tracepoint) { t.Code = code }
 }
 
-// Span returns the tracepoint of the given name, which makes spans of that name while it is on. The same name is the same
-// tracepoint. It panics unless name is a printable text of 1 to 128 bytes.
+// Span returns the tracepoint with the given name, and registers it if necessary. While it is enabled, it starts spans
+// with that name. Span panics unless name consists of 1 to 128 bytes of printable characters.
 func Span(name string, options ...PointOption) *Point { return Default.Span(name, options...) }
 
-// Span is [Span], in r.
+// Span is like [Span] for r.
 func (r *Registry) Span(name string, options ...PointOption) *Point {
 	return r.point(pointKey{kind: protocol.SpanPoint, name: name}, options)
 }
 
-// maxName bounds the names of tracepoints, in bytes, so that there is room for a service in their IDs.
+// maxName bounds the names of tracepoints, in bytes, so that their IDs have room for a service name.
 const maxName = 128
 
-// point returns the one with key, which it makes if there is none.
+// point returns the tracepoint with the given key, and registers it if necessary.
 func (r *Registry) point(key pointKey, options []PointOption) *Point {
 	if !validText(key.name, maxName) {
-		panic(fmt.Sprintf("tracepoint: %q is not a printable text of 1 to %d bytes", key.name, maxName))
+		panic(fmt.Sprintf("tracepoint: name %q does not consist of 1 to %d bytes of printable characters", key.name, maxName))
 	}
-	about := protocol.Tracepoint{Kind: key.kind, Operation: key.name, Scope: Scope, CostNanos: spanNanos, Bytes: spanBytes(key.name)}
+	info := protocol.Tracepoint{Kind: key.kind, Operation: key.name, Scope: Scope, CostNanos: spanNanos, Bytes: estimateSpanBytes(key.name)}
 	if key.kind == protocol.VariablePoint {
-		about.CostNanos, about.Bytes = variableNanos, variableBytes
+		info.CostNanos, info.Bytes = variableNanos, variableBytes
 	} else {
-		about.SpanKind = protocol.Internal
+		info.SpanKind = protocol.Internal
 	}
 	for _, o := range options {
-		o(&about)
+		o(&info)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.points[key]; p != nil {
 		return p
 	}
-	return r.add(key, about)
+	return r.add(key, info)
 }
 
-// add adds a point. The caller holds r.mu.
-func (r *Registry) add(key pointKey, about protocol.Tracepoint) *Point {
-	about.Layer = protocol.App
-	p := &Point{registry: r, name: key.name, about: about}
+// add registers a point. The caller holds r.mu.
+func (r *Registry) add(key pointKey, info protocol.Tracepoint) *Point {
+	info.Layer = protocol.App
+	p := &Point{registry: r, name: key.name, info: info}
 	r.points[key] = p
-	r.identify(p)
-	if s := r.settings(p); s != nil {
-		p.on.Store(s)
+	r.assignID(p)
+	if a := r.activation(p); a != nil {
+		p.active.Store(a)
 	}
-	r.tellChanged()
+	r.notifyChanged()
 	return p
 }
 
-// tellChanged says that the catalogue is not what it was.
-func (r *Registry) tellChanged() {
+// notifyChanged signals a change of the catalogue to the agent.
+func (r *Registry) notifyChanged() {
 	select {
 	case r.changed <- struct{}{}:
-	default: // told already
+	default: // signalled already
 	}
 }
 
-// identify gives p its ID: the service and the name, and a number where another point has that already. The caller holds r.mu.
-func (r *Registry) identify(p *Point) {
+// assignID sets the ID of p: service and path, and a number if another point has the same path. The caller holds r.mu.
+func (r *Registry) assignID(p *Point) {
 	id := r.service + "/" + p.path()
 	for n := 2; r.byID[id] != nil; n++ {
 		id = r.service + "/" + p.path() + "#" + strconv.Itoa(n)
@@ -214,25 +215,26 @@ func (r *Registry) identify(p *Point) {
 	r.byID[id] = p
 }
 
-// path is what tells p from others of its service.
+// path returns the ID of p without the service.
 func (p *Point) path() string {
 	switch {
-	case p.about.Scope == Scope:
+	case p.info.Scope == Scope:
 		return p.name
-	case p.about.Baseline: // the same name may also be that of spans that are no part of it
-		return "baseline/" + p.about.Scope + "/" + p.name
+	case p.info.Baseline: // spans outside the baseline may have the same scope and name
+		return "baseline/" + p.info.Scope + "/" + p.name
 	}
-	return p.about.Scope + "/" + p.name
+	return p.info.Scope + "/" + p.name
 }
 
-// ID returns what plans and spans call the tracepoint: the name of the service is part of it.
+// ID returns the ID of the tracepoint in plans and spans. It contains the service name.
 func (p *Point) ID() string {
 	p.registry.mu.Lock()
 	defer p.registry.mu.Unlock()
 	return p.id
 }
 
-// SetService says of which service the tracepoints are. It must come before the first plan; [Connect] calls it.
+// SetService sets the service name, which changes the IDs of all tracepoints. It must precede the first plan. [Connect]
+// calls it.
 func (r *Registry) SetService(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +244,7 @@ func (r *Registry) SetService(name string) {
 	r.service = name
 	clear(r.byID)
 	for _, p := range r.sorted() {
-		r.identify(p)
+		r.assignID(p)
 	}
 }
 
@@ -252,13 +254,14 @@ func (r *Registry) serviceName() string {
 	return r.service
 }
 
-// tracerFor returns what makes spans below a span of the given provider; nil: below one that no provider of r made.
+// tracerFor returns the tracer for children of spans of the given provider, nil for spans that no provider of r
+// started.
 func (r *Registry) tracerFor(p *provider) trace.Tracer {
 	if p != nil {
-		return p.native
+		return p.tracepointTracer
 	}
-	if f := r.tracer.Load(); f != nil {
-		return f.tracer
+	if b := r.defaultTracer.Load(); b != nil {
+		return b.tracer
 	}
 	return otel.Tracer(Scope)
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// request is what was decided about a request, as far as this service goes, for what runs in one span of the baseline. It is
-// immutable once others see it.
+// request holds the decision about a request in this service, and the baseline span that the code runs in. It is
+// immutable once published.
 type request struct {
-	registry *Registry
-	owner    *Point // of that span; nil: it has none, or is not known
-	arm      *arm   // nil: only the baseline is on
-	version  int64  // of the plan that applies; 0: none
-	draw     protocol.Draw
-	filters  uint64 // that the request fits
-	mark     string // what the request carries along
+	registry   *Registry
+	owner      *Point // of the baseline span; nil: there is none, or it is unknown
+	arm        *arm   // nil: only the baseline is enabled
+	version    int64  // of the plan; 0: none
+	randomness protocol.Randomness
+	filters    uint64 // bit i is set if the request matches filter i of the plan
+	decision   string // value in the tracestate
 }
 
-// on reports whether what s switches is on for the request.
-func (q *request) on(s *switches) bool {
+// enables reports whether a enables its point for the request.
+func (q *request) enables(a *activation) bool {
 	if q.arm == nil {
 		return false
 	}
-	for i := range s.settings {
-		if x := &s.settings[i]; x.arm == q.arm {
-			return (x.filters == 0 || x.filters&q.filters != 0) && q.draw.Passes(x.rate)
+	for i := range a.rules {
+		if x := &a.rules[i]; x.arm == q.arm {
+			return (x.filters == 0 || x.filters&q.filters != 0) && q.randomness.Passes(x.rate)
 		}
 	}
 	return false
 }
 
-// below returns what was decided for what runs in a span of the given point.
-func (q *request) below(owner *Point) *request {
+// withOwner returns the request for code that runs in a baseline span of owner.
+func (q *request) withOwner(owner *Point) *request {
 	if q.owner == owner {
 		return q
 	}
@@ -42,14 +42,14 @@ func (q *request) below(owner *Point) *request {
 	return &inner
 }
 
-// entry is the span with which a request enters the service.
-type entry struct {
+// entrySpan describes the span with which a request enters the service, at its start.
+type entrySpan struct {
 	name       string
 	kind       trace.SpanKind
 	attributes []attribute.KeyValue
 }
 
-func (e *entry) attribute(key string) (string, bool) {
+func (e *entrySpan) attribute(key string) (string, bool) {
 	for _, kv := range e.attributes {
 		if string(kv.Key) == key {
 			return kv.Value.String(), true
@@ -58,61 +58,63 @@ func (e *entry) attribute(key string) (string, bool) {
 	return "", false
 }
 
-// requestOf returns what was decided about the request that a span with the context sc belongs to, and decides if nobody did.
-func (r *Registry) requestOf(sc trace.SpanContext, e *entry) *request {
+// requestOf returns the request that a span with the context sc belongs to. It follows the decision in the tracestate,
+// or decides if there is none.
+func (r *Registry) requestOf(sc trace.SpanContext, e *entrySpan) *request {
 	if text := sc.TraceState().Get(protocol.TraceStateKey); text != "" {
-		if m, ok := protocol.ParseMark(text); ok {
-			return r.follow(m, text, sc.TraceID())
+		if d, ok := protocol.ParseDecision(text); ok {
+			return r.follow(d, text, sc.TraceID())
 		}
 	}
 	return r.decide(sc.TraceID(), e)
 }
 
-// follow keeps to what was decided elsewhere.
-func (r *Registry) follow(m protocol.Mark, text string, id trace.TraceID) *request {
-	q := &request{registry: r, draw: protocol.DrawOf(id), filters: m.Filters, mark: text}
-	if p := r.state.Load().of(m.Version); p != nil {
-		q.version, q.arm = p.version, p.arm(m.Arm)
+// follow returns the request with the given trace ID that another service decided about.
+func (r *Registry) follow(d protocol.Decision, text string, id trace.TraceID) *request {
+	q := &request{registry: r, randomness: protocol.RandomnessOf(id), filters: d.Filters, decision: text}
+	if p := r.state.Load().plan(d.Version); p != nil {
+		q.version, q.arm = p.version, p.arm(d.Arm)
 	}
 	return q
 }
 
-// decide is for the first service that a request gets to.
-func (r *Registry) decide(id trace.TraceID, e *entry) *request {
-	q := &request{registry: r, draw: protocol.DrawOf(id)}
-	p := r.state.Load().now
+// decide decides about a request that reaches this service first.
+func (r *Registry) decide(id trace.TraceID, e *entrySpan) *request {
+	q := &request{registry: r, randomness: protocol.RandomnessOf(id)}
+	p := r.state.Load().current
 	if p == nil {
-		q.mark = protocol.Mark{}.String()
+		q.decision = protocol.Decision{}.String()
 		return q
 	}
 	q.version = p.version
-	m := protocol.Mark{Version: p.version}
-	if at := q.draw.Arm(p.source); at >= 0 {
+	d := protocol.Decision{Version: p.version}
+	if at := q.randomness.Arm(p.source); at >= 0 {
 		q.arm = p.arms[at]
-		m.Arm = q.arm.name
+		d.Arm = q.arm.name
 	}
 	for i := range p.source.Filters {
 		if p.source.Filters[i].Matches(r.serviceName(), e.name, spanKind(e.kind), e.attribute) {
-			m.Filters |= 1 << i
+			d.Filters |= 1 << i
 		}
 	}
-	if q.filters = m.Filters; q.filters == 0 && q.arm != nil {
-		q.mark = q.arm.mark
+	if q.filters = d.Filters; q.filters == 0 && q.arm != nil {
+		q.decision = q.arm.decision
 	} else {
-		q.mark = m.String()
+		q.decision = d.String()
 	}
 	return q
 }
 
-// carry returns sc with the request's mark.
-func (q *request) carry(sc trace.SpanContext) trace.SpanContext {
+// withDecision returns sc with the request's decision in the tracestate. It returns sc itself if the tracestate cannot
+// hold it; the next service then decides by itself.
+func (q *request) withDecision(sc trace.SpanContext) trace.SpanContext {
 	s := sc.TraceState()
-	if s.Get(protocol.TraceStateKey) == q.mark {
+	if s.Get(protocol.TraceStateKey) == q.decision {
 		return sc
 	}
-	with, err := s.Insert(protocol.TraceStateKey, q.mark)
+	with, err := s.Insert(protocol.TraceStateKey, q.decision)
 	if err != nil {
-		return sc // the program that this runs in goes on; the next service decides by itself
+		return sc
 	}
 	return sc.WithTraceState(with)
 }

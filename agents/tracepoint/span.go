@@ -14,48 +14,48 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// span is a span that is on, and the context that holds it. Beside what it wraps it knows its request, and leads instrumentation
-// that asks a span for its provider (otelhttp does) back to ours.
+// span is an enabled span, and the context that holds it. It wraps a span of the SDK. Instrumentation that asks a span
+// for its provider, as otelhttp does, gets the wrapping provider.
 type span struct {
-	context.Context           //nolint:containedctx // a span is a context; see within
-	trace.Span                // as the SDK made it
-	provider        *provider // nil: made below a span that no provider made
+	context.Context           //nolint:containedctx // a span is a context; see contextWith
+	trace.Span                // of the SDK
+	provider        *provider // nil: the parent comes from another provider
 	request         *request
 	extra           *extra // nil: none
-	sampled         bool   // as the first span of the request in this service
+	sampled         bool   // whether the first span of the request in this service is sampled
 }
 
-// extra is what few spans have.
+// extra holds the fields of a span that few spans need.
 type extra struct {
-	context *trace.SpanContext // with the request's mark; nil: as the SDK made it
-	point   *Point             // that is measured; nil: this span is not
-	base    *Point             // of the span, if it is of the baseline
-	spent   time.Duration      // by the start, if measured
-	restore func()             // sets the goroutine's labels as they were; nil: they were not set
+	context  *trace.SpanContext // with the request's decision; nil: as the SDK created it
+	point    *Point             // to measure; nil: this hit is not measured
+	baseline *Point             // of a baseline span; nil: it has none
+	spent    time.Duration      // in the start, if measured
+	restore  func()             // restores the goroutine's labels; nil: they are unchanged
 }
 
-// spanKey is the key under which OpenTelemetry looks for the span of a context; nil if it does not look for one key. With it a
-// span can be its own context, which spares an allocation of every span.
+// spanKey is the key under which OpenTelemetry looks up the span of a context, nil if it does not look up a single key.
+// With the key, a span can be its own context, which saves an allocation per span.
 var spanKey = func() any {
-	var w witness
-	trace.SpanFromContext(&w)
-	return w.key
+	var r keyRecorder
+	trace.SpanFromContext(&r)
+	return r.key
 }()
 
-// witness is a context that remembers the key that it was asked for.
-type witness struct {
+// keyRecorder is a context that records the last key looked up.
+type keyRecorder struct {
 	context.Context //nolint:containedctx // it is a context
 	key             any
 }
 
-// Value remembers key.
-func (w *witness) Value(key any) any {
-	w.key = key
+// Value records key.
+func (r *keyRecorder) Value(key any) any {
+	r.key = key
 	return nil
 }
 
-// within returns ctx with the span.
-func (s *span) within(ctx context.Context) context.Context {
+// contextWith returns ctx with the span. It must be called at most once.
+func (s *span) contextWith(ctx context.Context) context.Context {
 	if spanKey == nil {
 		return trace.ContextWithSpan(ctx, s)
 	}
@@ -63,7 +63,7 @@ func (s *span) within(ctx context.Context) context.Context {
 	return s
 }
 
-// Value returns what the context has under key: the span itself, where a span is looked for.
+// Value returns the span itself for the key of OpenTelemetry's spans, and otherwise the value of the wrapped context.
 func (s *span) Value(key any) any {
 	if key == spanKey {
 		return s
@@ -71,7 +71,7 @@ func (s *span) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// SpanContext returns the identity of the span, with what was decided about its request.
+// SpanContext returns the span context, with the decision about the request in the tracestate.
 func (s *span) SpanContext() trace.SpanContext {
 	if s.extra != nil && s.extra.context != nil {
 		return *s.extra.context
@@ -79,7 +79,7 @@ func (s *span) SpanContext() trace.SpanContext {
 	return s.Span.SpanContext()
 }
 
-// TracerProvider returns the provider whose spans can be switched.
+// TracerProvider returns the provider that makes spans switchable.
 func (s *span) TracerProvider() trace.TracerProvider {
 	if s.provider != nil {
 		return s.provider
@@ -87,22 +87,22 @@ func (s *span) TracerProvider() trace.TracerProvider {
 	return s.Span.TracerProvider()
 }
 
-// SetName names the span.
+// SetName implements [trace.Span].
 func (s *span) SetName(name string) {
-	if s.extra != nil && s.extra.base != nil {
-		s.extra.base.rename(name)
+	if s.extra != nil && s.extra.baseline != nil {
+		s.extra.baseline.recordName(name)
 	}
 	s.Span.SetName(name)
 }
 
-// End ends the span. If it is deferred and the goroutine panics, the span says so.
+// End ends the span. If it is deferred and the goroutine panics, it records the panic.
 func (s *span) End(options ...trace.SpanEndOption) { s.end(recover(), options) }
 
-// end ends the span of a function that panicked with the given value; nil: that did not. It panics on.
-func (s *span) end(panicked any, options []trace.SpanEndOption) {
-	if panicked != nil { // the SDK looks for it only if it is deferred itself
-		defer panic(panicked)
-		s.recordPanic(panicked, options)
+// end ends the span. If recovered is not nil, it is the value of a panic: end records it and panics again.
+func (s *span) end(recovered any, options []trace.SpanEndOption) {
+	if recovered != nil { // the SDK recovers panics only if its End is deferred itself
+		defer panic(recovered)
+		s.recordPanic(recovered, options)
 	}
 	x := s.extra
 	if x != nil && x.restore != nil {
@@ -112,172 +112,178 @@ func (s *span) end(panicked any, options []trace.SpanEndOption) {
 		s.Span.End(options...)
 		return
 	}
-	bytes := bytesOf(s.Span)
-	began := time.Now()
+	bytes := spanBytes(s.Span)
+	start := time.Now()
 	s.Span.End(options...)
-	x.point.measured.add(x.spent+time.Since(began), bytes)
+	x.point.measured.add(x.spent+time.Since(start), bytes)
 }
 
-// recordPanic adds the event that the SDK adds.
-func (s *span) recordPanic(panicked any, options []trace.SpanEndOption) {
-	what := []attribute.KeyValue{attribute.String("exception.type", fmt.Sprintf("%T", panicked)), attribute.String("exception.message", fmt.Sprint(panicked))}
-	if c := trace.NewSpanEndConfig(options...); c.StackTrace() {
-		what = append(what, attribute.String("exception.stacktrace", string(debug.Stack())))
+// recordPanic adds the same event as the SDK.
+func (s *span) recordPanic(recovered any, options []trace.SpanEndOption) {
+	attributes := []attribute.KeyValue{
+		attribute.String("exception.type", fmt.Sprintf("%T", recovered)), attribute.String("exception.message", fmt.Sprint(recovered)),
 	}
-	s.AddEvent("exception", trace.WithAttributes(what...))
+	if c := trace.NewSpanEndConfig(options...); c.StackTrace() {
+		attributes = append(attributes, attribute.String("exception.stacktrace", string(debug.Stack())))
+	}
+	s.AddEvent("exception", trace.WithAttributes(attributes...))
 }
 
-// off is a span that is off, and the context that holds it: it has its parent's identity, so that the parent becomes that of
-// the children, and does nothing. It is not the parent itself, because there is instrumentation that takes its span from the
-// context and ends it (otelgrpc does).
-type off struct {
+// disabledSpan is a disabled span, and the context that holds it. It has the span context of its parent, which thereby
+// becomes the parent of its children. It is not the parent itself, because some instrumentation (otelgrpc) takes its
+// span from the context and ends it.
+type disabledSpan struct {
 	context.Context //nolint:containedctx // it is a context
 	noop.Span
-	provider *provider
-	request  *request
-	identity trace.SpanContext // the parent's
-	parent   trace.Span        // the nearest span that is on, which may be another process's
+	provider    *provider
+	request     *request
+	spanContext trace.SpanContext // of the parent
+	parent      trace.Span        // nearest enabled span; may be remote
 }
 
-func (o *off) within(ctx context.Context) context.Context {
+func (d *disabledSpan) contextWith(ctx context.Context) context.Context {
 	if spanKey == nil {
-		return trace.ContextWithSpan(ctx, o)
+		return trace.ContextWithSpan(ctx, d)
 	}
-	o.Context = ctx
-	return o
+	d.Context = ctx
+	return d
 }
 
-// Value returns what the context has under key: the span itself, where a span is looked for.
-func (o *off) Value(key any) any {
+// Value returns the span itself for the key of OpenTelemetry's spans, and otherwise the value of the wrapped context.
+func (d *disabledSpan) Value(key any) any {
 	if key == spanKey {
-		return o
+		return d
 	}
-	return o.Context.Value(key)
+	return d.Context.Value(key)
 }
 
-// SpanContext returns the identity of the nearest span above that is on.
-func (o *off) SpanContext() trace.SpanContext { return o.identity }
+// SpanContext returns the span context of the nearest enabled span.
+func (d *disabledSpan) SpanContext() trace.SpanContext { return d.spanContext }
 
-// TracerProvider returns the provider that made the span.
-func (o *off) TracerProvider() trace.TracerProvider { return o.provider }
+// TracerProvider returns the provider that started the span.
+func (d *disabledSpan) TracerProvider() trace.TracerProvider { return d.provider }
 
-// spanOf returns the span of ctx, one that does nothing if there is none.
+// spanOf returns the span of ctx, a no-op span if there is none.
 func spanOf(ctx context.Context) trace.Span {
-	if s, ok := ctx.(*span); ok { // mostly, and faster
+	if s, ok := ctx.(*span); ok { // the common case, and faster
 		return s
 	}
 	return trace.SpanFromContext(ctx)
 }
 
-// surroundings is what a new span is started in.
-type surroundings struct {
-	span     trace.Span // nearest that is on
-	request  *request   // nil: nothing is known of the span, it is none of ours
-	provider *provider  // nil: none of ours
-	local    bool       // span is one of ours, so that the new one is not the first of the request in this service
-	sampled  bool       // what is known of it: if nothing, true
+// parentInfo describes the parent of a new span.
+type parentInfo struct {
+	span     trace.Span // nearest enabled span
+	request  *request   // nil: unknown, because the parent is not a span of this registry
+	provider *provider  // nil: none of this registry
+	local    bool       // span belongs to this registry, so that the new span is not the first of the request in this service
+	sampled  bool       // whether the request is sampled; true if unknown
 }
 
-// around returns what is known of a context with the given span.
-func (r *Registry) around(s trace.Span) surroundings {
+// parentOf describes s as the parent of a new span.
+func (r *Registry) parentOf(s trace.Span) parentInfo {
 	switch s := s.(type) {
 	case *span:
 		if s.request.registry == r {
-			return surroundings{s, s.request, s.provider, true, s.sampled}
+			return parentInfo{s, s.request, s.provider, true, s.sampled}
 		}
-	case *off:
+	case *disabledSpan:
 		if s.request.registry == r {
 			parent, local := s.parent.(*span)
-			return surroundings{s.parent, s.request, s.provider, local, !local || parent.sampled}
+			return parentInfo{s.parent, s.request, s.provider, local, !local || parent.sampled}
 		}
 	}
-	return surroundings{span: s, sampled: true}
+	return parentInfo{span: s, sampled: true}
 }
 
-// nothing ends a span that is off.
-func nothing() {}
+// noopEnd ends a disabled span.
+func noopEnd() {}
 
-// Start starts a span if the tracepoint is on for the request of ctx. The function that it returns ends it, and is to be called
-// once. While the tracepoint is off the context is ctx itself. Outside of any span it is always off.
+// Start starts a span if the tracepoint is enabled for the request of ctx. The caller must call end exactly once. While
+// the tracepoint is disabled, Start returns ctx itself. Without a parent span in ctx, the tracepoint is always
+// disabled.
 //
-// It is written so that it is just small enough to be inlined: BenchmarkOff shows whether it is.
+// Start is small enough to be inlined; BenchmarkDisabled shows the difference.
 func (p *Point) Start(ctx context.Context) (_ context.Context, end func()) {
-	end = nothing
-	if p.on.Load() != nil {
+	end = noopEnd
+	if p.active.Load() != nil {
 		ctx, end = p.start(ctx)
 	}
 	return ctx, end
 }
 
 func (p *Point) start(ctx context.Context) (context.Context, func()) {
-	s := p.on.Load()
-	if s == nil { // since then
-		return ctx, nothing
+	a := p.active.Load()
+	if a == nil { // disabled since Start
+		return ctx, noopEnd
 	}
 	above := spanOf(ctx)
-	a := p.registry.around(above)
-	if a.request == nil {
+	parent := p.registry.parentOf(above)
+	if parent.request == nil {
 		sc := above.SpanContext()
 		if !sc.IsValid() {
-			return ctx, nothing
+			return ctx, noopEnd
 		}
-		a.request = p.registry.requestOf(sc, &entry{name: p.name, kind: trace.SpanKindInternal})
+		parent.request = p.registry.requestOf(sc, &entrySpan{name: p.name, kind: trace.SpanKindInternal})
 	}
-	if !a.request.on(s) {
-		return ctx, nothing
+	if !parent.request.enables(a) {
+		return ctx, noopEnd
 	}
-	if !a.sampled {
+	if !parent.sampled {
 		p.hits.Add(1)
 		p.drops.Add(1)
-		return ctx, nothing
+		return ctx, noopEnd
 	}
-	started := p.begin(ctx, p.registry.tracerFor(a.provider), p.name, nil, &a, s)
-	return started.within(started.Context), func() { started.end(recover(), nil) }
+	s := p.startEnabled(ctx, p.registry.tracerFor(parent.provider), p.name, nil, &parent, a)
+	return s.contextWith(s.Context), func() { s.end(recover(), nil) }
 }
 
-// begin starts a span that is on.
-func (p *Point) begin(ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, a *surroundings, s *switches) *span {
-	var began time.Time
+// startEnabled starts a span of p, which is enabled by a, and counts the hit.
+func (p *Point) startEnabled(
+	ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, parent *parentInfo, a *activation,
+) *span {
+	var start time.Time
 	n := p.hits.Add(1)
 	measure := n%measureEvery == 1
 	if measure {
-		began = time.Now()
+		start = time.Now()
 	}
-	started := startSpan(ctx, tracer, name, options, a)
-	started.Span.SetAttributes(s.id...)
+	s := startSpan(ctx, tracer, name, options, parent)
+	s.Span.SetAttributes(a.id...)
 	switch {
-	case !started.sampled:
+	case !s.sampled:
 		p.drops.Add(1)
 	case measure:
-		x := started.more()
-		x.point, x.spent = p, time.Since(began)
-	}
-	return started
-}
-
-// startSpan starts a span whose request is known.
-func startSpan(ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, a *surroundings) *span {
-	s := &span{provider: a.provider, request: a.request, sampled: a.sampled}
-	s.Context, s.Span = tracer.Start(ctx, name, options...)
-	if !a.local {
-		s.first()
-	}
-	if a.request.registry.labels.Load() {
-		s.label(ctx)
+		x := s.ensureExtra()
+		x.point, x.spent = p, time.Since(start)
 	}
 	return s
 }
 
-// more returns what s has beside what all spans have.
-func (s *span) more() *extra {
+// startSpan starts an enabled span. The parent's request must be set.
+func startSpan(ctx context.Context, tracer trace.Tracer, name string, options []trace.SpanStartOption, parent *parentInfo) *span {
+	s := &span{provider: parent.provider, request: parent.request, sampled: parent.sampled}
+	s.Context, s.Span = tracer.Start(ctx, name, options...)
+	if !parent.local {
+		s.enterService()
+	}
+	if parent.request.registry.labels.Load() {
+		s.setLabels(ctx)
+	}
+	return s
+}
+
+// ensureExtra returns s.extra, and allocates it if necessary.
+func (s *span) ensureExtra() *extra {
 	if s.extra == nil {
 		s.extra = new(extra)
 	}
 	return s.extra
 }
 
-// first makes s the first span of its request in this service: it says what applies, and carries it along.
-func (s *span) first() {
+// enterService makes s the first span of its request in this service: s gets the attributes for plan and arm, and
+// passes the decision on.
+func (s *span) enterService() {
 	q := s.request
 	if q.arm != nil {
 		s.Span.SetAttributes(attribute.Int64(protocol.KeyPlan, q.version), attribute.String(protocol.KeyArm, q.arm.name))
@@ -287,15 +293,15 @@ func (s *span) first() {
 	sc := s.Span.SpanContext()
 	s.sampled = sc.IsSampled()
 	if sc.IsValid() {
-		with := q.carry(sc)
-		s.more().context = &with
+		with := q.withDecision(sc)
+		s.ensureExtra().context = &with
 	}
 }
 
-// label sets the labels of the goroutine until the span, which was started in outer, ends.
-func (s *span) label(outer context.Context) {
+// setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer.
+func (s *span) setLabels(outer context.Context) {
 	sc := s.Span.SpanContext()
 	s.Context = pprof.WithLabels(s.Context, pprof.Labels("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String()))
 	pprof.SetGoroutineLabels(s.Context)
-	s.more().restore = func() { pprof.SetGoroutineLabels(outer) }
+	s.ensureExtra().restore = func() { pprof.SetGoroutineLabels(outer) }
 }

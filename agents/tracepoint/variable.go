@@ -10,42 +10,42 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Variable is a value that is captured, as an attribute of the nearest span that is on, only when asked for.
+// Variable is a tracepoint that captures a value as an attribute of the nearest enabled span.
 type Variable[T int | float64 | string | bool] struct{ point *Point }
 
-// Int returns the variable of the given name: a number. The same name is the same variable. It panics unless name is a
-// printable text of 1 to 128 bytes.
+// Int returns the integer variable with the given name, and registers it if necessary. It panics unless name consists
+// of 1 to 128 bytes of printable characters.
 func Int(name string, options ...PointOption) *Variable[int] { return Default.Int(name, options...) }
 
-// Float is [Int] for fractions.
+// Float is like [Int] for floating-point numbers.
 func Float(name string, options ...PointOption) *Variable[float64] {
 	return Default.Float(name, options...)
 }
 
-// String is [Int] for texts.
+// String is like [Int] for strings.
 func String(name string, options ...PointOption) *Variable[string] {
 	return Default.String(name, options...)
 }
 
-// Bool is [Int] for truth values.
+// Bool is like [Int] for booleans.
 func Bool(name string, options ...PointOption) *Variable[bool] { return Default.Bool(name, options...) }
 
-// Int is [Int], in r.
+// Int is like [Int] for r.
 func (r *Registry) Int(name string, options ...PointOption) *Variable[int] {
 	return variable[int](r, name, options)
 }
 
-// Float is [Float], in r.
+// Float is like [Float] for r.
 func (r *Registry) Float(name string, options ...PointOption) *Variable[float64] {
 	return variable[float64](r, name, options)
 }
 
-// String is [String], in r.
+// String is like [String] for r.
 func (r *Registry) String(name string, options ...PointOption) *Variable[string] {
 	return variable[string](r, name, options)
 }
 
-// Bool is [Bool], in r.
+// Bool is like [Bool] for r.
 func (r *Registry) Bool(name string, options ...PointOption) *Variable[bool] {
 	return variable[bool](r, name, options)
 }
@@ -54,42 +54,42 @@ func variable[T int | float64 | string | bool](r *Registry, name string, options
 	return &Variable[T]{r.point(pointKey{kind: protocol.VariablePoint, name: name}, options)}
 }
 
-// Point returns the tracepoint that switches the variable.
+// Point returns the tracepoint of the variable.
 func (v *Variable[T]) Point() *Point { return v.point }
 
-// Set captures x if the variable is on for the request of ctx.
+// Set captures x if the variable is enabled for the request of ctx.
 func (v *Variable[T]) Set(ctx context.Context, x T) {
-	if s := v.point.on.Load(); s != nil {
-		v.capture(ctx, s, x)
+	if a := v.point.active.Load(); a != nil {
+		v.capture(ctx, a, x)
 	}
 }
 
-func (v *Variable[T]) capture(ctx context.Context, s *switches, x T) {
+func (v *Variable[T]) capture(ctx context.Context, a *activation, x T) {
 	p := v.point
-	a := p.registry.around(spanOf(ctx))
-	if a.request == nil {
-		sc := a.span.SpanContext()
+	parent := p.registry.parentOf(spanOf(ctx))
+	if parent.request == nil {
+		sc := parent.span.SpanContext()
 		if !sc.IsValid() || sc.IsRemote() {
 			return
 		}
-		a.request = p.registry.requestOf(sc, &entry{name: p.name, kind: trace.SpanKindInternal})
+		parent.request = p.registry.requestOf(sc, &entrySpan{name: p.name, kind: trace.SpanKindInternal})
 	}
-	if !a.request.on(s) {
+	if !parent.request.enables(a) {
 		return
 	}
 	n := p.hits.Add(1)
-	if !a.span.IsRecording() {
+	if !parent.span.IsRecording() {
 		p.drops.Add(1)
 		return
 	}
-	began := time.Time{}
+	start := time.Time{}
 	if n%measureEvery == 1 {
-		began = time.Now()
+		start = time.Now()
 	}
 	kv := attributeOf(p.name, x)
-	a.span.SetAttributes(kv)
-	if !began.IsZero() {
-		p.measured.add(time.Since(began), sizeOf(kv))
+	parent.span.SetAttributes(kv)
+	if !start.IsZero() {
+		p.measured.add(time.Since(start), attributeBytes(kv))
 	}
 }
 
@@ -104,5 +104,5 @@ func attributeOf[T int | float64 | string | bool](name string, x T) attribute.Ke
 	case bool:
 		return attribute.Bool(name, x)
 	}
-	panic("tracepoint: no other type is allowed")
+	panic("tracepoint: unreachable: the constraint allows no other type")
 }

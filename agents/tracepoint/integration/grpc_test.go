@@ -14,19 +14,19 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint"
 )
 
-// healthServer is a service that is there already.
+// healthServer uses a gRPC service that needs no generated code of our own.
 type healthServer struct {
 	grpc_health_v1.UnimplementedHealthServer
 	point *tracepoint.Point
 }
 
 func (h *healthServer) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	work(ctx, h.point)
+	run(ctx, h.point)
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
-// TestGRPC has a shop call a cart over gRPC, both instrumented with otelgrpc, whose client takes its span from the context and
-// ends it.
+// TestGRPC sends requests from a shop to a cart over gRPC, both instrumented with otelgrpc, whose client ends the span
+// that it finds in its context.
 func TestGRPC(t *testing.T) {
 	shop, cart := newService("shop"), newService("cart")
 	inCart := cart.Span("price")
@@ -52,26 +52,27 @@ func TestGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !entry.IsRecording() {
-			t.Error("the call ended the span around it")
+			t.Error("the call ended the enclosing span")
 		}
 		entry.End()
 		waitForSpans(t, cart, spans)
 	}
 
+	keys := []string{"kind"}
 	request(1)
-	expect(t, "without a plan", `
-		GET / internal plan 0
-		  grpc.health.v1.Health/Check server plan 0
-		`, shop, cart)
+	expect(t, `
+		GET / kind=internal plan=0
+		  grpc.health.v1.Health/Check kind=server plan=0
+		`, keys, shop, cart)
 
 	all := append(shop.ids(), cart.ids()...)
-	apply(t, shop, planOf(1, all...))
-	apply(t, cart, planOf(1, all...))
+	shop.apply(t, planOf(1, all...))
+	cart.apply(t, planOf(1, all...))
 	request(2)
-	expect(t, "with everything on", `
-		GET / internal plan 1
-		  grpc.health.v1.Health/Check client [shop/go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/grpc.health.v1.Health/Check]
-		    grpc.health.v1.Health/Check server plan 1
-		      price internal [cart/price]
-		`, shop, cart)
+	expect(t, `
+		GET / arm=a kind=internal plan=1
+		  grpc.health.v1.Health/Check kind=client tp=shop/go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/grpc.health.v1.Health/Check
+		    grpc.health.v1.Health/Check arm=a kind=server plan=1
+		      price kind=internal tp=cart/price
+		`, keys, shop, cart)
 }

@@ -12,17 +12,17 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// propagator carries requests from one service to the next.
+// propagator propagates context between services.
 var propagator = propagation.TraceContext{}
 
-// TestHTTP has a shop call a cart over HTTP, both instrumented with otelhttp. The client asks the span of its context for a
-// provider, because it is told none.
+// TestHTTP sends requests from a shop to a cart over HTTP, both instrumented with otelhttp. The client is not
+// configured with a provider and therefore uses that of the span in its context.
 func TestHTTP(t *testing.T) {
 	shop, cart := newService("shop"), newService("cart")
 	inShop, inCart := shop.Span("order"), cart.Span("price")
 
 	server := httptest.NewServer(otelhttp.NewHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		work(r.Context(), inCart)
+		run(r.Context(), inCart)
 	}), "cart", otelhttp.WithTracerProvider(cart.provider), otelhttp.WithPropagators(propagator)))
 	defer server.Close()
 	client := &http.Client{Transport: otelhttp.NewTransport(http.DefaultTransport, otelhttp.WithPropagators(propagator))}
@@ -38,23 +38,23 @@ func TestHTTP(t *testing.T) {
 	}
 
 	request()
-	expect(t, "without a plan", `
-		GET server plan 0
-		  GET server plan 0
-		`, shop, cart)
+	keys := []string{"kind"}
+	expect(t, `
+		GET kind=server plan=0
+		  GET kind=server plan=0
+		`, keys, shop, cart)
 
 	all := append(shop.ids(), cart.ids()...)
-	apply(t, shop, planOf(1, all...))
-	apply(t, cart, planOf(1, all...))
+	shop.apply(t, planOf(1, all...))
+	cart.apply(t, planOf(1, all...))
 	request()
-	waitForSpans(t, cart, 2)
-	expect(t, "with everything on", `
-		GET server plan 1
-		  order internal [shop/order]
-		    HTTP GET client [shop/go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp/HTTP GET]
-		      GET server plan 1
-		        price internal [cart/price]
-		`, shop, cart)
+	expect(t, `
+		GET arm=a kind=server plan=1
+		  order kind=internal tp=shop/order
+		    HTTP GET kind=client tp=shop/go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp/HTTP GET
+		      GET arm=a kind=server plan=1
+		        price kind=internal tp=cart/price
+		`, keys, shop, cart)
 }
 
 func get(ctx context.Context, t *testing.T, client *http.Client, url string) {
@@ -72,7 +72,7 @@ func get(ctx context.Context, t *testing.T, client *http.Client, url string) {
 	_ = resp.Body.Close()
 }
 
-// waitForSpans waits for spans that servers end after the client has its answer.
+// waitForSpans waits until s has recorded n spans: servers end their spans after the client has the response.
 func waitForSpans(t *testing.T, s *service, n int) {
 	t.Helper()
 	for range 1000 {

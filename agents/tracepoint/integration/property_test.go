@@ -15,18 +15,18 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// node is one call of a random program.
+// node is a call in a random program.
 type node struct {
 	service  int
-	provider bool // a span of other instrumentation, else a tracepoint of the library's
+	provider bool // a span of a Provider; otherwise a Point
 	name     string
-	kids     []*node
-	parallel bool // the kids run at once
+	children []*node
+	parallel bool // the children run concurrently
 }
 
 const (
 	programServices = 3
-	programPoints   = 5 // of each sort in each service: the same one is at several places
+	programPoints   = 5 // of each kind in each service; few, so that several calls share a tracepoint
 	programPlans    = 4
 )
 
@@ -41,14 +41,14 @@ func drawNode(t *rapid.T, depth, caller int) *node {
 		n.service = rapid.IntRange(0, programServices-1).Draw(t, "service")
 	}
 	if depth < 6 {
-		for range rapid.IntRange(0, 3).Draw(t, "kids") {
-			n.kids = append(n.kids, drawNode(t, depth+1, n.service))
+		for range rapid.IntRange(0, 3).Draw(t, "children") {
+			n.children = append(n.children, drawNode(t, depth+1, n.service))
 		}
 	}
 	return n
 }
 
-// id is what plans call the tracepoint of n.
+// id returns the ID of n's tracepoint.
 func (n *node) id() string {
 	if n.provider {
 		return fmt.Sprintf("s%d/lib/%s", n.service, n.name)
@@ -56,7 +56,7 @@ func (n *node) id() string {
 	return fmt.Sprintf("s%d/%s", n.service, n.name)
 }
 
-// drawPlan returns a plan that switches any of the tracepoints.
+// drawPlan returns a plan with a random subset of the tracepoints.
 func drawPlan(t *rapid.T, version int64) *protocol.Plan {
 	p := &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: 60}
 	share := 1.
@@ -79,12 +79,12 @@ func drawPlan(t *rapid.T, version int64) *protocol.Plan {
 	return p
 }
 
-// run executes n, called from the given service; -1: from outside.
+// run executes n, called from the given service, -1 for a call from outside.
 func (n *node) run(ctx context.Context, services []*service, caller int) {
 	s := services[n.service]
 	if n.service != caller {
 		var entry trace.Span
-		ctx, entry = s.provider.Tracer("entry").Start(received(ctx), "entry", trace.WithSpanKind(trace.SpanKindServer))
+		ctx, entry = s.provider.Tracer("entry").Start(propagate(ctx), "entry", trace.WithSpanKind(trace.SpanKindServer))
 		defer entry.End()
 	}
 	if n.provider {
@@ -97,7 +97,7 @@ func (n *node) run(ctx context.Context, services []*service, caller int) {
 		defer end()
 	}
 	var all sync.WaitGroup
-	for _, k := range n.kids {
+	for _, k := range n.children {
 		if n.parallel {
 			all.Go(func() { k.run(ctx, services, n.service) })
 		} else {
@@ -107,52 +107,40 @@ func (n *node) run(ctx context.Context, services []*service, caller int) {
 	all.Wait()
 }
 
-// received returns the context that a server has of a request that was sent in ctx.
-func received(ctx context.Context) context.Context {
-	headers := make(map[string]string)
-	propagator.Inject(ctx, carrier(headers))
-	return propagator.Extract(context.Background(), carrier(headers))
-}
-
-type carrier map[string]string
-
-func (c carrier) Get(key string) string { return c[key] }
-func (c carrier) Set(key, value string) { c[key] = value }
-func (c carrier) Keys() []string        { return nil }
-
-// model is what is expected of a request.
+// model predicts the spans of a request.
 type model struct {
-	draw    protocol.Draw
-	plan    *protocol.Plan // of the first service; nil: none
-	applied []int64        // by service: version of the last plan; it has the one before, too
+	randomness protocol.Randomness
+	plan       *protocol.Plan // of the first service; nil: none
+	applied    []int64        // by service: version of the current plan; the service has the previous one, too
 }
 
+// knows reports whether the service has the plan of the request.
 func (m *model) knows(service int) bool {
 	return m.plan != nil && m.plan.Version <= m.applied[service] && m.plan.Version >= m.applied[service]-1
 }
 
-// on reports whether n's tracepoint is on.
-func (m *model) on(n *node) bool {
+// enabled reports whether n's tracepoint is enabled.
+func (m *model) enabled(n *node) bool {
 	if !m.knows(n.service) {
 		return false
 	}
-	at := m.draw.Arm(m.plan)
+	at := m.randomness.Arm(m.plan)
 	if at < 0 {
 		return false
 	}
 	a := &m.plan.Arms[at]
 	k := slices.IndexFunc(a.Tracepoints, func(e protocol.Enabled) bool { return e.ID == n.id() })
-	return a.Everything || k >= 0 && m.draw.Passes(a.Tracepoints[k].Rate)
+	return a.Everything || k >= 0 && m.randomness.Passes(a.Tracepoints[k].Rate)
 }
 
-// expected returns the spans that n's call is to leave: the call tree without the calls whose tracepoint is off, their children in
-// their place.
+// expected returns the spans of n's call: the call tree, in which the children of a call with a disabled tracepoint
+// replace it.
 func (m *model) expected(n *node, caller int) []string {
 	var below []string
-	for _, k := range n.kids {
+	for _, k := range n.children {
 		below = append(below, m.expected(k, n.service)...)
 	}
-	if m.on(n) {
+	if m.enabled(n) {
 		below = []string{bracket(n.id(), below)}
 	}
 	if n.service == caller {
@@ -161,20 +149,20 @@ func (m *model) expected(n *node, caller int) []string {
 	version, arm := int64(0), ""
 	if m.knows(n.service) {
 		version = m.plan.Version
-		if at := m.draw.Arm(m.plan); at >= 0 {
+		if at := m.randomness.Arm(m.plan); at >= 0 {
 			arm = m.plan.Arms[at].Name
 		}
 	}
 	return []string{bracket(fmt.Sprintf("s%d entry %d%s", n.service, version, arm), below)}
 }
 
-// bracket writes a span with those below it, whose order does not matter.
+// bracket formats a span with its children, sorted because their order is irrelevant.
 func bracket(name string, below []string) string {
 	slices.Sort(below)
 	return name + "(" + strings.Join(below, " ") + ")"
 }
 
-// recorded returns the spans that the services recorded, as expected writes them; those without a parent among them in front.
+// recorded returns the recorded root spans with their descendants, formatted as by expected.
 func recorded(services []*service) []string {
 	below := make(map[trace.SpanID][]sdk.ReadOnlySpan)
 	names := make(map[trace.SpanID]string)
@@ -216,8 +204,8 @@ func nameOf(service int, span sdk.ReadOnlySpan) string {
 	return fmt.Sprintf("s%d %s %s%s", service, span.Name(), plan, arm)
 }
 
-// TestContraction runs random programs over several services under random plans: the spans are the call tree without the calls that
-// are off.
+// TestContraction runs random programs over several services under random plans, and compares the spans with the call
+// tree without the calls whose tracepoint is disabled.
 func TestContraction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		services := make([]*service, programServices)
@@ -242,7 +230,7 @@ func TestContraction(t *testing.T) {
 			m.plan = plans[v-1]
 		}
 		for _, span := range services[program.service].record.Ended() {
-			m.draw = protocol.DrawOf(span.SpanContext().TraceID())
+			m.randomness = protocol.RandomnessOf(span.SpanContext().TraceID())
 		}
 		want, got := m.expected(program, -1), recorded(services)
 		if !slices.Equal(got, want) {

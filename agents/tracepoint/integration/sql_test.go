@@ -12,7 +12,7 @@ import (
 	"github.com/XSAM/otelsql"
 )
 
-// database is a driver whose queries have no result.
+// database is a driver whose queries return no rows.
 type database struct{}
 
 func (database) Open(string) (driver.Conn, error) { return database{}, nil }
@@ -26,7 +26,7 @@ func (database) Columns() []string                   { return []string{"price"} 
 func (database) Next([]driver.Value) error           { return io.EOF }
 func (database) Close() error                        { return nil }
 
-// TestSQL queries a database through otelsql.
+// TestSQL checks the spans of otelsql.
 func TestSQL(t *testing.T) {
 	shop := newService("shop")
 	db := open(t, shop)
@@ -40,22 +40,22 @@ func TestSQL(t *testing.T) {
 		defer entry.End()
 		defer func() { _ = rows.Close() }()
 		if rows.Next() || rows.Err() != nil {
-			t.Error("there are rows")
+			t.Error("the query returned rows")
 		}
 	}
 
 	request()
-	expect(t, "without a plan", `
-		GET / internal plan 0
-		`, shop)
+	shop.expect(t, `
+		GET / kind=internal plan=0
+		`, "kind")
 
 	query := shop.ids()[slices.IndexFunc(shop.ids(), func(id string) bool { return strings.HasSuffix(id, "/sql.conn.query") })]
-	apply(t, shop, planOf(1, query))
+	shop.apply(t, planOf(1, query))
 	request()
-	expect(t, "with queries on", `
-		GET / internal plan 1
-		  sql.conn.query client [shop/github.com/XSAM/otelsql/sql.conn.query]
-		`, shop)
+	shop.expect(t, `
+		GET / arm=a kind=internal plan=1
+		  sql.conn.query kind=client tp=shop/github.com/XSAM/otelsql/sql.conn.query
+		`, "kind")
 }
 
 func open(t *testing.T, s *service) *sql.DB {

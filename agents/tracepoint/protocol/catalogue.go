@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Layer is where in the stack a tracepoint sits.
+// Layer is the layer of the software stack that a tracepoint belongs to.
 type Layer string
 
 // The layers.
@@ -16,20 +16,20 @@ const (
 	Kernel  Layer = "kernel"
 )
 
-// Kind is what a tracepoint emits while it is on.
+// Kind is the kind of data that an enabled tracepoint emits.
 type Kind string
 
 // The kinds of tracepoint.
 const (
 	SpanPoint     Kind = "span"     // a span around an operation
-	VariablePoint Kind = "variable" // an attribute, called like its Operation, on the enclosing span
+	VariablePoint Kind = "variable" // an attribute of the enclosing span; Operation is its key
 	ProbePoint    Kind = "probe"    // a kernel probe
 )
 
-// SpanKind is OpenTelemetry's kind of a span.
+// SpanKind is the kind of a span in OpenTelemetry.
 type SpanKind string
 
-// The kinds of span. The empty one stands for Internal in a [Tracepoint], for any in a [Filter].
+// The kinds of span. An empty SpanKind means Internal in a [Tracepoint] and any kind in a [Filter].
 const (
 	Internal SpanKind = "internal"
 	Server   SpanKind = "server"
@@ -38,41 +38,41 @@ const (
 	Consumer SpanKind = "consumer"
 )
 
-// Tracepoint is a place where an agent can switch instrumentation on.
+// Tracepoint is a point in a program where an agent can enable instrumentation.
 type Tracepoint struct {
-	// ID is stable across restarts and deployments, the same in all agents of a service, and unlike that of any other place,
-	// in other services too: the service is part of it. Spans carry it as sibyl.tracepoint.id.
+	// ID is stable across restarts and deployments, equal in all agents of a service, and unique across services: it
+	// contains the service name. Spans carry it as sibyl.tracepoint.id.
 	ID        string   `json:"id"`
 	Layer     Layer    `json:"layer"`
 	Kind      Kind     `json:"kind"`
 	Service   string   `json:"service"`
-	Scope     string   `json:"scope,omitempty"`       // of the instrumentation
-	Operation string   `json:"operation"`             // name of its spans; for a variable the key of its attribute
-	SpanKind  SpanKind `json:"span_kind,omitempty"`   // of its spans
-	Code      string   `json:"code,omitempty"`        // where it is, for people: function or file and line
-	Parent    string   `json:"parent_hint,omitempty"` // ID of a tracepoint that it is called from
-	Owner     string   `json:"owner_hint,omitempty"`  // name of the baseline span of the same service in which it runs
+	Scope     string   `json:"scope,omitempty"`       // instrumentation scope
+	Operation string   `json:"operation"`             // name of its spans; for a variable, the key of its attribute
+	SpanKind  SpanKind `json:"span_kind,omitempty"`   // kind of its spans
+	Code      string   `json:"code,omitempty"`        // location in the source, for display: a function, or a file and a line
+	Parent    string   `json:"parent_hint,omitempty"` // ID of the tracepoint that calls it
+	Owner     string   `json:"owner_hint,omitempty"`  // name of the baseline span of the same service that it runs in
 	OwnerKind SpanKind `json:"owner_span_kind,omitempty"`
-	CostNanos int64    `json:"cost_ns"` // estimate of the CPU time that a hit takes; 0: unknown
-	Bytes     int      `json:"bytes"`   // estimate of the trace data that a hit makes; 0: unknown
-	Baseline  bool     `json:"default"` // on without any plan, and not to be switched off
+	CostNanos int64    `json:"cost_ns"` // estimated CPU time per hit; 0: unknown
+	Bytes     int      `json:"bytes"`   // estimated trace data per hit; 0: unknown
+	Baseline  bool     `json:"default"` // always enabled; plans cannot disable it
 }
 
-// SortCatalogue sorts tracepoints as a catalogue has them, ascending by ID.
+// SortCatalogue sorts tracepoints in catalogue order, ascending by ID.
 func SortCatalogue(tracepoints []Tracepoint) {
 	slices.SortFunc(tracepoints, func(a, b Tracepoint) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// Catalogue says what all tracepoints of an agent together are.
+// Catalogue identifies the set of all tracepoints of an agent.
 type Catalogue struct {
-	Hash string `json:"hash"` // HashCatalogue of all of them
-	Size int    `json:"size"` // how many
+	Hash string `json:"hash"` // HashCatalogue of all tracepoints
+	Size int    `json:"size"` // number of tracepoints
 }
 
-// Pages returns how many pages the catalogue has; none if it is empty.
+// Pages returns the number of pages of the catalogue, 0 if it is empty.
 func (c Catalogue) Pages() int { return (c.Size + PageSize - 1) / PageSize }
 
-// Page returns the bounds of page n, from 0, in the list of all tracepoints.
+// Page returns the bounds of page n, counted from 0, in the list of all tracepoints.
 func (c Catalogue) Page(n int) (from, to int) { return n * PageSize, min((n+1)*PageSize, c.Size) }
 
 // Page is one page of a catalogue.
@@ -81,7 +81,7 @@ type Page struct {
 	Tracepoints []Tracepoint `json:"tracepoints"`
 }
 
-// Capability is something that an agent may or may not know how to do.
+// Capability is an optional feature of an agent.
 type Capability string
 
 // The capabilities.
@@ -91,39 +91,39 @@ const (
 	CanProbe    Capability = "probe"
 	CanRate     Capability = "rate"    // Enabled.Rate below 1
 	CanFilter   Capability = "filter"  // Enabled.Filter
-	CanExplore  Capability = "explore" // Arm.Everything, and it may be used
+	CanExplore  Capability = "explore" // Arm.Everything, if the agent's configuration allows it
 )
 
-// Registration is the body of PUT: who the agent is, and one page of what it can switch on, or none.
+// Registration is the body of PUT. It describes the agent and holds at most one page of its catalogue.
 //
-// Agents of one service mostly have the same catalogue. So an agent with more than one page sends none at first, and then
-// those that the answer says are missing.
+// Agents of one service usually have the same catalogue. An agent whose catalogue has several pages therefore first
+// registers without a page, and then sends the pages that the response lists as missing.
 type Registration struct {
 	Protocol int `json:"protocol"`
-	// Session is made up anew whenever the agent starts: it tells two agents that took the same id apart.
+	// Session is a random value chosen when the agent starts. It distinguishes two agents that chose the same ID.
 	Session      string            `json:"session"`
-	Resource     map[string]string `json:"resource"` // OpenTelemetry's attributes, among them service.name
+	Resource     map[string]string `json:"resource"` // attributes of the OpenTelemetry resource, including service.name
 	Capabilities []Capability      `json:"capabilities"`
 	Catalogue    Catalogue         `json:"catalogue"`
 	Page         *Page             `json:"page,omitempty"`
 }
 
-// Registered is the answer to a Registration.
+// Registered is the response to a Registration.
 type Registered struct {
 	Protocol int   `json:"protocol"`
-	Missing  []int `json:"missing,omitempty"` // pages of the catalogue that are to be sent
+	Missing  []int `json:"missing,omitempty"` // pages of the catalogue that the agent has to send
 }
 
-// Problem is the body of an answer that refuses.
+// Problem is the body of an error response.
 type Problem struct {
-	Error string `json:"error"` // for people
+	Error string `json:"error"` // for display
 }
 
-// Service returns the name of the service that the agent belongs to.
+// Service returns the name of the agent's service.
 func (r *Registration) Service() string { return r.Resource["service.name"] }
 
-// Validate returns an error, an [InvalidError] or one wrapping [ErrVersion], unless r is a registration that can be worked
-// with. A catalogue of one page is held against its hash; that of more can be once all pages are there.
+// Validate returns an [InvalidError], or an error wrapping [ErrVersion], if r is not valid. It checks the hash of the
+// catalogue only if that has a single page: the hash covers all pages.
 func (r *Registration) Validate() error {
 	if err := checkVersion(r.Protocol); err != nil {
 		return err
@@ -168,22 +168,22 @@ func (c Catalogue) validate() error {
 
 func (p *Page) validate(of Catalogue) error {
 	if p.Number < 0 || p.Number >= of.Pages() {
-		return invalid("page.number", "%d, of %d pages", p.Number, of.Pages())
+		return invalid("page.number", "%d: the catalogue has %d pages", p.Number, of.Pages())
 	}
 	if from, to := of.Page(p.Number); len(p.Tracepoints) != to-from {
-		return invalid("page.tracepoints", "%d of them, must be %d", len(p.Tracepoints), to-from)
+		return invalid("page.tracepoints", "got %d entries, want %d", len(p.Tracepoints), to-from)
 	}
 	for i := range p.Tracepoints {
 		t, field := &p.Tracepoints[i], fmt.Sprintf("page.tracepoints[%d]", i)
 		if i > 0 && p.Tracepoints[i-1].ID >= t.ID {
-			return invalid(field+".id", "%q does not follow %q: they must ascend", t.ID, p.Tracepoints[i-1].ID)
+			return invalid(field+".id", "%q after %q: not in ascending order", t.ID, p.Tracepoints[i-1].ID)
 		}
 		if err := t.validate(field); err != nil {
 			return err
 		}
 	}
 	if of.Pages() == 1 && HashCatalogue(p.Tracepoints) != of.Hash {
-		return invalid("catalogue.hash", "not that of the tracepoints")
+		return invalid("catalogue.hash", "does not match the tracepoints")
 	}
 	return nil
 }
@@ -205,9 +205,9 @@ func (t *Tracepoint) validate(field string) error {
 	case !slices.Contains([]Kind{SpanPoint, VariablePoint, ProbePoint}, t.Kind):
 		return invalid(field+".kind", "%q is not span, variable or probe", t.Kind)
 	case !t.SpanKind.valid():
-		return invalid(field+".span_kind", "%q is not a kind of span", t.SpanKind)
+		return invalid(field+".span_kind", "%q is not a span kind", t.SpanKind)
 	case !t.OwnerKind.valid():
-		return invalid(field+".owner_span_kind", "%q is not a kind of span", t.OwnerKind)
+		return invalid(field+".owner_span_kind", "%q is not a span kind", t.OwnerKind)
 	}
 	if err := checkRange(field+".cost_ns", float64(t.CostNanos), 0, MaxCPU); err != nil {
 		return err

@@ -1,22 +1,24 @@
-// Package protocol holds what agents and Sibyl say to each other: the tracepoint protocol, version 1. It needs nothing but the
-// standard library, and does no I/O.
+// Package protocol defines version 1 of the tracepoint protocol: the messages that agents and Sibyl exchange, their
+// limits and their hashes. It performs no I/O and depends on the standard library only.
 //
-// Over HTTP everything is JSON, requests gzipped if the agent likes. An agent chooses an id for itself, as long as it lives:
+// Over HTTP all bodies are JSON; an agent may gzip its requests. An agent chooses an ID and keeps it until it exits:
 //
-//	PUT  /agent/v1/agents/{id}                        Registration → Registered; 409: the id is another agent's, take a new one
-//	GET  /agent/v1/agents/{id}/plan?wait=30s&session= Plan; If-None-Match: "hash" → 304 once wait is over and nothing changed
+//	PUT  /agent/v1/agents/{id}                        Registration → Registered; 409: another agent has this ID
+//	GET  /agent/v1/agents/{id}/plan?wait=30s&session= Plan; If-None-Match: "hash" → 304 if unchanged after wait
 //	POST /agent/v1/agents/{id}/status                 Status → 204
 //
-// 404 to the latter two says that the agent is not known (any more) and shall register. 409 as above. 401: the token is wrong.
-// 404, 429 and 503 may say Retry-After. Every body of an error is a [Problem].
+// GET and POST return 404 if the agent is not registered (any more): it must register again. 409 means that the agent
+// must choose another ID. 401 means that the token is wrong. 404, 429 and 503 may carry Retry-After. The body of every
+// error response is a [Problem].
 //
-// What holds:
-//   - Everything is idempotent: a message that arrives twice changes nothing.
-//   - A plan replaces the one before as a whole. An agent keeps the one before, for requests that began under it.
-//   - An answer to GET plan, 304 too, renews the lease. When it ends the agent goes back to its baseline.
-//   - An id that an agent does not know is told in its Status, and the rest of the plan applies.
-//   - Fields that a receiver does not know are ignored, unless Protocol is another version.
+// Rules:
+//   - Messages are idempotent: a message that arrives twice changes nothing.
+//   - A plan replaces the previous plan as a whole. An agent keeps the previous plan for requests that began under it.
+//   - Every response to GET plan, including 304, renews the lease. When the lease expires, the agent falls back to its
+//     baseline.
+//   - An agent reports IDs that it does not know in its Status, and applies the rest of the plan.
+//   - Receivers ignore unknown fields, unless Protocol is a different version.
 //
-// Which of a plan's tracepoints are on is decided once per request, by the first agent that it gets to, and carried along in
-// the tracestate: see [Mark].
+// The first agent that a request reaches decides which of a plan's tracepoints are enabled for it. The tracestate
+// carries this decision to the other agents: see [Decision].
 package protocol

@@ -9,107 +9,110 @@ import (
 	"slices"
 )
 
-// hashDigits is the length of a hash.
+// hashDigits is the length of a hash in hexadecimal digits.
 const hashDigits = 32
 
-// HashCatalogue returns the hash of a catalogue, 32 hexadecimal digits. The order of the tracepoints matters: it is that of
-// the pages, ascending by ID.
+// HashCatalogue returns the hash of a catalogue, 32 hexadecimal digits. The tracepoints must be sorted as in
+// [SortCatalogue].
 func HashCatalogue(tracepoints []Tracepoint) string {
 	e := newEncoder("sibyl catalogue 1")
-	e.number(uint64(len(tracepoints)))
+	e.integer(uint64(len(tracepoints)))
 	for i := range tracepoints {
 		t := &tracepoints[i]
 		for _, s := range []string{t.ID, string(t.Layer), string(t.Kind), t.Service, t.Scope, t.Operation, string(t.SpanKind), t.Code, t.Parent, t.Owner, string(t.OwnerKind)} {
-			e.text(s)
+			e.string(s)
 		}
-		e.number(uint64(t.CostNanos))
-		e.number(uint64(t.Bytes))
-		e.flag(t.Baseline)
+		e.integer(uint64(t.CostNanos))
+		e.integer(uint64(t.Bytes))
+		e.boolean(t.Baseline)
 	}
 	return e.sum()
 }
 
-// HashPlan returns the hash of everything in p but its field Hash, 32 hexadecimal digits.
+// HashPlan returns the hash of all fields of p except Hash, 32 hexadecimal digits.
 func HashPlan(p *Plan) string {
 	e := newEncoder("sibyl plan 1")
-	e.number(uint64(p.Version))
-	e.number(uint64(p.LeaseSeconds))
-	e.number(uint64(len(p.Filters)))
+	e.integer(uint64(p.Version))
+	e.integer(uint64(p.LeaseSeconds))
+	e.integer(uint64(len(p.Filters)))
 	for i := range p.Filters {
 		e.filter(&p.Filters[i])
 	}
-	e.number(uint64(len(p.Arms)))
+	e.integer(uint64(len(p.Arms)))
 	for i := range p.Arms {
 		e.arm(&p.Arms[i])
 	}
 	return e.sum()
 }
 
-// encoder hashes the canonical encoding of a message, the fields in the order of their declaration: numbers as unsigned
-// varints; texts as their length and their bytes; fractions as the 8 bytes, big-endian, of their IEEE 754 form; flags as one
-// byte; lists and maps as their length and their elements, those of maps ascending by key. First of all comes a text that says
-// what it is.
+// encoder hashes the canonical encoding of a message. The encoding starts with a string that names the message type and
+// holds the fields in the order of their declaration:
+//   - integers as unsigned varints,
+//   - strings as their length and their bytes,
+//   - floating-point numbers as their IEEE 754 bits, 8 bytes, big-endian,
+//   - booleans as one byte,
+//   - lists and maps as their length and their elements; map elements ascend by key.
 type encoder struct {
 	hash hash.Hash
 	buf  []byte
 }
 
-func newEncoder(what string) *encoder {
+func newEncoder(messageType string) *encoder {
 	e := &encoder{hash: sha256.New()}
-	e.text(what)
+	e.string(messageType)
 	return e
 }
 
 func (e *encoder) filter(f *Filter) {
-	e.text(f.Service)
-	e.text(f.Operation)
-	e.text(string(f.SpanKind))
-	e.number(uint64(len(f.Attributes)))
+	e.string(f.Service)
+	e.string(f.Operation)
+	e.string(string(f.SpanKind))
+	e.integer(uint64(len(f.Attributes)))
 	keys := make([]string, 0, len(f.Attributes))
 	for k := range f.Attributes {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		e.text(k)
-		e.text(f.Attributes[k])
+		e.string(k)
+		e.string(f.Attributes[k])
 	}
 }
 
 func (e *encoder) arm(a *Arm) {
-	e.text(a.Name)
-	e.fraction(a.Share)
-	e.flag(a.Everything)
-	e.number(uint64(len(a.Tracepoints)))
+	e.string(a.Name)
+	e.float(a.Share)
+	e.boolean(a.Everything)
+	e.integer(uint64(len(a.Tracepoints)))
 	for i := range a.Tracepoints {
 		t := &a.Tracepoints[i]
-		e.text(t.ID)
-		e.fraction(t.Rate)
-		e.number(uint64(t.Filter))
+		e.string(t.ID)
+		e.float(t.Rate)
+		e.integer(uint64(t.Filter))
 	}
 }
 
-func (e *encoder) number(n uint64) { e.write(binary.AppendUvarint(e.buf[:0], n)) }
+func (e *encoder) integer(n uint64) { e.write(binary.AppendUvarint(e.buf[:0], n)) }
 
-func (e *encoder) fraction(x float64) {
+func (e *encoder) float(x float64) {
 	e.write(binary.BigEndian.AppendUint64(e.buf[:0], math.Float64bits(x)))
 }
 
-func (e *encoder) flag(b bool) {
+func (e *encoder) boolean(b bool) {
 	n := uint64(0)
 	if b {
 		n = 1
 	}
-	e.number(n)
+	e.integer(n)
 }
 
-func (e *encoder) text(s string) {
+func (e *encoder) string(s string) {
 	e.write(append(binary.AppendUvarint(e.buf[:0], uint64(len(s))), s...))
 }
 
 func (e *encoder) write(b []byte) {
 	e.buf = b
-	_, _ = e.hash.Write(b) // a hash.Hash never returns an error
+	_, _ = e.hash.Write(b) // hash.Hash.Write never returns an error
 }
 
 func (e *encoder) sum() string { return hex.EncodeToString(e.hash.Sum(nil))[:hashDigits] }

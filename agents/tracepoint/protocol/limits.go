@@ -12,51 +12,52 @@ import (
 // Version is the version of the protocol: the value of every Protocol field.
 const Version = 1
 
-// Path is where agents are found over HTTP: Path + id, Path + id + PlanPath, Path + id + StatusPath.
+// The HTTP paths of an agent are Path + id, Path + id + PlanPath and Path + id + StatusPath.
 const (
 	Path       = "/agent/v1/agents/"
 	PlanPath   = "/plan"
 	StatusPath = "/status"
 )
 
-// Over OpAMP the same JSON goes under these names of configurations: plans in AgentConfigMap, catalogues in the effective one.
+// The names of the configuration files that carry the same JSON over OpAMP: the plan in the remote configuration, the
+// catalogue in the effective configuration.
 const (
 	ConfigPlan      = "sibyl.tracepoints"
 	ConfigCatalogue = "sibyl.catalogue"
 )
 
-// What a message may hold at most. A message beyond a limit is not valid.
+// Limits of messages. A message that exceeds a limit is invalid.
 const (
-	MaxBody        = 8 << 20 // bytes of a body, decompressed
-	MaxText        = 256     // bytes of an id, a name, a value
+	MaxBody        = 8 << 20 // bytes of a body after decompression
+	MaxText        = 256     // bytes of an ID, a name or a value
 	MaxReason      = 1024    // bytes of an explanation
 	MaxResource    = 128     // attributes of a resource
 	MaxCatalogue   = 100_000 // tracepoints of a catalogue
-	PageSize       = 2000    // tracepoints of every page of a catalogue but the last
-	MaxEnabled     = 10_000  // tracepoints of an arm, for one agent
+	PageSize       = 2000    // tracepoints per page of a catalogue; the last page may have fewer
+	MaxEnabled     = 10_000  // tracepoints of an arm per agent
 	MaxArms        = 16
 	MaxArmName     = 16 // characters
-	MaxFilters     = 64 // of a plan: the bits of Mark.Filters
+	MaxFilters     = 64 // per plan, one for each bit of Decision.Filters
 	MaxOutcomes    = 10_000
 	MaxLease       = 3600 // seconds
-	MaxCPU         = 1e9  // nanoseconds a hit
+	MaxCPU         = 1e9  // nanoseconds per hit
 	MaxHitBytes    = 1 << 20
-	MaxPlanVersion = 1<<53 - 1 // what every JSON reader holds exactly
+	MaxPlanVersion = 1<<53 - 1 // every JSON implementation represents integers up to here exactly
 )
 
-// ErrVersion says that a message is of another version of the protocol.
+// ErrVersion reports a message of an unsupported protocol version.
 var ErrVersion = errors.New("not version 1 of the tracepoint protocol")
 
-// InvalidError says what in a message is not as it must be.
+// InvalidError reports an invalid field of a message.
 type InvalidError struct {
-	Field string // as in JSON: "arms[1].tracepoints[0].id"
-	Why   string
+	Field  string // path in the JSON: "arms[1].tracepoints[0].id"
+	Reason string
 }
 
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Why }
+func (e *InvalidError) Error() string { return e.Field + ": " + e.Reason }
 
 func invalid(field, format string, args ...any) error {
-	return &InvalidError{Field: field, Why: fmt.Sprintf(format, args...)}
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
 func checkVersion(protocol int) error {
@@ -66,24 +67,24 @@ func checkVersion(protocol int) error {
 	return nil
 }
 
-// checkText returns an error unless s is a text of printable characters of at most limit bytes.
+// checkText returns an error unless s consists of printable characters and has at most limit bytes.
 func checkText(field, s string, limit int) error {
 	switch {
 	case len(s) > limit:
-		return invalid(field, "%d bytes, at most %d are allowed", len(s), limit)
+		return invalid(field, "%d bytes exceed the limit of %d", len(s), limit)
 	case !utf8.ValidString(s):
-		return invalid(field, "not UTF-8")
+		return invalid(field, "not valid UTF-8")
 	}
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
-			return invalid(field, "%q has a character that cannot be printed", s)
+			return invalid(field, "%q contains a character that is not printable", s)
 		}
 	}
 	return nil
 }
 
-// Printable returns what of s fits into limit bytes, with a question mark for all that cannot be printed: a text that comes from elsewhere as a
-// message may hold it.
+// Printable truncates s to limit bytes and replaces characters that are not printable with question marks, so that text
+// from other systems is valid in a message.
 func Printable(s string, limit int) string {
 	return strings.Map(func(c rune) rune {
 		if c == utf8.RuneError || !unicode.IsPrint(c) {
@@ -93,7 +94,7 @@ func Printable(s string, limit int) string {
 	}, s[:min(len(s), limit)])
 }
 
-// checkName is checkText for what must not be empty.
+// checkName checks a text of at most MaxText bytes that must not be empty.
 func checkName(field, s string) error {
 	if s == "" {
 		return invalid(field, "missing")
@@ -103,12 +104,12 @@ func checkName(field, s string) error {
 
 func checkCount(field string, n, limit int) error {
 	if n > limit {
-		return invalid(field, "%d of them, at most %d are allowed", n, limit)
+		return invalid(field, "%d entries exceed the limit of %d", n, limit)
 	}
 	return nil
 }
 
-// checkRange returns an error unless x is a number in [least, most].
+// checkRange returns an error unless least ≤ x ≤ most. NaN is out of range.
 func checkRange(field string, x, least, most float64) error {
 	if math.IsNaN(x) || x < least || x > most {
 		return invalid(field, "%v is not in [%v, %v]", x, least, most)
@@ -116,7 +117,7 @@ func checkRange(field string, x, least, most float64) error {
 	return nil
 }
 
-// checkHash returns an error unless s is a hash as [HashCatalogue] and [HashPlan] return them.
+// checkHash returns an error unless s has the format of a hash.
 func checkHash(field, s string) error {
 	if len(s) != hashDigits {
 		return invalid(field, "%q is not %d hexadecimal digits", s, hashDigits)

@@ -5,46 +5,67 @@ import (
 	"fmt"
 )
 
-// Plan says what is on. Version, filters, and the names and shares of the arms are the same for all agents; the tracepoints
-// are those of one agent.
+// Plan lists the enabled tracepoints of one agent. Version, filters, and the names and shares of the arms are the same
+// for all agents.
 type Plan struct {
 	Protocol     int      `json:"protocol"`
-	Version      int64    `json:"version"`       // ascends; 0: of nobody's plan
+	Version      int64    `json:"version"`       // ascending; 0: no plan was published
 	Hash         string   `json:"hash"`          // HashPlan
-	LeaseSeconds int      `json:"lease_seconds"` // how long it applies after the last answer to GET plan
+	LeaseSeconds int      `json:"lease_seconds"` // validity of the plan after the last response to GET plan
 	Filters      []Filter `json:"filters,omitempty"`
 	Arms         []Arm    `json:"arms"`
 }
 
-// Filter says which requests are meant, by the span with which they enter the first agent. Empty fields mean any.
+// Filter selects requests by their entry span in the first agent. Empty fields match everything.
 type Filter struct {
 	Service    string            `json:"service,omitempty"`
 	Operation  string            `json:"operation,omitempty"` // name of the span
 	SpanKind   SpanKind          `json:"span_kind,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"` // that the span has at its start, all of them; numbers and the like as text
+	Attributes map[string]string `json:"attributes,omitempty"` // attributes that the span must have at its start; values that are not strings are formatted
 }
 
-// Arm is a random share of the requests, with a set of tracepoints of its own: everything that is on for these requests beside
-// the baseline.
+// Arm is a random share of the requests and the tracepoints that are enabled for them in addition to the baseline.
 type Arm struct {
 	Name  string  `json:"name"`  // lower-case letters and digits
-	Share float64 `json:"share"` // of all requests, in [0, 1]; those of all arms add up to at most 1, the rest has the baseline only
-	// Everything says that all tracepoints of the agent are on, whatever Tracepoints says: the arm explores.
+	Share float64 `json:"share"` // of all requests, in [0, 1]. The shares of all arms sum to at most 1; the other requests have the baseline only
+	// Everything enables all tracepoints of the agent, whatever Tracepoints holds. It is set for the explore arm.
 	Everything  bool      `json:"everything,omitempty"`
 	Tracepoints []Enabled `json:"tracepoints"` // ascending by ID
 }
 
-// ExploreArm is the name of the arm that has everything on.
+// ExploreArm is the name of the arm that enables all tracepoints.
 const ExploreArm = "x"
 
-// Enabled is a tracepoint that is on: one that makes spans, or a variable that is captured on the span around it.
+// Enabled is an enabled tracepoint of an arm.
 type Enabled struct {
 	ID     string  `json:"id"`
-	Rate   float64 `json:"rate"`             // share of the arm's requests that have it on, in (0, 1]
-	Filter int     `json:"filter,omitempty"` // number, from 1, of the one of Plan.Filters that requests must fit; 0: none
+	Rate   float64 `json:"rate"`             // share of the arm's requests that it is enabled for, in (0, 1]
+	Filter int     `json:"filter,omitempty"` // number, counted from 1, of the filter in Plan.Filters that requests must match; 0: no filter
 }
 
-// DecodePlan reads a plan as JSON. It returns an error, and nil, unless the plan is valid and has the hash that it says.
+// Matches reports whether f selects a request whose entry span has the given name and kind. The function attribute
+// returns the formatted value of an attribute that the span has at its start, and whether the attribute exists.
+func (f *Filter) Matches(service, operation string, kind SpanKind, attribute func(key string) (string, bool)) bool {
+	if f.Service != "" && f.Service != service || f.Operation != "" && f.Operation != operation || f.SpanKind != "" && f.SpanKind != kind {
+		return false
+	}
+	for k, want := range f.Attributes {
+		if got, ok := attribute(k); !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// FilterBit returns the bit of Decision.Filters that must be set; 0 if there is no filter.
+func (t *Enabled) FilterBit() uint64 {
+	if t.Filter == 0 {
+		return 0
+	}
+	return 1 << (t.Filter - 1)
+}
+
+// DecodePlan decodes a plan from JSON. It returns nil and an error if the plan is not valid or its hash does not match.
 func DecodePlan(data []byte) (*Plan, error) {
 	var p Plan
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -54,16 +75,15 @@ func DecodePlan(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if h := HashPlan(&p); p.Hash != h {
-		return nil, fmt.Errorf("plan: %w", invalid("hash", "%q, must be %q", p.Hash, h))
+		return nil, fmt.Errorf("plan: %w", invalid("hash", "got %q, want %q", p.Hash, h))
 	}
 	return &p, nil
 }
 
-// sumOfShares is what the shares of the arms may add up to: floating-point numbers that are to make 1 may make a little more.
-const sumOfShares = 1 + 1e-9
+// maxShareSum is the maximum sum of the arms' shares. It exceeds 1 by a tolerance for rounding.
+const maxShareSum = 1 + 1e-9
 
-// Validate returns an error, an [InvalidError] or one wrapping [ErrVersion], unless p is a plan that can be applied. It does
-// not look at p.Hash.
+// Validate returns an [InvalidError], or an error wrapping [ErrVersion], if p is not valid. It does not check p.Hash.
 func (p *Plan) Validate() error {
 	if err := checkVersion(p.Protocol); err != nil {
 		return err
@@ -101,8 +121,8 @@ func (p *Plan) validateArms() error {
 		seen[a.Name] = true
 		sum += a.Share
 	}
-	if sum > sumOfShares {
-		return invalid("arms", "the shares add up to %v", sum)
+	if sum > maxShareSum {
+		return invalid("arms", "the shares sum to %v", sum)
 	}
 	return nil
 }
@@ -115,7 +135,7 @@ func (f *Filter) validate(field string) error {
 		return err
 	}
 	if !f.SpanKind.valid() {
-		return invalid(field+".span_kind", "%q is not a kind of span", f.SpanKind)
+		return invalid(field+".span_kind", "%q is not a span kind", f.SpanKind)
 	}
 	if err := checkCount(field+".attributes", len(f.Attributes), MaxResource); err != nil {
 		return err
@@ -144,7 +164,7 @@ func (a *Arm) validate(field string, filters int) error {
 	for i := range a.Tracepoints {
 		t, field := &a.Tracepoints[i], fmt.Sprintf("%s.tracepoints[%d]", field, i)
 		if i > 0 && a.Tracepoints[i-1].ID >= t.ID {
-			return invalid(field+".id", "%q does not follow %q: they must ascend", t.ID, a.Tracepoints[i-1].ID)
+			return invalid(field+".id", "%q after %q: not in ascending order", t.ID, a.Tracepoints[i-1].ID)
 		}
 		if err := checkName(field+".id", t.ID); err != nil {
 			return err
@@ -153,7 +173,7 @@ func (a *Arm) validate(field string, filters int) error {
 			return invalid(field+".rate", "%v is not in (0, 1]", t.Rate)
 		}
 		if t.Filter < 0 || t.Filter > filters {
-			return invalid(field+".filter", "%d, of %d filters", t.Filter, filters)
+			return invalid(field+".filter", "%d: the plan has %d filters", t.Filter, filters)
 		}
 	}
 	return nil

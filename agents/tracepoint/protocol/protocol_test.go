@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// plan returns a plan with something in every field.
+// plan returns a plan in which all fields are set.
 func plan() *protocol.Plan {
 	p := &protocol.Plan{
 		Protocol: protocol.Version, Version: 17, LeaseSeconds: 60,
@@ -44,7 +44,7 @@ func TestPlanRoundTrip(t *testing.T) {
 	}
 }
 
-// TestHashes pins the hashes: agents in other languages compute them too.
+// TestHashes pins hashes, because agents in other languages compute them too.
 func TestHashes(t *testing.T) {
 	if got, want := plan().Hash, "2cfca306e64ec526b1dde4a8560b78ad"; got != want {
 		t.Errorf("hash of the plan is %s, want %s", got, want)
@@ -54,9 +54,9 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// TestHashCoversEverything changes one field after the other.
-func TestHashCoversEverything(t *testing.T) {
-	seen := map[string]string{protocol.HashPlan(plan()): "nothing"}
+// TestHashCoversAllFields changes one field at a time.
+func TestHashCoversAllFields(t *testing.T) {
+	seen := map[string]string{protocol.HashPlan(plan()): "no field"}
 	for name, change := range map[string]func(p *protocol.Plan){
 		"version":    func(p *protocol.Plan) { p.Version++ },
 		"lease":      func(p *protocol.Plan) { p.LeaseSeconds++ },
@@ -76,13 +76,13 @@ func TestHashCoversEverything(t *testing.T) {
 		change(p)
 		h := protocol.HashPlan(p)
 		if other, found := seen[h]; found {
-			t.Errorf("the hash is the same with %s and %s changed", name, other)
+			t.Errorf("the hash is the same after changing %s and %s", name, other)
 		}
 		seen[h] = name
 	}
 }
 
-func TestPlanIsRefused(t *testing.T) {
+func TestValidatePlanErrors(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		change func(p *protocol.Plan)
@@ -96,11 +96,11 @@ func TestPlanIsRefused(t *testing.T) {
 		{"arms[0].name: ", func(p *protocol.Plan) { p.Arms[0].Name = "a-b" }},
 		{`arms[1].name: "a" occurs twice`, func(p *protocol.Plan) { p.Arms[1].Name = "a" }},
 		{"arms[0].share: NaN", func(p *protocol.Plan) { p.Arms[0].Share = math.NaN() }},
-		{"arms: the shares add up to 1.26", func(p *protocol.Plan) { p.Arms[0].Share = 0.75 }},
+		{"arms: the shares sum to 1.26", func(p *protocol.Plan) { p.Arms[0].Share = 0.75 }},
 		{"arms[0].tracepoints[1].id: ", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].ID = "shop/cart.price" }},
 		{"arms[0].tracepoints[0].id: missing", func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].ID = "" }},
 		{"arms[0].tracepoints[0].rate: 0", func(p *protocol.Plan) { p.Arms[0].Tracepoints[0].Rate = 0 }},
-		{"arms[0].tracepoints[1].filter: 3, of 2", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].Filter = 3 }},
+		{"arms[0].tracepoints[1].filter: 3: the plan has 2", func(p *protocol.Plan) { p.Arms[0].Tracepoints[1].Filter = 3 }},
 		{"arms[1].tracepoints: 10001", func(p *protocol.Plan) { p.Arms[1].Tracepoints = make([]protocol.Enabled, protocol.MaxEnabled+1) }},
 	} {
 		p := plan()
@@ -110,7 +110,7 @@ func TestPlanIsRefused(t *testing.T) {
 		}
 	}
 	if err := (&protocol.Plan{}).Validate(); !errors.Is(err, protocol.ErrVersion) {
-		t.Errorf("got error %v for no version, want ErrVersion", err)
+		t.Errorf("got error %v without a version, want ErrVersion", err)
 	}
 }
 
@@ -139,15 +139,15 @@ func registration(n, page int) *protocol.Registration {
 	return r
 }
 
-func TestRegistrationIsAccepted(t *testing.T) {
+func TestValidateRegistration(t *testing.T) {
 	for _, c := range []struct{ size, page int }{{0, -1}, {1, 0}, {protocol.PageSize, 0}, {protocol.PageSize + 1, -1}, {protocol.PageSize + 1, 1}} {
 		if err := registration(c.size, c.page).Validate(); err != nil {
-			t.Errorf("page %d of %d: %v", c.page, c.size, err)
+			t.Errorf("page %d of a catalogue of %d: %v", c.page, c.size, err)
 		}
 	}
 }
 
-func TestRegistrationIsRefused(t *testing.T) {
+func TestValidateRegistrationErrors(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		change func(r *protocol.Registration)
@@ -157,9 +157,9 @@ func TestRegistrationIsRefused(t *testing.T) {
 		{"resource.service.name: missing", func(r *protocol.Registration) { r.Resource = nil }},
 		{"catalogue.size: -1", func(r *protocol.Registration) { r.Catalogue.Size = -1 }},
 		{"catalogue.hash: ", func(r *protocol.Registration) { r.Catalogue.Hash = "XYZ" }},
-		{"catalogue.hash: not that", func(r *protocol.Registration) { r.Page.Tracepoints[1].CostNanos++ }},
-		{"page.number: 1, of 1", func(r *protocol.Registration) { r.Page.Number = 1 }},
-		{"page.tracepoints: 1 of them, must be 2", func(r *protocol.Registration) { r.Page.Tracepoints = r.Page.Tracepoints[:1] }},
+		{"catalogue.hash: does not match", func(r *protocol.Registration) { r.Page.Tracepoints[1].CostNanos++ }},
+		{"page.number: 1: the catalogue has 1", func(r *protocol.Registration) { r.Page.Number = 1 }},
+		{"page.tracepoints: got 1 entries, want 2", func(r *protocol.Registration) { r.Page.Tracepoints = r.Page.Tracepoints[:1] }},
 		{"page.tracepoints[1].id: ", func(r *protocol.Registration) { r.Page.Tracepoints[1].ID = "a" }},
 		{"page.tracepoints[0].operation: missing", func(r *protocol.Registration) { r.Page.Tracepoints[0].Operation = "" }},
 		{"page.tracepoints[0].layer: ", func(r *protocol.Registration) { r.Page.Tracepoints[0].Layer = "" }},
@@ -174,7 +174,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 	}
 }
 
-func TestStatusIsRefused(t *testing.T) {
+func TestValidateStatus(t *testing.T) {
 	for _, c := range []struct {
 		want   string
 		change func(s *protocol.Status)
@@ -200,43 +200,44 @@ func TestStatusIsRefused(t *testing.T) {
 	}
 }
 
-func TestMark(t *testing.T) {
-	for text, want := range map[string]protocol.Mark{
+func TestDecision(t *testing.T) {
+	for text, want := range map[string]protocol.Decision{
 		"0":                     {},
 		"17":                    {Version: 17},
 		"17-b":                  {Version: 17, Arm: "b"},
 		"17-x-1f":               {Version: 17, Arm: "x", Filters: 0x1f},
 		"17-b-8000000000000000": {Version: 17, Arm: "b", Filters: 1 << 63},
 	} {
-		if got, ok := protocol.ParseMark(text); !ok || got != want || got.String() != text {
-			t.Errorf("%q is %+v, %v, and back %q", text, got, ok, got.String())
+		if got, ok := protocol.ParseDecision(text); !ok || got != want || got.String() != text {
+			t.Errorf("ParseDecision(%q) = %+v, %v; String() = %q", text, got, ok, got.String())
 		}
 	}
 	for _, text := range []string{"", "-", "b", "-1", "+1", "17-", "17-B", "17-b-", "17-b-g", "17-b-1-2", "17--1", "9007199254740992", "17-aaaaaaaaaaaaaaaaa"} {
-		if got, ok := protocol.ParseMark(text); ok || got != (protocol.Mark{}) {
-			t.Errorf("%q is taken for %+v", text, got)
+		if got, ok := protocol.ParseDecision(text); ok || got != (protocol.Decision{}) {
+			t.Errorf("ParseDecision(%q) = %+v, want an error", text, got)
 		}
 	}
 }
 
-// TestDraw pins lots, which agents in other languages draw too, and holds the shares against many of them.
-func TestDraw(t *testing.T) {
+// TestRandomness pins a value that agents in other languages must derive too, and checks the distribution over arms and
+// rates.
+func TestRandomness(t *testing.T) {
 	id := [16]byte{0: 0x4b, 1: 0xf9, 2: 0x2f, 3: 0x35, 15: 0x36}
-	if got, want := protocol.DrawOf(id), protocol.Draw(0x47bc1441ce3b6609); got != want {
-		t.Errorf("the lot is %#x, want %#x", got, want)
+	if got, want := protocol.RandomnessOf(id), protocol.Randomness(0x47bc1441ce3b6609); got != want {
+		t.Errorf("randomness is %#x, want %#x", got, want)
 	}
 	p := plan()
 	arms, passed := map[int]float64{}, map[int]float64{}
 	const n = 100_000
 	for i := range n {
 		id := [16]byte{14: byte(i >> 8), 15: byte(i), 13: byte(i >> 16)}
-		d := protocol.DrawOf(id)
-		arm := d.Arm(p)
+		r := protocol.RandomnessOf(id)
+		arm := r.Arm(p)
 		arms[arm] += 1. / n
-		if d.Passes(0.5) {
+		if r.Passes(0.5) {
 			passed[arm] += 1. / n
-			if !d.Passes(0.7) || !d.Passes(1) {
-				t.Fatalf("%v passes at 0.5, and not at more", d)
+			if !r.Passes(0.7) || !r.Passes(1) {
+				t.Fatalf("%v passes at a rate of 0.5, but not at a higher one", r)
 			}
 		}
 	}
@@ -245,7 +246,7 @@ func TestDraw(t *testing.T) {
 			t.Errorf("arm %d has a share of %v, want %v", arm, got, want)
 		}
 		if got := passed[arm]; math.Abs(got-want/2) > 0.005 {
-			t.Errorf("%v of all requests pass in arm %d at half the rate, want %v", got, arm, want/2)
+			t.Errorf("a share of %v of all requests passes in arm %d at a rate of 0.5, want %v", got, arm, want/2)
 		}
 	}
 }
@@ -268,17 +269,17 @@ func TestFilter(t *testing.T) {
 		{protocol.Filter{Attributes: map[string]string{"tenant": "a", "none": ""}}, false},
 	} {
 		if got := c.filter.Matches("shop", "GET /", protocol.Server, attribute); got != c.want {
-			t.Errorf("%+v matches: %v, want %v", c.filter, got, c.want)
+			t.Errorf("%+v: Matches = %v, want %v", c.filter, got, c.want)
 		}
 	}
 	for filter, want := range map[int]uint64{0: 0, 1: 1, 2: 2, 64: 1 << 63} {
 		if got := (&protocol.Enabled{Filter: filter}).FilterBit(); got != want {
-			t.Errorf("filter %d has the bit %#x, want %#x", filter, got, want)
+			t.Errorf("FilterBit of filter %d is %#x, want %#x", filter, got, want)
 		}
 	}
 }
 
-// FuzzDecodePlan decodes anything: an error if and only if there is no plan, and what is a plan is one again.
+// FuzzDecodePlan checks that DecodePlan returns either a plan or an error, and that valid plans survive a round trip.
 func FuzzDecodePlan(f *testing.F) {
 	data, err := json.Marshal(plan())
 	if err != nil {
@@ -292,20 +293,20 @@ func FuzzDecodePlan(f *testing.F) {
 		if (p == nil) != (err != nil) {
 			t.Fatalf("plan %v with error %v", p, err)
 		}
-		var loose protocol.Plan // what the hash would keep away from the checks
-		if json.Unmarshal(data, &loose) != nil || loose.Validate() != nil {
+		var unhashed protocol.Plan // reaches the validation although the hash does not match
+		if json.Unmarshal(data, &unhashed) != nil || unhashed.Validate() != nil {
 			return
 		}
-		loose.Hash = protocol.HashPlan(&loose)
-		again, err := json.Marshal(&loose)
+		unhashed.Hash = protocol.HashPlan(&unhashed)
+		again, err := json.Marshal(&unhashed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p, err = protocol.DecodePlan(again); err != nil {
-			t.Fatalf("%s is no plan any more: %v", again, err)
+			t.Fatalf("decoding %s: %v", again, err)
 		}
 		id := [16]byte{15: byte(len(data))}
-		if arm := protocol.DrawOf(id).Arm(p); arm >= len(p.Arms) {
+		if arm := protocol.RandomnessOf(id).Arm(p); arm >= len(p.Arms) {
 			t.Fatalf("arm %d of %d", arm, len(p.Arms))
 		}
 	})

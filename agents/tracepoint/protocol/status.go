@@ -2,41 +2,41 @@ package protocol
 
 import "fmt"
 
-// State is what became of a tracepoint that a plan switched on.
+// State is the state of a tracepoint that a plan enables.
 type State string
 
 // The states.
 const (
 	Applied     State = "applied"
-	Failed      State = "failed"      // Reason says why
-	Unsupported State = "unsupported" // the agent does not know the id, or not how to do what is asked
+	Failed      State = "failed"      // see Outcome.Reason
+	Unsupported State = "unsupported" // the agent does not know the ID or lacks a capability
 )
 
-// Status is the body of POST status: what became of the plan, and what it costs. It is sent when a plan was applied, when a
-// lease ended, and every few seconds while something is on.
+// Status is the body of POST status. It reports which tracepoints of the plan are applied and their cost. An agent
+// sends it after it applied a plan, after a lease expired, and every few seconds.
 type Status struct {
 	Protocol int    `json:"protocol"`
 	Session  string `json:"session"`
-	Version  int64  `json:"version"`         // of the plan that applies; 0: none, the agent is at its baseline
-	Hash     string `json:"hash"`            // of that plan; "": none
-	Error    string `json:"error,omitempty"` // why the last plan that the agent got does not apply
-	// Tracepoints are those of the plan, and others that were hit since the status before.
+	Version  int64  `json:"version"`         // of the current plan; 0: none, the agent runs its baseline
+	Hash     string `json:"hash"`            // of the current plan; "": none
+	Error    string `json:"error,omitempty"` // why the agent rejected the last plan that it received
+	// Tracepoints holds the tracepoints of the plan, and others that were hit since the previous status.
 	Tracepoints []Outcome `json:"tracepoints,omitempty"`
 }
 
-// Outcome is what became of one tracepoint. Counts are since the session began, so that a status that is lost or comes twice
-// does no harm.
+// Outcome is the state of one tracepoint and its cost. Counts are cumulative since the session began, so that lost and
+// duplicate statuses do no harm.
 type Outcome struct {
 	ID     string  `json:"id"`
 	State  State   `json:"state"`
 	Reason string  `json:"reason,omitempty"`
-	Hits   uint64  `json:"hits"`    // times it was executed while on
-	Drops  uint64  `json:"drops"`   // of these, that made no data: the request is not sampled, or a limit is reached
-	Nanos  float64 `json:"cost_ns"` // measured CPU time a hit, the mean since the session began; 0: not measured
-	Bytes  float64 `json:"bytes"`   // measured trace data a hit, the mean since the session began; 0: not measured
+	Hits   uint64  `json:"hits"`    // executions while enabled
+	Drops  uint64  `json:"drops"`   // hits that recorded nothing: the request is not sampled, or a limit is exceeded
+	Nanos  float64 `json:"cost_ns"` // mean measured CPU time per hit since the session began; 0: not measured
+	Bytes  float64 `json:"bytes"`   // mean measured trace data per hit since the session began; 0: not measured
 }
 
-// Validate returns an error, an [InvalidError] or one wrapping [ErrVersion], unless s can be worked with.
+// Validate returns an [InvalidError], or an error wrapping [ErrVersion], if s is not valid.
 func (s *Status) Validate() error {
 	if err := checkVersion(s.Protocol); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package tracepoint_test
+package integration_test
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// discard is an exporter that throws spans away, so that what is measured is making them and handing them on, in batches.
+// discard is an exporter that drops spans, so that the benchmarks measure creation and batching only.
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
 func (discard) Shutdown(context.Context) error                        { return nil }
 
-// bench is what the benchmarks run in: a request, in which the tracepoint "on" is on, and one of plain OpenTelemetry.
+// bench holds two requests: one in which the tracepoint "on" is enabled, and one of plain OpenTelemetry.
 type bench struct {
 	*tracepoint.Registry
-	tracer   trace.Tracer // switchable
+	tracer   trace.Tracer // of the wrapping provider
 	ctx      context.Context
 	plain    trace.Tracer
 	plainCtx context.Context
@@ -43,7 +43,7 @@ func newBench(b *testing.B, sampler sdk.Sampler) *bench {
 }
 
 //go:noinline
-func work(ctx context.Context) context.Context { return ctx }
+func call(ctx context.Context) context.Context { return ctx }
 
 //go:noinline
 func traced(ctx context.Context, p *tracepoint.Point) context.Context {
@@ -52,16 +52,16 @@ func traced(ctx context.Context, p *tracepoint.Point) context.Context {
 	return ctx
 }
 
-// tracedPlainly is traced without Go's defer.
+// tracedWithoutDefer is traced without a defer statement.
 //
 //go:noinline
-func tracedPlainly(ctx context.Context, p *tracepoint.Point) context.Context {
+func tracedWithoutDefer(ctx context.Context, p *tracepoint.Point) context.Context {
 	ctx, end := p.Start(ctx)
 	end()
 	return ctx
 }
 
-// deferring is what defer alone takes.
+// deferring executes a defer statement only.
 //
 //go:noinline
 func deferring(ctx context.Context, f func()) context.Context {
@@ -76,14 +76,14 @@ func plain(ctx context.Context, t trace.Tracer) context.Context {
 	return ctx
 }
 
-// BenchmarkOff says what a tracepoint that is off costs, beside a bare function call and a span of OpenTelemetry that is not
-// sampled.
-func BenchmarkOff(b *testing.B) {
+// BenchmarkDisabled measures disabled tracepoints, compared with a function call and with an OpenTelemetry span that is
+// not sampled.
+func BenchmarkDisabled(b *testing.B) {
 	s, unsampled := newBench(b, sdk.AlwaysSample()), newBench(b, sdk.NeverSample())
 	off, size := s.Span("off"), s.Int("off.size")
 	b.Run("call", func(b *testing.B) {
 		for b.Loop() {
-			work(s.ctx)
+			call(s.ctx)
 		}
 	})
 	b.Run("call+tracepoint", func(b *testing.B) {
@@ -95,7 +95,7 @@ func BenchmarkOff(b *testing.B) {
 	b.Run("call+tracepoint-defer", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			tracedPlainly(s.ctx, off)
+			tracedWithoutDefer(s.ctx, off)
 		}
 	})
 	b.Run("deferred call", func(b *testing.B) {
@@ -124,8 +124,8 @@ func BenchmarkOff(b *testing.B) {
 	})
 }
 
-// BenchmarkOn says what a tracepoint that is on costs, beside a span of OpenTelemetry without and with the same attribute.
-func BenchmarkOn(b *testing.B) {
+// BenchmarkEnabled measures enabled tracepoints, compared with OpenTelemetry spans with and without the same attribute.
+func BenchmarkEnabled(b *testing.B) {
 	s := newBench(b, sdk.AlwaysSample())
 	on, size := s.Span("on"), s.Int("size")
 	id := attribute.String(protocol.KeyTracepoint, "shop/on")

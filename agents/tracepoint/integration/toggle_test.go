@@ -1,4 +1,4 @@
-package tracepoint_test
+package integration_test
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 
 const (
 	toggles     = 1000
-	callDepth   = 4 // tracepoints of each sort that a request runs in each service, one within the other
+	callDepth   = 4 // nesting of tracepoints of each kind in each service
 	loadThreads = 4
 
 	requestsPerPlan = 4
 )
 
-// TestTogglingUnderLoad changes the plans of two services all the time while requests run through both. It loses no span, orphans
-// none, leaves parents right, and what is on in a request is what its plan says, nothing else.
+// TestTogglingUnderLoad changes the plans of two services while requests run through both. It checks that no span is
+// lost or orphaned, that parents are correct, and that only the tracepoints of a request's plan are enabled for it.
 func TestTogglingUnderLoad(t *testing.T) {
-	shop, cart := newService(t, "shop"), newService(t, "cart")
+	shop, cart := newService("shop"), newService("cart")
 	for _, s := range []*service{shop, cart} {
 		for i := range callDepth {
 			s.Span(nativeName(i))
@@ -33,11 +33,11 @@ func TestTogglingUnderLoad(t *testing.T) {
 	}
 	var started atomic.Int64
 	var load sync.WaitGroup
-	ended := make(chan struct{}) // paces the load: requests go on while plans change
+	ended := make(chan struct{}) // paces the plans, so that requests run while plans change
 	for range loadThreads {
 		load.Go(func() {
 			for started.Add(1) <= toggles*requestsPerPlan {
-				runRequest(t, shop, cart)
+				runRequest(t.Context(), shop, cart)
 				ended <- struct{}{}
 			}
 		})
@@ -56,25 +56,26 @@ func TestTogglingUnderLoad(t *testing.T) {
 	}
 	load.Wait()
 
-	c := check{t: t, spans: make(map[trace.SpanID]sdk.ReadOnlySpan), entries: make(map[trace.TraceID]sdk.ReadOnlySpan)}
+	c := checker{t: t, spans: make(map[trace.SpanID]sdk.ReadOnlySpan), entries: make(map[trace.TraceID]sdk.ReadOnlySpan)}
 	c.add(shop)
 	c.add(cart)
 	if n := len(c.entries); n != toggles*requestsPerPlan {
-		t.Errorf("%d requests left an entry, of %d", n, toggles*requestsPerPlan)
+		t.Errorf("%d of %d requests recorded an entry span", n, toggles*requestsPerPlan)
 	}
 	for _, s := range c.spans {
-		c.parent(s)
-		c.wanted(s)
+		c.checkParent(s)
+		c.checkEnabled(s)
 	}
-	if c.on < toggles {
-		t.Errorf("only %d spans were on: the test shows nothing", c.on)
+	if c.enabled < toggles {
+		t.Errorf("only %d spans were enabled: too few for a meaningful test", c.enabled)
 	}
 }
 
 func nativeName(depth int) string { return fmt.Sprintf("native%d", depth) }
-func pairName(depth int) string   { return fmt.Sprintf("pair%d", depth) }
+func spanName(depth int) string   { return fmt.Sprintf("span%d", depth) }
 
-// togglePlan returns a plan in which half of the requests have some of the tracepoints on, by the bits of its version.
+// togglePlan returns a plan that enables, for half of the requests, the tracepoints selected by the bits of its
+// version.
 func togglePlan(v int64) *protocol.Plan {
 	p := planOf(v)
 	var ids []string
@@ -83,7 +84,7 @@ func togglePlan(v int64) *protocol.Plan {
 			if v>>i&1 == 1 {
 				ids = append(ids, service+"/"+nativeName(i))
 			} else {
-				ids = append(ids, service+"/lib/"+pairName(i))
+				ids = append(ids, service+"/lib/"+spanName(i))
 			}
 		}
 	}
@@ -92,17 +93,17 @@ func togglePlan(v int64) *protocol.Plan {
 }
 
 // runRequest runs a request through both services.
-func runRequest(t *testing.T, shop, cart *service) {
-	ctx, entry := shop.enter(t.Context(), "GET /")
+func runRequest(ctx context.Context, shop, cart *service) {
+	ctx, entry := shop.enter(ctx, "GET /")
 	defer entry.End()
 	descend(ctx, shop, 0, func(ctx context.Context) {
-		ctx, entry := cart.enter(call(ctx, t), "GET /cart")
+		ctx, entry := cart.enter(propagate(ctx), "GET /cart")
 		defer entry.End()
 		descend(ctx, cart, 0, func(context.Context) {})
 	})
 }
 
-// descend runs the tracepoints of a service from the given depth down, then inner.
+// descend runs the tracepoints of a service from the given depth inwards, then inner.
 func descend(ctx context.Context, s *service, depth int, inner func(ctx context.Context)) {
 	if depth == callDepth {
 		inner(ctx)
@@ -110,20 +111,20 @@ func descend(ctx context.Context, s *service, depth int, inner func(ctx context.
 	}
 	ctx, end := s.Span(nativeName(depth)).Start(ctx)
 	defer end()
-	ctx, span := s.provider.Tracer("lib").Start(ctx, pairName(depth))
+	ctx, span := s.provider.Tracer("lib").Start(ctx, spanName(depth))
 	defer span.End()
 	descend(ctx, s, depth+1, inner)
 }
 
-// check looks at what two services recorded.
-type check struct {
+// checker checks the recorded spans of two services.
+type checker struct {
 	t       *testing.T
 	spans   map[trace.SpanID]sdk.ReadOnlySpan
-	entries map[trace.TraceID]sdk.ReadOnlySpan // into the shop
-	on      int
+	entries map[trace.TraceID]sdk.ReadOnlySpan // server spans of the shop
+	enabled int                                // number of spans outside the baseline
 }
 
-func (c *check) add(s *service) {
+func (c *checker) add(s *service) {
 	if a, b := len(s.record.Started()), len(s.record.Ended()); a != b {
 		c.t.Errorf("%d spans started, %d ended", a, b)
 	}
@@ -135,12 +136,12 @@ func (c *check) add(s *service) {
 	}
 }
 
-// order is how deep the code of a span lies; it grows on every way down.
+// order returns the depth of a span's code, which increases from caller to callee.
 func order(s sdk.ReadOnlySpan) int {
 	names := []string{"GET /"}
 	inService := func() {
 		for i := range callDepth {
-			names = append(names, nativeName(i), pairName(i))
+			names = append(names, nativeName(i), spanName(i))
 		}
 	}
 	inService()
@@ -154,8 +155,8 @@ func order(s sdk.ReadOnlySpan) int {
 	return at
 }
 
-// parent checks that the parent of s was recorded and encloses its code.
-func (c *check) parent(s sdk.ReadOnlySpan) {
+// checkParent checks that the parent of s was recorded and encloses its code.
+func (c *checker) checkParent(s sdk.ReadOnlySpan) {
 	if !s.Parent().IsValid() {
 		if s.Name() != "GET /" {
 			c.t.Errorf("%s has no parent", s.Name())
@@ -165,30 +166,30 @@ func (c *check) parent(s sdk.ReadOnlySpan) {
 	p := c.spans[s.Parent().SpanID()]
 	switch {
 	case p == nil:
-		c.t.Errorf("the parent of %s was never recorded", s.Name())
+		c.t.Errorf("the parent of %s was not recorded", s.Name())
 	case p.SpanContext().TraceID() != s.SpanContext().TraceID() || order(p) >= order(s):
 		c.t.Errorf("%s is the parent of %s", p.Name(), s.Name())
 	}
 }
 
-// wanted checks that s is on only if the plan says so under which its request began.
-func (c *check) wanted(s sdk.ReadOnlySpan) {
+// checkEnabled checks that the plan under which the request began enables s.
+func (c *checker) checkEnabled(s sdk.ReadOnlySpan) {
 	id := attributeText(s, protocol.KeyTracepoint)
 	if id == "" {
 		return
 	}
-	c.on++
+	c.enabled++
 	entry := c.entries[s.SpanContext().TraceID()]
 	var version int64
 	if _, err := fmt.Sscan(attributeText(entry, protocol.KeyPlan), &version); err != nil {
-		c.t.Fatalf("the entry has no plan: %v", err)
+		c.t.Fatalf("the entry span has no plan: %v", err)
 	}
 	if version == 0 || attributeText(entry, protocol.KeyArm) != "a" {
-		c.t.Errorf("%s is on in a request of plan %d", id, version)
+		c.t.Errorf("%s is enabled in a request of plan %d", id, version)
 		return
 	}
 	if !slices.ContainsFunc(togglePlan(version).Arms[0].Tracepoints, func(e protocol.Enabled) bool { return e.ID == id }) {
-		c.t.Errorf("%s is on in a request of plan %d", id, version)
+		c.t.Errorf("%s is enabled in a request of plan %d", id, version)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package example_test is the program of docs/tracepoints.md.
+// Package example_test contains the program in docs/tracepoints.md.
 package example_test
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Registered once, all off. The hints tell Sibyl where they belong before they were ever on.
+// Registered once, all disabled. The hints tell Sibyl which request types they belong to.
 var (
 	order = tracepoint.Span("order", tracepoint.WithOwner("POST /order", trace.SpanKindServer))
 	price = tracepoint.Span("order.price", tracepoint.WithParent(order))
 	size  = tracepoint.Int("order.size", tracepoint.WithParent(order))
 )
 
-// serve is the entry of a request. In a real service otelhttp or otelgrpc makes this span.
+// serve handles a request. In a real service otelhttp or otelgrpc starts this span.
 func serve(ctx context.Context, items []string) {
 	ctx, span := otel.Tracer("shop").Start(ctx, "POST /order", trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
@@ -43,7 +43,7 @@ func addPrice(ctx context.Context) {
 	defer end()
 }
 
-// printer stands for an exporter: it prints spans as they end.
+// printer is an exporter that prints spans.
 type printer struct{}
 
 func (printer) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
@@ -63,12 +63,12 @@ func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 
-	// OpenTelemetry as always, but for tracepoint.Provider around it.
+	// Set up OpenTelemetry as usual, and wrap the provider.
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(printer{}))
 	defer func() { _ = provider.Shutdown(ctx) }()
 	otel.SetTracerProvider(tracepoint.Provider(provider))
 
-	// From now on Sibyl decides, whenever it can be reached.
+	// From now on Sibyl decides which tracepoints are enabled. The endpoint need not be reachable.
 	agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint("http://sibyl.example:8321"), tracepoint.WithService("shop"))
 	if err != nil {
 		slog.Error("connect", slog.Any("error", err))
@@ -76,10 +76,10 @@ func main() {
 	}
 	defer agent.Close()
 
-	fmt.Println("off")
+	fmt.Println("disabled")
 	serve(ctx, []string{"tea", "jam"})
 
-	// What Sibyl sends is a plan like this one.
+	// Sibyl sends plans like this one.
 	err = tracepoint.Default.Apply(&protocol.Plan{
 		Protocol: protocol.Version, Version: 1, LeaseSeconds: 60,
 		Arms: []protocol.Arm{{Name: "a", Share: 1, Tracepoints: []protocol.Enabled{{ID: "shop/order", Rate: 1}, {ID: "shop/order.size", Rate: 1}}}},
@@ -88,16 +88,16 @@ func main() {
 		slog.Error("apply", slog.Any("error", err))
 		os.Exit(1)
 	}
-	fmt.Println("on")
+	fmt.Println("enabled")
 	serve(ctx, []string{"tea", "jam"})
 }
 
 func Example() {
 	main()
 	// Output:
-	// off
+	// disabled
 	//   POST /order sibyl.plan=0
-	// on
+	// enabled
 	//   order sibyl.tracepoint.id=shop/order order.size=2
 	//   POST /order sibyl.plan=1 sibyl.arm=a
 }

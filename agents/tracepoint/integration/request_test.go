@@ -1,4 +1,4 @@
-package tracepoint_test
+package integration_test
 
 import (
 	"bytes"
@@ -21,9 +21,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// TestFiltersAndRates says which requests have what on: decided at the entry, the same in the second service.
+// TestFiltersAndRates checks that the first service applies filters and rates, and that the second follows.
 func TestFiltersAndRates(t *testing.T) {
-	shop, cart := newService(t, "shop"), newService(t, "cart")
+	shop, cart := newService("shop"), newService("cart")
 	for _, s := range []*service{shop, cart} {
 		p := planOf(1)
 		p.Filters = []protocol.Filter{{Operation: "GET /big", Service: "shop"}, {Attributes: map[string]string{"tenant": "7"}}}
@@ -40,7 +40,7 @@ func TestFiltersAndRates(t *testing.T) {
 		s.Span("tenant")
 		s.apply(t, p)
 	}
-	inside := func(ctx context.Context, s *service) {
+	runAll := func(ctx context.Context, s *service) {
 		for _, name := range []string{"big", "half", "tenant"} {
 			_, end := s.Span(name).Start(ctx)
 			end()
@@ -54,33 +54,33 @@ func TestFiltersAndRates(t *testing.T) {
 			name = "GET /big"
 		}
 		ctx, entry := shop.enter(t.Context(), name, attribute.Int("tenant", tenant+6))
-		inside(ctx, shop)
-		ctx, second := cart.enter(call(ctx, t), "GET /cart")
-		inside(ctx, cart)
+		runAll(ctx, shop)
+		ctx, second := cart.enter(propagate(ctx), "GET /cart")
+		runAll(ctx, cart)
 		second.End()
 		entry.End()
 
 		got := names(shop, "GET")
 		if inCart := names(cart, "GET"); !slices.Equal(got, inCart) {
-			t.Fatalf("%q is on in the first service, %q in the second", got, inCart)
+			t.Fatalf("%q is enabled in the first service, %q in the second", got, inCart)
 		}
 		if slices.Contains(got, "big") != (name == "GET /big") || slices.Contains(got, "tenant") != (tenant == 1) {
-			t.Fatalf("%q is on for %s of tenant %d", got, name, tenant+6)
+			t.Fatalf("%q is enabled for %s of tenant %d", got, name, tenant+6)
 		}
 		if slices.Contains(got, "half") {
 			half++
 		}
 	}
 	if share := float64(half) / n; math.Abs(share-0.5) > 0.05 {
-		t.Errorf("%v of the requests have it on at a rate of 0.5", share)
+		t.Errorf("a share of %v of the requests has it enabled at a rate of 0.5", share)
 	}
 }
 
-// names returns the names of the spans that s recorded, sorted, but for those with the given prefix, and forgets them.
-func names(s *service, but string) []string {
+// names returns the sorted names of the recorded spans without the given prefix, and resets the recorder.
+func names(s *service, prefix string) []string {
 	var list []string
 	for _, span := range s.record.Ended() {
-		if !strings.HasPrefix(span.Name(), but) {
+		if !strings.HasPrefix(span.Name(), prefix) {
 			list = append(list, span.Name())
 		}
 	}
@@ -89,10 +89,11 @@ func names(s *service, but string) []string {
 	return list
 }
 
-// TestExplore has everything on, variables and what shows up later, unless that is not allowed.
+// TestExplore checks that an explore arm enables everything, including variables and later tracepoints, if it is
+// allowed to.
 func TestExplore(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
-		s := newService(t, "shop")
+		s := newService("shop")
 		native, size := s.Span("native"), s.Bool("large")
 		if !allowed {
 			a, err := s.Connect(t.Context(), tracepoint.WithEndpoint("http://127.0.0.1:1"), tracepoint.WithoutExplore())
@@ -128,19 +129,19 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestFirstSpanIsOff enters a service below a remote span with one that is off: the first that is on tells the plan, and what is
-// carried on is what was decided.
-func TestFirstSpanIsOff(t *testing.T) {
-	s := newService(t, "shop")
+// TestFirstSpanIsDisabled enters a service with a disabled span: it passes the decision on, and the first enabled span
+// has the attributes for plan and arm.
+func TestFirstSpanIsDisabled(t *testing.T) {
+	s := newService("shop")
 	native := s.Span("native")
 	s.apply(t, planOf(1, native.ID()))
 	remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
-	ctx, span := s.provider.Tracer("lib").Start(trace.ContextWithRemoteSpanContext(t.Context(), remote), "off")
+	ctx, span := s.provider.Tracer("lib").Start(trace.ContextWithRemoteSpanContext(t.Context(), remote), "disabled")
 	if got := trace.SpanContextFromContext(ctx).TraceState().Get(protocol.TraceStateKey); got != "1-a" {
-		t.Errorf("%q is carried on", got)
+		t.Errorf("tracestate %q, want 1-a", got)
 	}
 	if span.SpanContext().SpanID() != remote.SpanID() {
-		t.Error("the span that is off has an identity of its own")
+		t.Error("the disabled span has a span ID of its own")
 	}
 	ctx, end := native.Start(ctx)
 	_, endSecond := native.Start(ctx)
@@ -153,23 +154,23 @@ func TestFirstSpanIsOff(t *testing.T) {
 		`)
 }
 
-// TestForeignSpans runs tracepoints in spans that no provider of the library made, and outside of any.
+// TestForeignSpans runs tracepoints below spans of other providers, and without a parent.
 func TestForeignSpans(t *testing.T) {
 	record := tracetest.NewSpanRecorder()
 	inner := sdk.NewTracerProvider(sdk.WithSpanProcessor(record))
 	s := &service{Registry: tracepoint.NewRegistry("shop"), record: record}
-	s.Provider(inner) // says where tracepoints' spans go
+	s.Provider(inner) // sets the tracer of tracepoints
 	native, size := s.Span("native"), s.Float("size")
 	s.apply(t, planOf(1, native.ID(), size.Point().ID()))
 	if ctx, _ := native.Start(t.Context()); ctx != t.Context() {
-		t.Error("a tracepoint is on outside of any span")
+		t.Error("a tracepoint is enabled without a parent")
 	}
 	size.Set(t.Context(), 1)
 	ctx, entry := inner.Tracer("plain").Start(t.Context(), "GET /")
 	size.Set(ctx, 0.5)
 	ctx, end := native.Start(ctx)
 	if got := trace.SpanContextFromContext(ctx).TraceState().Get(protocol.TraceStateKey); got != "1-a" {
-		t.Errorf("%q is carried on", got)
+		t.Errorf("tracestate %q, want 1-a", got)
 	}
 	end()
 	entry.End()
@@ -179,9 +180,9 @@ func TestForeignSpans(t *testing.T) {
 		`, "size")
 }
 
-// TestNewRoot starts a trace within another: a request of its own, always on.
+// TestNewRoot checks that a new root within a trace is a separate request and always enabled.
 func TestNewRoot(t *testing.T) {
-	s := newService(t, "shop")
+	s := newService("shop")
 	ctx, entry := s.enter(t.Context(), "GET /")
 	_, job := s.provider.Tracer("lib").Start(ctx, "job", trace.WithNewRoot())
 	job.End()
@@ -192,9 +193,9 @@ func TestNewRoot(t *testing.T) {
 		`)
 }
 
-// TestBaseline keeps client spans on, too.
+// TestBaseline checks that WithBaseline replaces the kinds of spans that are always enabled.
 func TestBaseline(t *testing.T) {
-	s := newService(t, "shop")
+	s := newService("shop")
 	tracer := s.Provider(sdk.NewTracerProvider(sdk.WithSpanProcessor(s.record)), tracepoint.WithBaseline(trace.SpanKindClient)).Tracer("lib")
 	ctx, entry := tracer.Start(t.Context(), "entry")
 	ctx, client := tracer.Start(ctx, "call", trace.WithSpanKind(trace.SpanKindClient))
@@ -208,12 +209,12 @@ func TestBaseline(t *testing.T) {
 		`)
 }
 
-// TestOwners says where spans that the provider found belong: in the baseline span in which they run, as long as that is one and keeps
-// its name. The catalogue changes no more once it is known.
+// TestOwners checks that a discovered span has the baseline span that it runs in as its owner, unless there are several
+// or it is renamed, and that the catalogue then stays the same.
 func TestOwners(t *testing.T) {
-	s := newService(t, "shop")
+	s := newService("shop")
 	tracer := s.provider.Tracer("lib")
-	run := func(ctx context.Context, names ...string) {
+	runSpans := func(ctx context.Context, names ...string) {
 		for _, name := range names {
 			_, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
 			span.End()
@@ -221,8 +222,8 @@ func TestOwners(t *testing.T) {
 	}
 	serve := func(name string, names ...string) trace.Span {
 		ctx, entry := s.enter(t.Context(), name)
-		ctx, inside := tracer.Start(ctx, "inside "+name) // off
-		run(ctx, names...)
+		ctx, inside := tracer.Start(ctx, "inside "+name) // disabled
+		runSpans(ctx, names...)
 		inside.End()
 		entry.End()
 		return entry
@@ -254,39 +255,39 @@ func TestOwners(t *testing.T) {
 		serve("GET /b", "shared", "other")
 	}
 	if protocol.HashCatalogue(s.Catalogue()) != hash {
-		t.Error("the catalogue changes with requests that bring nothing new")
+		t.Error("the catalogue changes although the requests contain nothing new")
 	}
 
-	// A baseline span inside of another is the owner of what runs in it.
+	// A nested baseline span owns the spans that run in it.
 	ctx, entry := s.enter(t.Context(), "GET /a")
 	inner, nested := tracer.Start(ctx, "take", trace.WithSpanKind(trace.SpanKindConsumer))
-	run(inner, "deep")
+	runSpans(inner, "deep")
 	nested.End()
-	run(ctx, "own")
+	runSpans(ctx, "own")
 	entry.End()
 	known["deep"] = "take|consumer"
-	expect("a baseline span inside", known)
+	expect("a nested baseline span", known)
 
-	// Below somebody else's span nobody knows.
+	// Below a remote span the owner is unknown.
 	remote := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
-	run(trace.ContextWithRemoteSpanContext(t.Context(), remote), "deep")
+	runSpans(trace.ContextWithRemoteSpanContext(t.Context(), remote), "deep")
 	known["deep"] = "|"
-	expect("no entry", known)
+	expect("below a remote span", known)
 
-	// Instrumentation that finds the route later names the span by it.
+	// Instrumentation renames the span when it knows the route.
 	ctx, entry = s.enter(t.Context(), "GET /b")
 	entry.SetName("GET /b")
 	expect("the same name", known)
 	entry.SetName("GET /b/{id}")
-	run(ctx, "other")
+	runSpans(ctx, "other")
 	entry.End()
 	known["other"] = "|"
 	expect("another name", known)
 }
 
-// TestUnsampled says that requests that are not sampled make nothing, and that drops say so.
+// TestUnsampled checks that requests that are not sampled record nothing, and that hits count as drops.
 func TestUnsampled(t *testing.T) {
-	s := newService(t, "shop", sdk.WithSampler(sdk.NeverSample()))
+	s := newService("shop", sdk.WithSampler(sdk.NeverSample()))
 	native, size := s.Span("native"), s.Int("size")
 	s.apply(t, planOf(1, native.ID(), size.Point().ID()))
 	ctx, entry := s.enter(t.Context(), "GET /")
@@ -301,20 +302,40 @@ func TestUnsampled(t *testing.T) {
 		}
 	}
 	if got := trace.SpanContextFromContext(ctx).TraceState().Get(protocol.TraceStateKey); got != "1-a" {
-		t.Errorf("%q is carried on: others may sample", got)
+		t.Errorf("tracestate %q, want 1-a: other services may sample", got)
 	}
 }
 
-// TestPanic ends spans of functions that panic, and says so in them.
+// TestOutcomes checks that outcomes report hits with their measured cost, and unknown IDs.
+func TestOutcomes(t *testing.T) {
+	s := newService("shop")
+	native := s.Span("native")
+	s.apply(t, planOf(1, native.ID(), "shop/unknown"))
+	ctx, entry := s.enter(t.Context(), "GET /")
+	run(ctx, native)
+	entry.End()
+	list := s.Outcomes()
+	if len(list) != 2 {
+		t.Fatalf("outcomes %+v, want 2", list)
+	}
+	if o := list[0]; o.State != protocol.Applied || o.Hits != 1 || o.Drops != 0 || o.Bytes < 80 {
+		t.Errorf("outcome %+v, want one hit of at least 80 bytes", o)
+	}
+	if o := list[1]; o.State != protocol.Unsupported || o.Reason == "" {
+		t.Errorf("outcome %+v, want an unsupported tracepoint", o)
+	}
+}
+
+// TestPanic checks that spans of panicking functions end and record the panic.
 func TestPanic(t *testing.T) {
-	s := newService(t, "shop")
+	s := newService("shop")
 	native := s.Span("native")
 	s.apply(t, planOf(1, native.ID()))
 	cause := errors.New("broken")
 	func() {
 		defer func() {
-			if got := recover(); got != cause { //nolint:errorlint // the very same
-				t.Errorf("the panic became %v", got)
+			if got := recover(); got != cause { //nolint:errorlint // identity is intended
+				t.Errorf("recovered %v, want the original panic value", got)
 			}
 		}()
 		ctx, entry := s.enter(t.Context(), "GET /")
@@ -330,13 +351,13 @@ func TestPanic(t *testing.T) {
 	for _, span := range spans {
 		events := span.Events()
 		if len(events) != 1 || events[0].Name != "exception" || !slices.Contains(events[0].Attributes, attribute.String("exception.message", "broken")) {
-			t.Errorf("%s has the events %v", span.Name(), events)
+			t.Errorf("%s has events %v", span.Name(), events)
 		}
 	}
 }
 
 func TestGoroutineLabels(t *testing.T) {
-	s := newService(t, "shop")
+	s := newService("shop")
 	native := s.Span("native")
 	a, err := s.Connect(t.Context(), tracepoint.WithEndpoint("http://127.0.0.1:1"), tracepoint.WithGoroutineLabels())
 	if err != nil {
@@ -360,7 +381,7 @@ func TestGoroutineLabels(t *testing.T) {
 	labels(outer)
 	entry.End()
 	if got := goroutines(t); strings.Contains(got, entry.SpanContext().TraceID().String()) {
-		t.Errorf("a label is left:\n%s", got)
+		t.Errorf("a label remains:\n%s", got)
 	}
 }
 
@@ -373,78 +394,23 @@ func goroutines(t *testing.T) string {
 	return b.String()
 }
 
-// TestCatalogue lists what was registered, with hints, once each, with IDs of their own.
-func TestCatalogue(t *testing.T) {
-	r := tracepoint.NewRegistry(tracepoint.UnknownService)
-	order := r.Span("order", tracepoint.WithOwner("GET /order", trace.SpanKindServer), tracepoint.WithCode("shop.Order"))
-	r.Span("price", tracepoint.WithParent(order))
-	r.Int("price", tracepoint.WithParent(order))
-	if r.Span("order") != order {
-		t.Error("the same name is another tracepoint")
-	}
-	r.SetService("shop")
-	var got []string
-	for _, tp := range r.Catalogue() {
-		got = append(got, strings.Join([]string{tp.ID, string(tp.Kind), tp.Operation, tp.Parent, tp.Owner, string(tp.OwnerKind), tp.Code}, "|"))
-	}
-	want := []string{"shop/order|span|order||GET /order|server|shop.Order", "shop/price|span|price|shop/order|||", "shop/price#2|variable|price|shop/order|||"}
-	if !slices.Equal(got, want) {
-		t.Errorf("catalogue %q, want %q", got, want)
-	}
-	if order.ID() != "shop/order" {
-		t.Errorf("the ID is %q", order.ID())
-	}
-}
-
-func TestNamesAreRefused(t *testing.T) {
-	for _, name := range []string{"", "a\nb", strings.Repeat("x", 129), "\xff"} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%q is a name", name)
-				}
-			}()
-			tracepoint.NewRegistry("shop").Span(name)
-		}()
-	}
-}
-
-// TestProviderIsBounded makes names of data: those beyond the bound stay as they were, on.
+// TestProviderIsBounded starts spans whose names contain data: those beyond the limit are always enabled.
 func TestProviderIsBounded(t *testing.T) {
-	s := newService(t, "shop")
+	s := newService("shop")
 	ctx, entry := s.enter(t.Context(), "GET /")
 	tracer := s.provider.Tracer("lib")
-	const most = 4096
-	for i := range most + 100 {
+	const limit = 4096
+	for i := range limit + 100 {
 		_, span := tracer.Start(ctx, fmt.Sprintf("user %d", i))
 		span.End()
 	}
 	_, odd := tracer.Start(ctx, "a\nb")
 	odd.End()
 	entry.End()
-	if n := len(s.Catalogue()); n != most {
-		t.Errorf("%d tracepoints, want %d", n, most)
+	if n := len(s.Catalogue()); n != limit {
+		t.Errorf("%d tracepoints, want %d", n, limit)
 	}
-	if n := len(s.record.Ended()); n != 103 { // the entry's is one of the names, so that 101 are beyond the bound
+	if n := len(s.record.Ended()); n != 103 { // the entry span counts towards the limit, so 101 names exceed it
 		t.Errorf("%d spans, want %d", n, 103)
 	}
-}
-
-func TestApplyIsRefused(t *testing.T) {
-	s := newService(t, "shop")
-	native := s.Span("native")
-	s.apply(t, planOf(1, native.ID()))
-	bad := planOf(2)
-	bad.Arms[0].Share = 2
-	if err := s.Apply(bad); err == nil {
-		t.Error("a plan with a share of 2 is applied")
-	}
-	ctx, entry := s.enter(t.Context(), "GET /")
-	_, end := native.Start(ctx)
-	end()
-	entry.End()
-	s.expect(t, `
-		GET / arm=a plan=1
-		  native tp=shop/native
-		`)
 }
