@@ -1,14 +1,18 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
+GREMLINS := bin/gremlins
 GOLDEN   := ./analysis ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of docs/benchmarks.md; none: all
+MUTATE   ?= analysis cct search engine ingest control store notify # folders, each with those below it
+SAMPLE   ?= # mutants per folder; none: all, which takes many hours
+SEED     ?= 1
 
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities fuzz golden bench generate tidy build web test-web screens
+.PHONY: run test check format vet lint race soak vulnerabilities fuzz mutate golden bench generate tidy build web test-web screens
 run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	bin/sibylbench demo # not go run, which says that it failed whenever it is ended
 
@@ -51,6 +55,9 @@ vulnerabilities: ## known ones in what is linked; asks vuln.go.dev
 fuzz: ## every fuzz test for FUZZTIME
 	.ci/fuzz $(FUZZTIME)
 
+mutate: $(GREMLINS) ## measure the tests by faults put into the code; hours: make mutate MUTATE="cct control" SAMPLE=50 SEED=1
+	SAMPLE=$(SAMPLE) SEED=$(SEED) .ci/mutate $(GREMLINS) $(MUTATE)
+
 golden: ## rewrite what tests compare with; read the diff
 	go test $(GOLDEN) -rewrite
 	go test ./server -run Document -rewrite
@@ -80,3 +87,6 @@ generate: ## make again what is made by programs
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+$(GREMLINS):
+	GOBIN=$(CURDIR)/bin go install github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// opened opens an empty store until the test ends.
+func opened(t *testing.T) *Store {
+	t.Helper()
+	s, err := openIn(t, t.TempDir())
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return s
+}
+
+// A checkpoint replaces the one before, in as many pieces as it takes, and adds to the closed traces that are not forgotten.
+func TestCheckpointIsReplaced(t *testing.T) {
+	s := opened(t)
+	if c, err := s.Load(); c != nil || err != nil {
+		t.Errorf("without a checkpoint: %v, %v", c, err)
+	}
+	state := make([]byte, 2*pieceSize+1) // random bytes do not compress: three pieces
+	if _, err := rand.NewChaCha8([32]byte{}).Read(state); err != nil {
+		t.Fatal(err)
+	}
+	first := &Checkpoint{Seq: 300, At: 10, Oldest: 200, State: state, Closed: []Closed{{At: 4, Hashes: []uint64{1}}, {At: 5}, {At: 6, Hashes: []uint64{2, 1 << 60}}}}
+	must(t, s.Save(first, 0))
+	first.Closed = slices.Delete(first.Closed, 1, 2) // it has no traces
+	loaded(t, s, first)
+
+	second := &Checkpoint{Seq: 400, At: 20, Oldest: 300, State: []byte("small"), Closed: []Closed{{At: 16, Hashes: []uint64{3}}}}
+	must(t, s.Save(second, 6))
+	second.Closed = []Closed{first.Closed[1], second.Closed[0]}
+	loaded(t, s, second)
+}
+
+func loaded(t *testing.T, s *Store, want *Checkpoint) {
+	t.Helper()
+	got, err := s.Load()
+	must(t, err)
+	if !bytes.Equal(got.State, want.State) {
+		t.Errorf("state of %d bytes, want %d", len(got.State), len(want.State))
+	}
+	g, w := *got, *want
+	g.State, w.State = nil, nil
+	if !reflect.DeepEqual(g, w) {
+		t.Errorf("checkpoint %+v, want %+v", g, w)
+	}
+}
+
+func TestDamagedCheckpoint(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		key   []byte
+		value []byte // nil: none
+	}{
+		{"a head that ends early", []byte{keyCheckpoint}, []byte{1, 2}},
+		{"a piece is missing", numbered(keyState, 0), nil},
+		{"a piece too many", numbered(keyState, 1), []byte("x")},
+		{"a piece that does not unpack", numbered(keyState, 0), []byte("damaged")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := opened(t)
+			must(t, s.Save(&Checkpoint{Seq: 1, State: []byte("state")}, 0))
+			if c.value == nil {
+				must(t, s.db.Delete(c.key, pebble.Sync))
+			} else {
+				must(t, s.db.Set(c.key, c.value, pebble.Sync))
+			}
+			if got, err := s.Load(); got != nil || !errors.Is(err, errCheckpoint) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// Decisions come in whole epochs, from either end, until they are as many as asked for.
+func TestDecisions(t *testing.T) {
+	s := opened(t)
+	epochs := map[trace.Nanos][]string{10: {"a", "b"}, 20: {"c"}, 30: {"d", "e"}}
+	for at, reasons := range epochs {
+		must(t, s.PutDecisions(at, decisions(reasons...)))
+	}
+	must(t, s.PutDecisions(20, decisions("C")))
+	for _, c := range []struct {
+		from, to trace.Nanos
+		limit    int
+		newest   bool
+		want     string
+	}{
+		{-1, 100, 100, false, "a b C d e"},
+		{0, 100, 100, true, "a b C d e"},
+		{10, 30, 100, false, "a b C"}, // from is in it, to is not
+		{11, 31, 100, false, "C d e"},
+		{0, 100, 1, false, "a b"},
+		{0, 100, 2, false, "a b"},
+		{0, 100, 3, false, "a b C"},
+		{0, 100, 2, true, "d e"},
+		{0, 100, 3, true, "C d e"},
+		{0, 100, 0, false, ""},
+		{-2, -1, 100, false, ""},
+	} {
+		got, err := s.Decisions(c.from, c.to, c.limit, c.newest)
+		must(t, err)
+		check(t, fmt.Sprintf("%+v", c), reasons(got), c.want)
+	}
+
+	check(t, "epochs", decided(t, s, 100), "10:2 20:1 30:2")
+	check(t, "epochs until two were enough", decided(t, s, 2), "10:2 20:1")
+	must(t, s.ForgetDecided(20))
+	check(t, "without the second", decided(t, s, 100), "10:2 30:2")
+	must(t, s.ForgetDecisions(-1))
+	check(t, "none was before 1970", decided(t, s, 100), "10:2 30:2")
+	must(t, s.ForgetDecisions(30))
+	check(t, "without those before the last", decided(t, s, 100), "30:2")
+
+	must(t, s.db.Set(numbered(keyDecisions, 40), []byte("damaged"), pebble.Sync))
+	if _, err := s.Decisions(0, 100, 100, false); err == nil || !strings.Contains(err.Error(), "decisions of 40:") {
+		t.Errorf("damaged decisions: %v", err)
+	}
+	var last error
+	for _, err := range s.Decided() {
+		last = err
+	}
+	if last == nil {
+		t.Error("Decided yields no error for damaged decisions")
+	}
+}
+
+// decisions returns one per reason, each about a problem of its own.
+func decisions(reasons ...string) (all []search.Decision) {
+	for i, r := range reasons {
+		all = append(all, search.Decision{Reason: r, Investigation: analysis.Hash{Lo: uint64(i) + 1}})
+	}
+	return all
+}
+
+func reasons(all []search.Decision) string {
+	var list []string
+	for i := range all {
+		list = append(list, all[i].Reason)
+	}
+	return strings.Join(list, " ")
+}
+
+// decided returns when the first n epochs ended, each with how many problems its decisions are about.
+func decided(t *testing.T, s *Store, n int) string {
+	t.Helper()
+	var list []string
+	for d, err := range s.Decided() {
+		must(t, err)
+		if d.Size <= 0 {
+			t.Errorf("the decisions of %d take %d bytes", d.At, d.Size)
+		}
+		list = append(list, fmt.Sprintf("%d:%d", d.At, len(d.Problems)))
+		if len(list) == n {
+			break
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func TestExemplars(t *testing.T) {
+	s := opened(t)
+	a, b := analysis.Hash{Hi: 1, Lo: 2}, analysis.Hash{Hi: 2, Lo: 1}
+	of := func(root byte) *Exemplars {
+		return &Exemplars{Slow: []Exemplar{{Trace: trace.ID{root}, Duration: 5, Records: []uint64{7, 8}}}, Fast: []Exemplar{{Trace: trace.ID{root, 1}, Duration: 1}}}
+	}
+	must(t, s.PutExemplars(a, of(1)))
+	must(t, s.PutExemplars(b, of(2)))
+	must(t, s.PutExemplars(b, of(3)))
+	got := map[analysis.Hash]*Exemplars{}
+	must(t, s.EachExemplars(func(group analysis.Hash, e *Exemplars) error { got[group] = e; return nil }))
+	if want := map[analysis.Hash]*Exemplars{a: of(1), b: of(3)}; !reflect.DeepEqual(got, want) {
+		t.Errorf("all exemplars: %+v, want %+v", got, want)
+	}
+	if e, err := s.Exemplars(b); err != nil || !reflect.DeepEqual(e, of(3)) {
+		t.Errorf("exemplars: %+v, %v", e, err)
+	}
+	must(t, s.DeleteExemplars(b))
+	if e, err := s.Exemplars(b); err != nil || !reflect.DeepEqual(e, &Exemplars{}) {
+		t.Errorf("deleted exemplars: %+v, %v", e, err)
+	}
+	must(t, s.db.Set(groupKey(b), []byte("damaged"), pebble.Sync))
+	if err := s.EachExemplars(func(analysis.Hash, *Exemplars) error { return nil }); err == nil {
+		t.Error("no error for damaged exemplars")
+	}
+}
+
+func TestTraces(t *testing.T) {
+	s, id := opened(t), trace.ID{1}
+	request := bytes.Repeat([]byte("span "), 1000)
+	must(t, s.PutTrace(id, request))
+	if got, err := s.Trace(id); err != nil || !bytes.Equal(got, request) {
+		t.Errorf("%d bytes, %v; want %d", len(got), err, len(request))
+	}
+	if size, err := s.TraceSize(id); err != nil || size <= 0 || size >= int64(len(request)) {
+		t.Errorf("takes %d bytes, %v; want fewer than %d", size, err, len(request))
+	}
+	must(t, s.db.Set(traceKey(id), []byte("damaged"), pebble.Sync))
+	if got, err := s.Trace(id); got != nil || err == nil || !strings.Contains(err.Error(), id.String()) {
+		t.Errorf("damaged: %q, %v", got, err)
+	}
+	must(t, s.DeleteTrace(id))
+	if got, err := s.Trace(id); got != nil || err != nil {
+		t.Errorf("deleted: %q, %v", got, err)
+	}
+}
+
+// Clear gives back the room of what was forgotten.
+func TestClear(t *testing.T) {
+	s := opened(t)
+	noise := make([]byte, 1<<20)
+	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s.PutTrace(trace.ID{1}, noise))
+	must(t, s.db.Flush())
+	if n, err := s.Takes(); err != nil || n < int64(len(noise)) {
+		t.Errorf("takes %d bytes, %v; want at least %d", n, err, len(noise))
+	}
+	must(t, s.DeleteTrace(trace.ID{1}))
+	must(t, s.Clear(t.Context()))
+	if n, err := s.Takes(); err != nil || n > 1<<16 {
+		t.Errorf("takes %d bytes after it was cleared, %v", n, err)
+	}
+}
+
+// Held counts for one endpoint alone.
+func TestOutboxCountsByEndpoint(t *testing.T) {
+	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
+	put(t, o, 1, "one", 1, "a", "b")
+	put(t, o, 2, "two", 2, "a")
+	put(t, o, 3, "three", 3, "a")
+	check(t, "first page", ids(o.List(false, 0, 2)), "one one")
+	due, _ := take(t, o, "a", 4, 2) // two of three
+	check(t, "due", ids(due), "one two")
+	rest, again := take(t, o, "a", 4, 2)
+	check(t, "due then", fmt.Sprint(ids(rest), again), "three0")
+	must(t, o.Bury(&due[0], "no"))
+	must(t, o.Retry(&due[1], seconds(9), "not yet"))
+	must(t, o.Retry(&rest[0], seconds(8), "not yet"))
+	for endpoint, want := range map[string]string{"a": "2 1", "b": "1 0", "c": "0 0"} {
+		waiting, dead := o.Held(endpoint)
+		check(t, endpoint, fmt.Sprint(waiting, dead), want)
+	}
+	none, again := take(t, o, "a", 7, 9)
+	check(t, "before the next attempt", fmt.Sprint(ids(none), again), fmt.Sprint("", seconds(8)))
+	now, again := take(t, o, "a", 8, 9)
+	check(t, "at the next attempt", fmt.Sprint(ids(now), again), fmt.Sprint("three", seconds(9)))
+}
+
+// What is not to expire does not keep what is behind it from expiring.
+func TestOutboxExpiresBehindWhatStays(t *testing.T) {
+	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
+	put(t, o, 1, "taken", 1, "a")
+	put(t, o, 2, "old", 2, "a")
+	put(t, o, 5, "as old as may be", 3, "a")
+	take(t, o, "a", 6, 1)
+	died, err := o.Expire(seconds(6), seconds(5), func(string) bool { return true })
+	check(t, "died", fmt.Sprint(died, err), "1 <nil>")
+	check(t, "waiting", ids(o.List(false, 0, 9)), "taken as old as may be")
+	check(t, "dead", ids(o.List(true, 0, 9)), "old")
+}
+
+// An event is known for as long as a restart could make it again, and is forgotten then; not before the next time that the outbox looks.
+func TestOutboxForgetsEvents(t *testing.T) {
+	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
+	const hour, start = 3600, 100 * 3600
+	put(t, o, start, "event", 1, "a")
+	for _, c := range []struct {
+		at  int
+		new bool
+	}{
+		{start + hour, false},
+		{start + 24*hour, false},
+		{start + 25*hour - 1, false},
+		{start + 25*hour, true},
+	} {
+		_, err := o.Expire(seconds(c.at), 0, func(string) bool { return true })
+		must(t, err)
+		if got := put(t, o, c.at, "event", 1, "a"); got != c.new {
+			t.Errorf("%ds after the event: new: %t, want %t", c.at-start, got, c.new)
+		}
+	}
+}
+
+// A letter that is sent again has a number of its own: later messages do not take its place.
+func TestResentLetterIsNotOverwritten(t *testing.T) {
+	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
+	put(t, o, 1, "first", 1, "a")
+	put(t, o, 2, "second", 2, "a")
+	due, _ := take(t, o, "a", 3, 1)
+	must(t, o.Bury(&due[0], "no"))
+	_, err := o.Resend(due[0].Number, seconds(4))
+	must(t, err)
+	put(t, o, 5, "third", 3, "a")
+	put(t, o, 6, "fourth", 4, "a")
+	due, _ = take(t, o, "a", 7, 9)
+	check(t, "due", ids(due), "second first third fourth")
+	for i := range due {
+		check(t, "body", string(due[i].Body), "body of "+due[i].ID)
+		must(t, o.Done(&due[i]))
+	}
+	check(t, "waiting", ids(o.List(false, 0, 9)), "")
+}
