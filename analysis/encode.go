@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -177,7 +179,7 @@ func decodeTransfer(b []byte) (Transfer, []byte, error) {
 	d := decoder{rest: b}
 	t := Transfer{Bytes: d.below(maxBytes), Nanos: int64(d.below(stats.MaxNanos))}
 	if d.bad {
-		return Transfer{}, nil, stats.ErrCorrupt
+		return Transfer{}, nil, codec.ErrCorrupt
 	}
 	return t, d.rest, nil
 }
@@ -220,7 +222,7 @@ func (p *Past) AppendBinary(b []byte) []byte {
 	return e.b
 }
 
-// DecodePast reads what AppendBinary wrote and returns the bytes behind it. An error wraps [stats.ErrCorrupt].
+// DecodePast reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodePast(b []byte) (Past, []byte, error) {
 	d := decoder{rest: b}
 	p := Past{Total: decoded(&d, stats.DecodeMoments), Failed: d.number()}
@@ -234,7 +236,7 @@ func DecodePast(b []byte) (Past, []byte, error) {
 	}
 	p.Latency = d.latencies()
 	if d.bad || len(p.Edges) > pastEdges && p.Edges[0].Edge != 0 {
-		return Past{}, nil, stats.ErrCorrupt
+		return Past{}, nil, codec.ErrCorrupt
 	}
 	return p, d.rest, nil
 }
@@ -486,7 +488,7 @@ func (d *decoder) group(decodeRow rowDecoder) *Group {
 
 // DecodeGrouper returns the Grouper that AppendBinary wrote, with the given request types, table and options, which should be those that
 // it had: it goes on where that one stopped. Of what an older one wrote, requests sampled do not say when they came. It returns the bytes
-// behind it. An error wraps [stats.ErrCorrupt]. It keeps nothing of b.
+// behind it. An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
 func DecodeGrouper(b []byte, types *RequestTypes, table *trace.Table, options GroupOptions) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := &decoder{rest: b}
@@ -509,7 +511,7 @@ func DecodeGrouper(b []byte, types *RequestTypes, table *trace.Table, options Gr
 		before = group
 	}
 	if d.bad {
-		return nil, nil, stats.ErrCorrupt
+		return nil, nil, codec.ErrCorrupt
 	}
 	return g, d.rest, nil
 }

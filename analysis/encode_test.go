@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -153,7 +154,7 @@ func FuzzDecodeGrouper(f *testing.F) {
 		types.Freeze()
 		g, rest, err := analysis.DecodeGrouper(b, types, &trace.Table{}, analysis.GroupOptions{})
 		if err != nil {
-			if g != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+			if g != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
 				t.Errorf("%v with a result", err)
 			}
 			return

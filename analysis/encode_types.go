@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -68,7 +70,7 @@ func (d *decoder) ops() (ops []trace.Op) {
 }
 
 // DecodeRequestTypes returns the RequestTypes that AppendBinary wrote, under the given rules, and the bytes behind them. An error wraps
-// [stats.ErrCorrupt].
+// [codec.ErrCorrupt].
 func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error) {
 	d := &decoder{rest: b}
 	d.version(requestTypesVersion)
@@ -84,7 +86,7 @@ func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error)
 		before, r.entries[op] = op, x
 	}
 	if d.bad {
-		return nil, nil, stats.ErrCorrupt
+		return nil, nil, codec.ErrCorrupt
 	}
 	return r, d.rest, nil
 }
@@ -174,7 +176,7 @@ func (d *decoder) sums() *[blocks]stats.CoMoments {
 	return &sums
 }
 
-// DecodeRefinement returns the Refinement that AppendBinary wrote and the bytes behind it. An error wraps [stats.ErrCorrupt].
+// DecodeRefinement returns the Refinement that AppendBinary wrote and the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
 	d := &decoder{rest: b}
 	d.version(refinementVersion)
@@ -207,7 +209,7 @@ func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
 		before, r.places[at] = at, p
 	}
 	if d.bad {
-		return nil, nil, stats.ErrCorrupt
+		return nil, nil, codec.ErrCorrupt
 	}
 	return r, d.rest, nil
 }

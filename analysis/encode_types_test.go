@@ -6,12 +6,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -77,7 +78,7 @@ func FuzzDecodeRequestTypes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, rest, err := analysis.DecodeRequestTypes(b, nil)
 		if err != nil {
-			if r != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+			if r != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
 				t.Errorf("%v with a result", err)
 			}
 			return
@@ -126,7 +127,7 @@ func FuzzDecodeRefinement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, rest, err := analysis.DecodeRefinement(b)
 		if err != nil {
-			if r != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+			if r != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
 				t.Errorf("%v with a result", err)
 			}
 			return

@@ -3,7 +3,7 @@ package analysis
 import (
 	"encoding/binary"
 
-	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 const packerVersion = 1
@@ -33,7 +33,7 @@ const (
 	packedOpSize      = 8
 )
 
-// DecodePacker returns the Packer that AppendBinary wrote, and the bytes behind it. An error wraps [stats.ErrCorrupt].
+// DecodePacker returns the Packer that AppendBinary wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
 	d := &decoder{rest: b}
 	d.version(packerVersion)
@@ -43,7 +43,7 @@ func DecodePacker(b []byte) (*Packer, []byte, error) {
 	readNumbered(d, &p.places, packedPlaceSize, readPlace)
 	readNumbered(d, &p.ops, packedOpSize, readOp)
 	if d.bad {
-		return nil, nil, stats.ErrCorrupt
+		return nil, nil, codec.ErrCorrupt
 	}
 	return p, d.rest, nil
 }
@@ -65,11 +65,11 @@ func AppendObservation(b []byte, o *Observation) []byte {
 	return (&Packer{Limit: -1}).Append(b, o)
 }
 
-// DecodeObservation returns the observation that AppendObservation wrote, and the bytes behind it. An error wraps [stats.ErrCorrupt].
+// DecodeObservation returns the observation that AppendObservation wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeObservation(b []byte) (o *Observation, rest []byte, err error) {
 	defer func() {
 		if recover() != nil { // the packed form is not meant for strangers; bytes that are too short make it panic
-			o, rest, err = nil, nil, stats.ErrCorrupt
+			o, rest, err = nil, nil, codec.ErrCorrupt
 		}
 	}()
 	o = &Observation{}

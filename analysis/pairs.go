@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -93,7 +95,7 @@ func (x *Pairs) AppendBinary(b []byte) []byte {
 	return x.moments.AppendBinary(e.b)
 }
 
-// DecodePairs returns the Pairs that AppendBinary wrote, and the bytes behind them. An error wraps [stats.ErrCorrupt].
+// DecodePairs returns the Pairs that AppendBinary wrote, and the bytes behind them. An error wraps [codec.ErrCorrupt].
 func DecodePairs(b []byte) (*Pairs, []byte, error) {
 	d := &decoder{rest: b}
 	d.version(pairsVersion)
@@ -106,7 +108,7 @@ func DecodePairs(b []byte) (*Pairs, []byte, error) {
 	x.moments = decoded(d, stats.DecodePairMoments)
 	x.row = make([]int64, len(x.edges)+1)
 	if d.bad || x.moments.Sums != nil && len(x.moments.Sums) != len(x.row) {
-		return nil, nil, stats.ErrCorrupt
+		return nil, nil, codec.ErrCorrupt
 	}
 	return x, d.rest, nil
 }

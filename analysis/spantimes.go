@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -136,13 +138,13 @@ func (e *encoder) spanTimes(t *SpanTimes) {
 	}
 }
 
-// DecodeRecentSpans reads what AppendBinary wrote and returns the bytes behind it. An error wraps [stats.ErrCorrupt].
+// DecodeRecentSpans reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 	d := &decoder{rest: b}
 	d.version(recentSpansVersion)
 	r := RecentSpans{began: d.time(), turned: d.time(), before: d.spanTimes(), present: d.spanTimes()}
 	if d.bad {
-		return RecentSpans{}, nil, stats.ErrCorrupt
+		return RecentSpans{}, nil, codec.ErrCorrupt
 	}
 	return r, d.rest, nil
 }

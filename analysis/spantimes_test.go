@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -104,7 +105,7 @@ func FuzzDecodeRecentSpans(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, rest, err := analysis.DecodeRecentSpans(b)
 		if err != nil {
-			if !errors.Is(err, stats.ErrCorrupt) || rest != nil || r.Since() != 0 {
+			if !errors.Is(err, codec.ErrCorrupt) || rest != nil || r.Since() != 0 {
 				t.Fatalf("error %v with a value", err)
 			}
 			return

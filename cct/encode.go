@@ -1,16 +1,12 @@
 package cct
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// ErrFormat is returned for bytes that no [Builder.AppendBinary] wrote.
-var ErrFormat = errors.New("calling-context tree: bad encoding")
 
 // Versions of the format, the first byte of an encoded builder.
 const (
@@ -20,195 +16,121 @@ const (
 
 // AppendBinary appends b's stable encoding to buf: equal builders give equal bytes. The error is always nil.
 func (b *Builder) AppendBinary(buf []byte) ([]byte, error) {
-	e := encoder{append(buf, formatVersion)}
-	e.numbers(uint64(b.Limit), b.requests, b.refused, b.pruned, uint64(len(b.places)))
+	buf = append(buf, formatVersion)
+	buf = codec.AppendUvarints(buf, uint64(b.Limit), b.requests, b.refused, b.pruned, uint64(len(b.places)))
 	for _, ctx := range sortedKeys(b.places) {
-		e.place(ctx, b.places[ctx])
+		buf = b.places[ctx].append(codec.AppendWords(buf, uint64(ctx)))
 	}
-	e.numbers(uint64(len(b.sets)))
+	buf = codec.AppendUvarints(buf, uint64(len(b.sets)))
 	for _, h := range sortedKeys(b.sets) {
-		e.set(b.sets[h])
+		buf = b.sets[h].append(buf)
 	}
-	e.numbers(uint64(len(b.before)))
+	buf = codec.AppendUvarints(buf, uint64(len(b.before)))
 	for _, tp := range sortedKeys(b.before) {
-		e.word(uint64(tp))
-		e.numbers(b.before[tp])
+		buf = codec.AppendUvarints(codec.AppendWords(buf, uint64(tp)), b.before[tp])
 	}
-	return e.buf, nil
+	return buf, nil
 }
 
-// encoder writes hashes as fixed words and everything else as varints.
-type encoder struct{ buf []byte }
-
-func (e *encoder) word(x uint64) { e.buf = binary.LittleEndian.AppendUint64(e.buf, x) }
-
-func (e *encoder) numbers(xs ...uint64) {
-	for _, x := range xs {
-		e.buf = binary.AppendUvarint(e.buf, x)
-	}
+func (p *place) append(buf []byte) []byte {
+	buf = codec.AppendWords(buf, uint64(p.parent), uint64(p.op), uint64(p.tp))
+	buf = codec.AppendVarints(buf, int64(p.seen))
+	buf = codec.AppendUvarints(buf, p.requests, p.hits, p.errors, uint64(len(p.witnesses)))
+	buf = codec.AppendWords(buf, p.witnesses...)
+	buf = codec.AppendUvarints(buf, p.history.N, p.history.Square)
+	buf = codec.AppendVarints(buf, p.history.Share, p.history.MeanTime)
+	return codec.AppendUvarints(buf, p.reference.N, p.reference.Sum, p.reference.SumSquares[0], p.reference.SumSquares[1])
 }
 
-func (e *encoder) signed(xs ...int64) {
-	for _, x := range xs {
-		e.buf = binary.AppendVarint(e.buf, x)
+func (s *set) append(buf []byte) []byte {
+	n := uint64(0) // all
+	if !s.all {
+		n = uint64(len(s.on)) + 1
 	}
-}
-
-func (e *encoder) place(ctx trace.Context, p *place) {
-	e.word(uint64(ctx))
-	e.word(uint64(p.parent))
-	e.word(uint64(p.op))
-	e.word(uint64(p.tp))
-	e.signed(int64(p.seen))
-	e.numbers(p.requests, p.hits, p.errors, uint64(len(p.witnesses)))
-	for _, h := range p.witnesses {
-		e.word(h)
-	}
-	e.numbers(p.history.N, p.history.Square)
-	e.signed(p.history.Share, p.history.MeanTime)
-	e.numbers(p.reference.N, p.reference.Sum, p.reference.SumSquares[0], p.reference.SumSquares[1])
-}
-
-func (e *encoder) set(s *set) {
-	if s.all {
-		e.numbers(0)
-	} else {
-		e.numbers(uint64(len(s.on)) + 1)
-	}
+	buf = codec.AppendUvarints(buf, n)
 	for _, tp := range s.on {
-		e.word(uint64(tp))
+		buf = codec.AppendWords(buf, uint64(tp))
 	}
-	e.numbers(s.requests)
-	e.signed(int64(s.seen))
+	return codec.AppendVarints(codec.AppendUvarints(buf, s.requests), int64(s.seen))
 }
 
 // Decode returns the builder that [Builder.AppendBinary] encoded, of this version or the one before, whose copy of the catalogue is
-// left out. It returns nil and an error wrapping [ErrFormat] for anything else. It keeps nothing of data.
+// left out. It returns nil and an error wrapping [codec.ErrCorrupt] for anything else. It keeps nothing of data.
 func Decode(data []byte) (*Builder, error) {
-	d := decoder{data: data}
-	if len(data) == 0 || data[0] != formatVersion && data[0] != withPoints {
-		return nil, fmt.Errorf("%w: unknown version", ErrFormat)
+	r := codec.NewReader(data)
+	version := r.Version(formatVersion, withPoints)
+	limit := r.Below(1<<30 + 1)
+	b := &Builder{Limit: int(limit), requests: r.Uvarint(), refused: r.Uvarint(), pruned: r.Uvarint()}
+	decodePlaces(r, b)
+	if version == withPoints {
+		skipPoints(r)
 	}
-	d.data = d.data[1:]
-	b := &Builder{Limit: int(d.upTo(1 << 30)), requests: d.number(), refused: d.number(), pruned: d.number()}
-	d.places(b)
-	if data[0] == withPoints {
-		d.skipPoints()
-	}
-	d.sets(b)
-	d.before(b)
-	if d.bad || len(d.data) > 0 {
-		return nil, fmt.Errorf("%w: truncated, or out of order", ErrFormat)
+	decodeSets(r, b)
+	decodeBefore(r, b)
+	r.Check(r.Len() == 0)
+	if r.Bad() {
+		return nil, fmt.Errorf("%w: calling-context tree", codec.ErrCorrupt)
 	}
 	return b, nil
 }
 
-// decoder reads what encoder wrote. After the first fault it is bad and reads zeros.
-type decoder struct {
-	data []byte
-	bad  bool
-}
-
-func (d *decoder) fail() { d.bad, d.data = true, nil }
-
-func (d *decoder) word() uint64 {
-	if len(d.data) < 8 {
-		d.fail()
-		return 0
-	}
-	x := binary.LittleEndian.Uint64(d.data)
-	d.data = d.data[8:]
-	return x
-}
-
-func (d *decoder) number() uint64 {
-	x, n := binary.Uvarint(d.data)
-	if n <= 0 || n > 1 && d.data[n-1] == 0 { // a shorter form exists: two encodings of one value
-		d.fail()
-		return 0
-	}
-	d.data = d.data[n:]
-	return x
-}
-
-func (d *decoder) signed() int64 {
-	x := d.number()
-	return int64(x>>1) ^ -int64(x&1)
-}
-
-func (d *decoder) upTo(limit uint64) uint64 {
-	x := d.number()
-	if x > limit {
-		d.fail()
-		return 0
-	}
-	return x
-}
-
-// count returns a length of entries of at least size bytes each, which the rest of the data can hold.
-func (d *decoder) count(size int) int { return int(d.upTo(uint64(len(d.data) / size))) }
-
 // ascending reads a key that must be above the one before.
-func (d *decoder) ascending(last *uint64, first bool) uint64 {
-	x := d.word()
-	if !first && x <= *last {
-		d.fail()
-	}
+func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
+	x := r.Word()
+	r.Check(first || x > *last)
 	*last = x
 	return x
 }
 
-func (d *decoder) places(b *Builder) {
-	n := d.count(43)
+func decodePlaces(r *codec.Reader, b *Builder) {
+	n := r.Count(43)
 	b.places = make(map[trace.Context]*place, n)
 	var last uint64
 	for i := range n {
-		ctx := trace.Context(d.ascending(&last, i == 0))
-		b.places[ctx] = d.place()
-		if d.bad {
+		ctx := trace.Context(ascending(r, &last, i == 0))
+		b.places[ctx] = decodePlace(r)
+		if r.Bad() {
 			return
 		}
 	}
 }
 
-func (d *decoder) place() *place {
-	p := &place{parent: trace.Context(d.word()), op: trace.Op(d.word()), tp: trace.Symbol(d.word()), seen: trace.Nanos(d.signed())}
-	p.requests, p.hits, p.errors = d.number(), d.number(), d.number()
+func decodePlace(r *codec.Reader) *place {
+	p := &place{parent: trace.Context(r.Word()), op: trace.Op(r.Word()), tp: trace.Symbol(r.Word()), seen: trace.Nanos(r.Varint())}
+	p.requests, p.hits, p.errors = r.Uvarint(), r.Uvarint(), r.Uvarint()
 	var last uint64
-	for i := range d.upTo(maxWitnesses) {
-		p.witnesses = append(p.witnesses, d.ascending(&last, i == 0))
+	for i := range r.Below(maxWitnesses + 1) {
+		p.witnesses = append(p.witnesses, ascending(r, &last, i == 0))
 	}
-	p.history = History{N: d.number(), Square: d.number(), Share: d.signed(), MeanTime: d.signed()}
-	p.reference = Reference{N: d.number(), Sum: d.number(), SumSquares: [2]uint64{d.number(), d.number()}}
+	p.history = History{N: r.Uvarint(), Square: r.Uvarint(), Share: r.Varint(), MeanTime: r.Varint()}
+	p.reference = Reference{N: r.Uvarint(), Sum: r.Uvarint(), SumSquares: [2]uint64{r.Uvarint(), r.Uvarint()}}
 	return p
 }
 
 // skipPoints reads over entries of a catalogue: four hashes and six numbers each.
-func (d *decoder) skipPoints() {
-	for range d.count(38) {
+func skipPoints(r *codec.Reader) {
+	for range r.Count(38) {
 		for range 4 {
-			d.word()
+			r.Word()
 		}
 		for range 6 {
-			d.number()
+			r.Uvarint()
 		}
-		if d.bad {
+		if r.Bad() {
 			return
 		}
 	}
 }
 
-func (d *decoder) sets(b *Builder) {
-	n := d.count(3)
+func decodeSets(r *codec.Reader, b *Builder) {
+	n := r.Count(3)
 	b.sets = make(map[uint64]*set, n)
 	var last uint64
 	for i := range n {
-		s := d.set()
+		s := decodeSet(r)
 		h := setHash(s.on, s.all)
-		if i > 0 && h <= last {
-			d.fail()
-		}
-		if d.bad {
+		r.Check(i == 0 || h > last)
+		if r.Bad() {
 			return
 		}
 		last = h
@@ -216,30 +138,28 @@ func (d *decoder) sets(b *Builder) {
 	}
 }
 
-func (d *decoder) set() *set {
-	n := d.number()
+func decodeSet(r *codec.Reader) *set {
+	n := r.Uvarint()
 	s := &set{all: n == 0}
-	if n > uint64(len(d.data)/8)+1 {
-		d.fail()
+	if n > uint64(r.Len()/8)+1 {
+		r.Fail()
 		return s
 	}
 	for range max(n, 1) - 1 {
-		s.on = append(s.on, trace.Symbol(d.word()))
+		s.on = append(s.on, trace.Symbol(r.Word()))
 	}
-	if !slices.IsSorted(s.on) {
-		d.fail()
-	}
-	s.requests, s.seen = d.number(), trace.Nanos(d.signed())
+	r.Check(slices.IsSorted(s.on))
+	s.requests, s.seen = r.Uvarint(), trace.Nanos(r.Varint())
 	return s
 }
 
-func (d *decoder) before(b *Builder) {
-	n := d.count(9)
+func decodeBefore(r *codec.Reader, b *Builder) {
+	n := r.Count(9)
 	var last uint64
 	for i := range n {
-		tp := trace.Symbol(d.ascending(&last, i == 0))
-		b.addBefore(tp, d.number())
-		if d.bad {
+		tp := trace.Symbol(ascending(r, &last, i == 0))
+		b.addBefore(tp, r.Uvarint())
+		if r.Bad() {
 			return
 		}
 	}

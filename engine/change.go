@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -44,13 +45,13 @@ func (x *Change) Append(b []byte) []byte {
 	return append(b, data...)
 }
 
-// DecodeChange returns the change that [Change.Append] wrote, which takes all of b. An error wraps ErrCorrupt.
+// DecodeChange returns the change that [Change.Append] wrote, which takes all of b. An error wraps [codec.ErrCorrupt].
 func DecodeChange(b []byte) (x Change, err error) {
 	if err := json.Unmarshal(b, &x); err != nil {
-		return Change{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return Change{}, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
 	if x.Wish != nil && x.Wish.Kind > search.Forbid {
-		return Change{}, fmt.Errorf("%w: no such wish", ErrCorrupt)
+		return Change{}, fmt.Errorf("%w: no such wish", codec.ErrCorrupt)
 	}
 	return x, nil
 }

@@ -3,14 +3,11 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 )
-
-// ErrCorrupt says that bytes were not written by [AppendSearchState].
-var ErrCorrupt = errors.New("corrupt encoding of the state of a search")
 
 const stateVersion = 1
 
@@ -24,19 +21,19 @@ func AppendSearchState(b []byte, s *search.State) []byte {
 	return append(append(b, stateVersion), data...)
 }
 
-// DecodeSearchState returns the state that AppendSearchState wrote, which takes all of b. An error wraps ErrCorrupt. It keeps nothing of b.
+// DecodeSearchState returns the state that AppendSearchState wrote, which takes all of b. An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
 func DecodeSearchState(b []byte) (search.State, error) {
 	if len(b) == 0 || b[0] != stateVersion {
-		return search.State{}, fmt.Errorf("%w: unknown version", ErrCorrupt)
+		return search.State{}, fmt.Errorf("%w: unknown version", codec.ErrCorrupt)
 	}
 	d := json.NewDecoder(bytes.NewReader(b[1:]))
 	d.DisallowUnknownFields()
 	var s search.State
 	if err := d.Decode(&s); err != nil {
-		return search.State{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return search.State{}, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
 	if d.More() || !possible(&s) {
-		return search.State{}, fmt.Errorf("%w: what it says is impossible", ErrCorrupt)
+		return search.State{}, fmt.Errorf("%w: what it says is impossible", codec.ErrCorrupt)
 	}
 	return s, nil
 }

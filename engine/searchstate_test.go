@@ -9,6 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -23,7 +24,7 @@ func FuzzDecodeSearchState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := engine.DecodeSearchState(b)
 		if err != nil {
-			if !errors.Is(err, engine.ErrCorrupt) || cmp.Diff(search.State{}, s) != "" {
+			if !errors.Is(err, codec.ErrCorrupt) || cmp.Diff(search.State{}, s) != "" {
 				t.Errorf("%v with a result", err)
 			}
 			return
@@ -49,7 +50,7 @@ func TestDecodeSearchStateRefuses(t *testing.T) {
 		"", "\x02{}", "\x01", "\x01{} {}", "\x01" + `{"Surprise":1}`, "\x01" + `{"Plan":{"Leases":[{"Arm":0}]}}`,
 		"\x01" + `{"Investigations":[{"Status":200}]}`, "\x01" + `{"Investigations":[{"Epochs":-1}]}`, "\x01" + `{"Wishes":[{"Kind":3}]}`,
 	} {
-		if _, err := engine.DecodeSearchState([]byte(bad)); !errors.Is(err, engine.ErrCorrupt) {
+		if _, err := engine.DecodeSearchState([]byte(bad)); !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/gob"
 	"fmt"
 	"maps"
@@ -12,12 +11,17 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// coreVersion is the first byte of an encoded [Core].
-const coreVersion = 1
+// Versions of an encoded [Core], its first byte.
+const (
+	coreWithGob = 1 // had savedCore as gob
+	coreVersion = 2 // written
+)
 
 // savedCore is the part of a Core that is small and plain.
 type savedCore struct {
@@ -120,27 +124,12 @@ type savedPart struct {
 // AppendState appends to b everything that it takes to go on after a restart. Cores that saw the same give the same bytes.
 func (c *Core) AppendState(b []byte) []byte {
 	b = append(b, coreVersion)
-	b = section(b, c.table.AppendBinary)
-	b = section(b, c.types.AppendBinary)
-	b = section(b, c.grouper.AppendBinary)
-	b = section(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
-	b = section(b, c.appendEarly)
-	return section(b, func(b []byte) []byte {
-		var buf bytes.Buffer
-		if err := gob.NewEncoder(&buf).Encode(c.saved()); err != nil {
-			panic(fmt.Sprintf("engine: a core that is not plain: %v", err))
-		}
-		return append(b, buf.Bytes()...)
-	})
-}
-
-// section appends what part appends, with its length before it.
-func section(b []byte, part func([]byte) []byte) []byte {
-	const size = 8
-	at := len(b)
-	b = part(append(b, make([]byte, size)...))
-	binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-size))
-	return b
+	b = codec.AppendSection(b, c.table.AppendBinary)
+	b = codec.AppendSection(b, c.types.AppendBinary)
+	b = codec.AppendSection(b, c.grouper.AppendBinary)
+	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
+	b = codec.AppendSection(b, c.appendEarly)
+	return codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
 }
 
 // appendEarly appends the observations of the learning period, and what they tell so far; nothing afterwards.
@@ -148,10 +137,10 @@ func (c *Core) appendEarly(b []byte) []byte {
 	if c.learned {
 		return b
 	}
-	b = section(b, c.preview.AppendBinary)
-	b = section(b, c.early.packer.AppendBinary)
+	b = codec.AppendSection(b, c.preview.AppendBinary)
+	b = codec.AppendSection(b, c.early.packer.AppendBinary)
 	for _, chunk := range c.early.chunks {
-		b = section(b, func(b []byte) []byte { return append(b, chunk...) })
+		b = codec.AppendSection(b, func(b []byte) []byte { return append(b, chunk...) })
 	}
 	return b
 }
@@ -252,26 +241,23 @@ func (c *causes) save(s *savedCore) {
 
 func appendPlanned(b []byte, p planned) []byte {
 	b = analysis.AppendObservation(b, p.Observation)
-	b = binary.AppendUvarint(b, uint64(len(p.on)))
+	b = codec.AppendUvarints(b, uint64(len(p.on)))
 	for _, tp := range p.on {
-		b = binary.LittleEndian.AppendUint64(b, uint64(tp))
+		b = codec.AppendWords(b, uint64(tp))
 	}
 	return b
 }
 
 func decodePlanned(b []byte) (p planned, rest []byte, err error) {
-	if p.Observation, b, err = analysis.DecodeObservation(b); err != nil {
-		return planned{}, nil, err
+	r := codec.NewReader(b)
+	p.Observation = codec.Read(r, analysis.DecodeObservation)
+	for range r.Count(8) {
+		p.on = append(p.on, trace.Symbol(r.Word()))
 	}
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b))/8 || uint64(len(b)-size) < 8*n {
-		return planned{}, nil, ErrCorrupt
+	if r.Bad() {
+		return planned{}, nil, fmt.Errorf("%w: sampled request", codec.ErrCorrupt)
 	}
-	for b = b[size:]; n > 0; n-- {
-		p.on = append(p.on, trace.Symbol(binary.LittleEndian.Uint64(b)))
-		b = b[8:]
-	}
-	return p, b, nil
+	return p, r.Rest(), nil
 }
 
 // hashes returns the keys of m, ascending.
@@ -282,16 +268,14 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 // Restore makes c, which is new, go on where the core did whose [Core.AppendState] gave b. What the options say that c was made with
 // holds from here on, but for the [Settings]: those of the other core do. After an error c is of no use. It keeps nothing of b.
 func (c *Core) Restore(b []byte) error {
-	if len(b) == 0 || b[0] != coreVersion {
-		return fmt.Errorf("%w: unknown version", ErrCorrupt)
-	}
-	b = b[1:]
+	r := codec.NewReader(b)
+	version := r.Version(coreVersion, coreWithGob)
 	var parts [6][]byte
 	for i := range parts {
-		var err error
-		if parts[i], b, err = cutSection(b); err != nil {
-			return err
-		}
+		parts[i] = r.Section()
+	}
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%w: sections of the core", err)
 	}
 	table, _, err := trace.DecodeTable(parts[0], c.table.Limit)
 	if err != nil {
@@ -309,9 +293,9 @@ func (c *Core) Restore(b []byte) error {
 	if c.state, err = DecodeSearchState(parts[3]); err != nil {
 		return err
 	}
-	var s savedCore
-	if err := gob.NewDecoder(bytes.NewReader(parts[5])).Decode(&s); err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	s, err := decodeSaved(parts[5], version)
+	if err != nil {
+		return err
 	}
 	if s.Settings != nil {
 		c.Apply(&Change{Settings: s.Settings})
@@ -319,20 +303,18 @@ func (c *Core) Restore(b []byte) error {
 	if err := c.restoreEarly(parts[4], s.Learned); err != nil {
 		return err
 	}
-	return c.restore(&s)
+	return c.restore(s)
 }
 
-// cutSection returns what section appended, and the bytes behind it.
-func cutSection(b []byte) (part, rest []byte, err error) {
-	if len(b) < 8 {
-		return nil, nil, ErrCorrupt
+func decodeSaved(b []byte, version byte) (*savedCore, error) {
+	s := &savedCore{}
+	if version == coreVersion {
+		return s, plain.Decode(b, s)
 	}
-	n := binary.LittleEndian.Uint64(b)
-	b = b[8:]
-	if n > uint64(len(b)) {
-		return nil, nil, ErrCorrupt
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
+		return nil, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
-	return b[:n], b[n:], nil
+	return s, nil
 }
 
 func (c *Core) restoreEarly(b []byte, learned bool) error {
@@ -340,27 +322,27 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 		c.learned, c.early, c.preview = true, nil, nil
 		return nil
 	}
-	part, b, err := cutSection(b)
-	if err != nil {
+	r := codec.NewReader(b)
+	preview, packed := r.Section(), r.Section()
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%w: observations of the learning period", err)
+	}
+	var err error
+	if c.preview, _, err = analysis.DecodeGrouper(preview, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	if c.preview, _, err = analysis.DecodeGrouper(part, c.types, c.table, c.options.Groups); err != nil {
-		return err
-	}
-	if part, b, err = cutSection(b); err != nil {
-		return err
-	}
-	packer, _, err := analysis.DecodePacker(part)
+	packer, _, err := analysis.DecodePacker(packed)
 	if err != nil {
 		return err
 	}
 	c.early.packer = *packer
-	for len(b) > 0 {
-		if part, b, err = cutSection(b); err != nil {
-			return err
-		}
+	for r.Len() > 0 {
+		part := r.Section()
 		c.early.chunks = append(c.early.chunks, append(make([]byte, 0, chunkBytes+chunkBytes/8), part...))
 		c.early.kept += len(part)
+	}
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%w: observations of the learning period", err)
 	}
 	return c.early.check()
 }
@@ -369,7 +351,7 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 func (l *log) check() (err error) {
 	defer func() {
 		if recover() != nil { // what a log packed itself is unpacked without looking; this came from elsewhere
-			err = fmt.Errorf("%w: observations", ErrCorrupt)
+			err = fmt.Errorf("%w: observations", codec.ErrCorrupt)
 		}
 	}()
 	for _, err := range l.all() {
@@ -393,7 +375,7 @@ func (c *Core) restore(s *savedCore) error {
 	}
 	for _, m := range s.Epochs {
 		if m.Seen > s.Seen {
-			return fmt.Errorf("%w: epochs", ErrCorrupt)
+			return fmt.Errorf("%w: epochs", codec.ErrCorrupt)
 		}
 		c.epochs = append(c.epochs, mark{m.End, m.Seen})
 	}
@@ -406,7 +388,7 @@ func (c *Core) restore(s *savedCore) error {
 		c.plans = append(c.plans, restored)
 	}
 	if len(c.plans) == 0 {
-		return fmt.Errorf("%w: no plan", ErrCorrupt)
+		return fmt.Errorf("%w: no plan", codec.ErrCorrupt)
 	}
 	for i := range s.Refinements {
 		if err := c.restoreRefinements(&s.Refinements[i]); err != nil {

@@ -2,13 +2,13 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/klauspost/compress/s2"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -30,8 +30,8 @@ type Closed struct {
 // pieceSize is the size of a piece of state: one value of the database.
 const pieceSize = 1 << 20
 
-// errCheckpoint is wrapped by errors about a checkpoint that is not what was written.
-var errCheckpoint = errors.New("the checkpoint is damaged")
+// errCheckpoint reports a checkpoint that Save did not write.
+var errCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
 // Save replaces the last checkpoint. Of c.Closed it takes what is new: what was closed since that one. What was closed before forget
 // is forgotten.
@@ -49,18 +49,14 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 		}
 		n++
 	}
-	var head []byte
-	for _, x := range []uint64{c.Seq, uint64(c.At), c.Oldest, n} {
-		head = binary.AppendUvarint(head, x)
-	}
-	if err := b.Set([]byte{keyCheckpoint}, head, nil); err != nil {
+	if err := b.Set([]byte{keyCheckpoint}, codec.AppendUvarints(nil, c.Seq, uint64(c.At), c.Oldest, n), nil); err != nil {
 		return err
 	}
 	for i, x := range c.Closed {
 		if len(x.Hashes) == 0 {
 			continue
 		}
-		if err := b.Set(append(numbered(keyClosed, uint64(x.At)), byte(i), byte(i>>8)), x.append(nil), nil); err != nil {
+		if err := b.Set(append(numbered(keyClosed, uint64(x.At)), byte(i), byte(i>>8)), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
 			return err
 		}
 	}
@@ -73,28 +69,18 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	return nil
 }
 
-func (x *Closed) append(b []byte) []byte {
-	for _, h := range x.Hashes {
-		b = binary.LittleEndian.AppendUint64(b, h)
-	}
-	return b
-}
-
 // Load returns the last checkpoint; nil if there is none.
 func (s *Store) Load() (*Checkpoint, error) {
 	head, err := s.get([]byte{keyCheckpoint})
 	if head == nil || err != nil {
 		return nil, err
 	}
-	var fields [4]uint64
-	for i := range fields {
-		n := 0
-		if fields[i], n = binary.Uvarint(head); n <= 0 {
-			return nil, errCheckpoint
-		}
-		head = head[n:]
+	r := codec.NewReader(head)
+	c := &Checkpoint{Seq: r.Uvarint(), At: trace.Nanos(r.Uvarint()), Oldest: r.Uvarint()}
+	wantPieces := r.Uvarint()
+	if r.Bad() {
+		return nil, errCheckpoint
 	}
-	c := &Checkpoint{Seq: fields[0], At: trace.Nanos(fields[1]), Oldest: fields[2]}
 	var packed []byte
 	pieces := uint64(0)
 	err = s.each([]byte{keyState}, func(_, value []byte) error {
@@ -105,7 +91,7 @@ func (s *Store) Load() (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	if pieces != fields[3] {
+	if pieces != wantPieces {
 		return nil, errCheckpoint
 	}
 	if c.State, err = s2.Decode(nil, packed); err != nil {
@@ -113,8 +99,12 @@ func (s *Store) Load() (*Checkpoint, error) {
 	}
 	err = s.each([]byte{keyClosed}, func(key, value []byte) error {
 		x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
-		for ; len(value) >= 8; value = value[8:] {
-			x.Hashes = append(x.Hashes, binary.LittleEndian.Uint64(value))
+		r := codec.NewReader(value)
+		for r.Len() > 0 {
+			x.Hashes = append(x.Hashes, r.Word())
+		}
+		if r.Bad() {
+			return errCheckpoint
 		}
 		c.Closed = append(c.Closed, x)
 		return nil

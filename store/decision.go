@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/gob"
 	"fmt"
 	"slices"
 
@@ -16,11 +14,7 @@ import (
 
 // PutDecisions keeps what was decided when an epoch ended, in place of what was kept for the same time.
 func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error {
-	var buf bytes.Buffer
-	if err := gob.NewEncoder(&buf).Encode(decisions); err != nil {
-		return fmt.Errorf("encode decisions: %w", err)
-	}
-	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, buf.Bytes()), pebble.Sync); err != nil {
+	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, appendValue(decisions)), pebble.Sync); err != nil {
 		return fmt.Errorf("keep decisions: %w", err)
 	}
 	return nil
@@ -68,7 +62,8 @@ func decodeDecisions(packed []byte) (of []search.Decision, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return of, gob.NewDecoder(bytes.NewReader(data)).Decode(&of)
+	err = decodeValue(data, &of)
+	return of, err
 }
 
 // ForgetDecisions forgets what was decided before a time.

@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"iter"
@@ -52,11 +50,7 @@ func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
 
 // PutExemplars keeps the exemplars of a group in place of what was kept of it. The traces are put and deleted apart.
 func (s *Store) PutExemplars(group analysis.Hash, e *Exemplars) error {
-	var buf bytes.Buffer
-	if err := gob.NewEncoder(&buf).Encode(e); err != nil {
-		return fmt.Errorf("encode exemplars: %w", err)
-	}
-	return s.db.Set(groupKey(group), buf.Bytes(), pebble.NoSync)
+	return s.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
 }
 
 // DeleteExemplars forgets those of a group.
@@ -75,7 +69,7 @@ func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
 
 func decodeExemplars(value []byte) (*Exemplars, error) {
 	e := &Exemplars{}
-	if err := gob.NewDecoder(bytes.NewReader(value)).Decode(e); err != nil {
+	if err := decodeValue(value, e); err != nil {
 		return nil, fmt.Errorf("decode exemplars: %w", err)
 	}
 	return e, nil

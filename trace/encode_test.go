@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -42,7 +43,7 @@ func TestTableRoundTrip(t *testing.T) {
 			t.Error("they go on differently")
 		}
 	}
-	if _, _, err := trace.DecodeTable(filledTable().AppendBinary(nil), 3); !errors.Is(err, trace.ErrCorrupt) {
+	if _, _, err := trace.DecodeTable(filledTable().AppendBinary(nil), 3); !errors.Is(err, codec.ErrCorrupt) {
 		t.Errorf("more entries than the limit: %v", err)
 	}
 }
@@ -53,7 +54,7 @@ func FuzzDecodeTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		table, rest, err := trace.DecodeTable(b, 100)
 		if err != nil {
-			if table != nil || rest != nil || !errors.Is(err, trace.ErrCorrupt) {
+			if table != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
 				t.Errorf("%v with a result", err)
 			}
 			return

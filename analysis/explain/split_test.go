@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
 // splitWorlds are what a group's requests may look like.
@@ -155,7 +156,7 @@ func FuzzDecodeSplits(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, rest, err := DecodeSplits(b, SplitOptions{})
 		if err != nil {
-			if s != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+			if s != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
 				t.Fatalf("%v, %v, %v", s, rest, err)
 			}
 			return

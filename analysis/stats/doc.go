@@ -13,13 +13,8 @@
 //
 // Everything aggregated has Add, Merge and, where it must survive a restart, AppendBinary and a Decode function. Decoders
 // take untrusted bytes, accept nothing but what the encoders write, and return the zero value with every error, which
-// wraps [ErrCorrupt]. No type is safe for concurrent use.
+// wraps [codec.ErrCorrupt]. No type is safe for concurrent use.
 package stats
-
-import "errors"
-
-// ErrCorrupt says that bytes were not written by the encoder of this package.
-var ErrCorrupt = errors.New("stats: corrupt encoding")
 
 // MaxNanos bounds the durations that may be added: [0, MaxNanos), 39 hours. Adding anything else panics: it is a bug of the
 // caller, who must have rejected the trace.

@@ -2,10 +2,11 @@ package stats
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -62,16 +63,16 @@ func (e Evidence) Value() float64 {
 
 func (e Evidence) appendTo(b []byte) []byte {
 	for _, s := range e.sums {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(s))
+		b = codec.AppendFloats(b, s)
 	}
 	return b
 }
 
-func (d *decoder) evidence() (e Evidence) {
+func readEvidence(d *codec.Reader) (e Evidence) {
 	for i := range e.sums {
-		e.sums[i] = math.Float64frombits(d.fixed64())
+		e.sums[i] = d.Float()
 		if !(e.sums[i] >= 0 && e.sums[i] <= 1e300) || math.Signbit(e.sums[i]) {
-			d.fail()
+			d.Fail()
 			return Evidence{}
 		}
 	}
@@ -260,52 +261,52 @@ func (c Change) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeChange reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeChange reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeChange(b []byte) (Change, []byte, error) {
-	d := decoder{rest: b}
-	d.version(changeVersion)
+	d := codec.NewReader(b)
+	d.Version(changeVersion)
 	var c Change
 	for i := range c.evidence {
-		c.evidence[i] = d.evidence()
+		c.evidence[i] = readEvidence(d)
 	}
-	if d.bad {
-		return Change{}, nil, fmt.Errorf("%w: change", ErrCorrupt)
+	if d.Bad() {
+		return Change{}, nil, fmt.Errorf("%w: change", codec.ErrCorrupt)
 	}
-	return c, d.rest, nil
+	return c, d.Rest(), nil
 }
 
 // AppendBinary appends r to b.
 func (r Reference) AppendBinary(b []byte) []byte {
 	b = append(b, referenceVersion)
-	b = binary.AppendUvarint(b, r.n)
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.rho))
+	b = codec.AppendUvarints(b, r.n)
+	b = codec.AppendFloats(b, r.rho)
 	for _, x := range r.bands {
-		b = binary.AppendUvarint(b, uint64(x.low))
-		b = binary.AppendUvarint(b, uint64(x.high))
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x.bound))
+		b = codec.AppendUvarints(b, uint64(x.low))
+		b = codec.AppendUvarints(b, uint64(x.high))
+		b = codec.AppendFloats(b, x.bound)
 	}
 	return b
 }
 
-// DecodeReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeReference(b []byte) (Reference, []byte, error) {
-	d := decoder{rest: b}
-	d.version(referenceVersion)
-	r := Reference{n: d.below(MaxCount), rho: d.fraction()}
+	d := codec.NewReader(b)
+	d.Version(referenceVersion)
+	r := Reference{n: d.Below(MaxCount), rho: readFraction(d)}
 	for i := range r.bands {
-		r.bands[i] = band{int64(d.below(MaxNanos + 1)), int64(d.below(MaxNanos + 1)), d.fraction()}
+		r.bands[i] = band{int64(d.Below(MaxNanos + 1)), int64(d.Below(MaxNanos + 1)), readFraction(d)}
 	}
-	if d.bad {
-		return Reference{}, nil, fmt.Errorf("%w: reference", ErrCorrupt)
+	if d.Bad() {
+		return Reference{}, nil, fmt.Errorf("%w: reference", codec.ErrCorrupt)
 	}
-	return r, d.rest, nil
+	return r, d.Rest(), nil
 }
 
 // fraction reads a float64 in [0, 1].
-func (d *decoder) fraction() float64 {
-	f := math.Float64frombits(d.fixed64())
+func readFraction(d *codec.Reader) float64 {
+	f := d.Float()
 	if !(f >= 0 && f <= 1) || math.Signbit(f) {
-		d.fail()
+		d.Fail()
 		return 0
 	}
 	return f

@@ -1,9 +1,9 @@
 package stats
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by
@@ -85,7 +85,7 @@ const maxGroups = 1 << 12
 // AppendBinary appends m to b: 48 bytes per group.
 func (m Mix) AppendBinary(b []byte) []byte {
 	b = append(b, mixVersion)
-	b = binary.AppendUvarint(b, uint64(len(m.more)))
+	b = codec.AppendUvarints(b, uint64(len(m.more)))
 	for i := range m.more {
 		b = m.more[i].appendTo(b)
 		b = m.less[i].appendTo(b)
@@ -93,21 +93,21 @@ func (m Mix) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMix reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeMix reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeMix(b []byte) (Mix, []byte, error) {
-	d := decoder{rest: b}
-	d.version(mixVersion)
+	d := codec.NewReader(b)
+	d.Version(mixVersion)
 	var m Mix
-	for range d.below(maxGroups) {
-		m.more, m.less = append(m.more, d.evidence()), append(m.less, d.evidence())
-		if d.bad {
+	for range d.Below(maxGroups) {
+		m.more, m.less = append(m.more, readEvidence(d)), append(m.less, readEvidence(d))
+		if d.Bad() {
 			break
 		}
 	}
-	if d.bad {
-		return Mix{}, nil, fmt.Errorf("%w: mix", ErrCorrupt)
+	if d.Bad() {
+		return Mix{}, nil, fmt.Errorf("%w: mix", codec.ErrCorrupt)
 	}
-	return m, d.rest, nil
+	return m, d.Rest(), nil
 }
 
 const mixReferenceVersion = 1
@@ -118,28 +118,28 @@ func (r *MixReference) Groups() int { return len(r.more) }
 // AppendBinary appends r to b.
 func (r MixReference) AppendBinary(b []byte) []byte {
 	b = append(b, mixReferenceVersion)
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.rho))
-	b = binary.AppendUvarint(b, uint64(len(r.more)))
+	b = codec.AppendFloats(b, r.rho)
+	b = codec.AppendUvarints(b, uint64(len(r.more)))
 	for i := range r.more {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.more[i]))
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(r.less[i]))
+		b = codec.AppendFloats(b, r.more[i])
+		b = codec.AppendFloats(b, r.less[i])
 	}
 	return b
 }
 
-// DecodeMixReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeMixReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeMixReference(b []byte) (MixReference, []byte, error) {
-	d := decoder{rest: b}
-	d.version(mixReferenceVersion)
-	r := MixReference{rho: d.fraction()}
-	for range d.below(maxGroups) {
-		r.more, r.less = append(r.more, d.fraction()), append(r.less, d.fraction())
-		if d.bad {
+	d := codec.NewReader(b)
+	d.Version(mixReferenceVersion)
+	r := MixReference{rho: readFraction(d)}
+	for range d.Below(maxGroups) {
+		r.more, r.less = append(r.more, readFraction(d)), append(r.less, readFraction(d))
+		if d.Bad() {
 			break
 		}
 	}
-	if d.bad {
-		return MixReference{}, nil, fmt.Errorf("%w: reference of a mix", ErrCorrupt)
+	if d.Bad() {
+		return MixReference{}, nil, fmt.Errorf("%w: reference of a mix", codec.ErrCorrupt)
 	}
-	return r, d.rest, nil
+	return r, d.Rest(), nil
 }

@@ -1,9 +1,10 @@
 package stats
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // MaxCount bounds the number of durations in one Moments: below it no sum overflows (2^34 · (2^47)² = 2^128). At 100 000
@@ -85,25 +86,25 @@ func pairs(n uint64) float64 {
 
 // AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes, the same for the same set.
 func (m Moments) AppendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, m.N)
+	b = codec.AppendUvarints(b, m.N)
 	b = m.Sum.appendTo(b)
 	return m.Sum2.appendTo(b)
 }
 
-// DecodeMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeMoments(b []byte) (Moments, []byte, error) {
-	d := decoder{rest: b}
-	m := d.moments()
-	if d.bad {
-		return Moments{}, nil, fmt.Errorf("%w: moments", ErrCorrupt)
+	d := codec.NewReader(b)
+	m := readMoments(d)
+	if d.Bad() {
+		return Moments{}, nil, fmt.Errorf("%w: moments", codec.ErrCorrupt)
 	}
-	return m, d.rest, nil
+	return m, d.Rest(), nil
 }
 
-func (d *decoder) moments() Moments {
-	m := Moments{N: d.uint64(), Sum: d.uint128(), Sum2: d.uint128()}
+func readMoments(d *codec.Reader) Moments {
+	m := Moments{N: d.Uvarint(), Sum: readUint128(d), Sum2: readUint128(d)}
 	if !m.valid() {
-		d.fail()
+		d.Fail()
 		return Moments{}
 	}
 	return m
@@ -216,14 +217,14 @@ func (c CoMoments) AppendBinary(b []byte) []byte {
 	return c.SumT.appendTo(b)
 }
 
-// DecodeCoMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeCoMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
-	d := decoder{rest: b}
-	c := CoMoments{Sum: d.uint128(), Sum2: d.uint128(), SumT: d.uint128()}
-	if d.bad {
-		return CoMoments{}, nil, fmt.Errorf("%w: co-moments", ErrCorrupt)
+	d := codec.NewReader(b)
+	c := CoMoments{Sum: readUint128(d), Sum2: readUint128(d), SumT: readUint128(d)}
+	if d.Bad() {
+		return CoMoments{}, nil, fmt.Errorf("%w: co-moments", codec.ErrCorrupt)
 	}
-	return c, d.rest, nil
+	return c, d.Rest(), nil
 }
 
 // PairMoments are the exact sums of a fixed list of k variables and of all their products, from which every covariance
@@ -287,8 +288,8 @@ const maxPairs = 1 << 10
 
 // AppendBinary appends p to b.
 func (p PairMoments) AppendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(p.Sums)))
-	b = binary.AppendUvarint(b, p.N)
+	b = codec.AppendUvarints(b, uint64(len(p.Sums)))
+	b = codec.AppendUvarints(b, p.N)
 	for _, s := range p.Sums {
 		b = s.appendTo(b)
 	}
@@ -298,25 +299,25 @@ func (p PairMoments) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodePairMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodePairMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
-	d := decoder{rest: b}
-	k := int(d.below(maxPairs))
-	p := PairMoments{N: d.below(MaxCount)}
-	if k*(k+3)/2 > len(d.rest) || k == 0 && p.N > 0 {
-		d.fail()
+	d := codec.NewReader(b)
+	k := int(d.Below(maxPairs))
+	p := PairMoments{N: d.Below(MaxCount)}
+	if k*(k+3)/2 > d.Len() || k == 0 && p.N > 0 {
+		d.Fail()
 	}
-	if !d.bad && k > 0 {
+	if !d.Bad() && k > 0 {
 		p.size(k)
 	}
 	for i := range p.Sums {
-		p.Sums[i] = d.uint128()
+		p.Sums[i] = readUint128(d)
 	}
 	for i := range p.Products {
-		p.Products[i] = d.uint128()
+		p.Products[i] = readUint128(d)
 	}
-	if d.bad {
-		return PairMoments{}, nil, fmt.Errorf("%w: pair moments", ErrCorrupt)
+	if d.Bad() {
+		return PairMoments{}, nil, fmt.Errorf("%w: pair moments", codec.ErrCorrupt)
 	}
-	return p, d.rest, nil
+	return p, d.Rest(), nil
 }

@@ -7,6 +7,8 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -305,7 +307,7 @@ func FuzzDecodeMoments(f *testing.F) {
 func checkDecoded(t *testing.T, in, rest []byte, err error, zero bool, encode func([]byte) []byte) {
 	t.Helper()
 	if err != nil {
-		if !errors.Is(err, stats.ErrCorrupt) || !zero || rest != nil {
+		if !errors.Is(err, codec.ErrCorrupt) || !zero || rest != nil {
 			t.Fatalf("error %v with zero value %v, rest %v", err, zero, rest)
 		}
 		return

@@ -1,11 +1,12 @@
 package stats
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // Ranks is the distribution of a set of durations, for saying what part of them is shorter than one: coarser than a [Sketch], and much
@@ -90,34 +91,34 @@ const ranksVersion = 1
 // AppendBinary appends r to b: one byte for the version, the number of bins, then the first one and the counts of all.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
-	b = binary.AppendUvarint(b, uint64(len(r.counts)))
+	b = codec.AppendUvarints(b, uint64(len(r.counts)))
 	if len(r.counts) > 0 {
-		b = binary.AppendUvarint(b, uint64(r.first))
+		b = codec.AppendUvarints(b, uint64(r.first))
 	}
 	for _, n := range r.counts {
-		b = binary.AppendUvarint(b, uint64(n))
+		b = codec.AppendUvarints(b, uint64(n))
 	}
 	return b
 }
 
-// DecodeRanks reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeRanks reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeRanks(b []byte) (Ranks, []byte, error) {
-	d := decoder{rest: b}
-	d.version(ranksVersion)
+	d := codec.NewReader(b)
+	d.Version(ranksVersion)
 	var r Ranks
-	if n := d.below(rankBins + 1); n > 0 {
-		r.first = int(d.below(rankBins - n + 1))
+	if n := d.Below(rankBins + 1); n > 0 {
+		r.first = int(d.Below(rankBins - n + 1))
 		r.counts = make([]uint32, n)
 	}
 	for i := range r.counts {
-		r.counts[i] = uint32(d.below(math.MaxUint32 + 1))
+		r.counts[i] = uint32(d.Below(math.MaxUint32 + 1))
 		r.total += uint64(r.counts[i])
 	}
 	if n := len(r.counts); n > 0 && (r.counts[0] == 0 || r.counts[n-1] == 0) {
-		d.fail()
+		d.Fail()
 	}
-	if d.bad {
-		return Ranks{}, nil, fmt.Errorf("%w: ranks", ErrCorrupt)
+	if d.Bad() {
+		return Ranks{}, nil, fmt.Errorf("%w: ranks", codec.ErrCorrupt)
 	}
-	return r, d.rest, nil
+	return r, d.Rest(), nil
 }

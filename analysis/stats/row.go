@@ -6,6 +6,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // Row is one request in a [Sample], packed: when it came, and, as variable-length integers, its total and the times of the
@@ -26,8 +28,8 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 		if e <= last {
 			panic(fmt.Sprintf("stats: edge %d after %d in a row", e, last))
 		}
-		b = binary.AppendUvarint(b, uint64(e-last-1))
-		b = binary.AppendUvarint(b, checked(times[i]))
+		b = codec.AppendUvarints(b, uint64(e-last-1))
+		b = codec.AppendUvarints(b, checked(times[i]))
 		last = e
 	}
 	return Row(slices.Clip(b))
@@ -70,29 +72,29 @@ const maxRow = 1 << 16
 
 // AppendBinary appends r to b, with its length.
 func (r Row) AppendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(r)))
+	b = codec.AppendUvarints(b, uint64(len(r)))
 	return append(b, r...)
 }
 
 // DecodeRow reads what AppendBinary wrote, into memory of its own, and returns the bytes behind it. An error wraps
-// ErrCorrupt.
+// codec.ErrCorrupt.
 func DecodeRow(b []byte) (Row, []byte, error) {
-	d := decoder{rest: b}
-	n := d.below(maxRow)
-	if d.bad || n > uint64(len(d.rest)) || !validRow(d.rest[:n]) {
-		return nil, nil, fmt.Errorf("%w: row", ErrCorrupt)
+	d := codec.NewReader(b)
+	n := d.Below(maxRow)
+	if d.Bad() || n > uint64(d.Len()) || !validRow(d.Rest()[:n]) {
+		return nil, nil, fmt.Errorf("%w: row", codec.ErrCorrupt)
 	}
-	return slices.Clone(Row(d.rest[:n])), d.rest[n:], nil
+	return slices.Clone(Row(d.Rest()[:n])), d.Rest()[n:], nil
 }
 
 // DecodeUnstampedRow is DecodeRow for what AppendBinary wrote before rows said when they came.
 func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
-	d := decoder{rest: b}
-	n := d.below(maxRow - stamp)
-	if d.bad || n > uint64(len(d.rest)) || !validTimes(d.rest[:n]) {
-		return nil, nil, fmt.Errorf("%w: row", ErrCorrupt)
+	d := codec.NewReader(b)
+	n := d.Below(maxRow - stamp)
+	if d.Bad() || n > uint64(d.Len()) || !validTimes(d.Rest()[:n]) {
+		return nil, nil, fmt.Errorf("%w: row", codec.ErrCorrupt)
 	}
-	return append(make(Row, stamp, stamp+n), d.rest[:n]...), d.rest[n:], nil
+	return append(make(Row, stamp, stamp+n), d.Rest()[:n]...), d.Rest()[n:], nil
 }
 
 // maxStamp bounds stamps: later ticks end beyond what a time can be.
@@ -105,14 +107,14 @@ func validRow(b []byte) bool {
 
 // validTimes reports whether NewRow could have packed b behind the stamp.
 func validTimes(b []byte) bool {
-	d := decoder{rest: b}
-	d.below(MaxNanos)
+	d := codec.NewReader(b)
+	d.Below(MaxNanos)
 	edge := int64(-1)
-	for len(d.rest) > 0 && edge < 1<<31 {
-		edge += int64(d.below(1<<31)) + 1
-		d.below(MaxNanos)
+	for d.Len() > 0 && edge < 1<<31 {
+		edge += int64(d.Below(1<<31)) + 1
+		d.Below(MaxNanos)
 	}
-	return !d.bad && edge < 1<<31
+	return !d.Bad() && edge < 1<<31
 }
 
 // Table is a sample of requests as a matrix: one row per request, one column per edge, in ns. Parts and totals are set by the

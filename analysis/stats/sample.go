@@ -2,11 +2,12 @@ package stats
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"math"
 	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // Item is one member of a sample: a value under the hash that decided that it was taken.
@@ -165,35 +166,35 @@ const (
 // AppendBinary appends s to b, each value by appendValue.
 func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) []byte {
 	b = append(b, sampleVersion)
-	b = binary.AppendUvarint(b, uint64(s.k))
-	b = binary.LittleEndian.AppendUint64(b, s.threshold)
-	b = binary.AppendUvarint(b, uint64(len(s.items)))
+	b = codec.AppendUvarints(b, uint64(s.k))
+	b = codec.AppendWords(b, s.threshold)
+	b = codec.AppendUvarints(b, uint64(len(s.items)))
 	for _, i := range s.items {
-		b = binary.LittleEndian.AppendUint64(b, i.Key)
+		b = codec.AppendWords(b, i.Key)
 		b = appendValue(b, i.Value)
 	}
 	return b
 }
 
 // DecodeSample reads what AppendBinary wrote, each value by decodeValue, which like it returns the bytes behind what it
-// read. It returns the bytes behind the sample. An error wraps ErrCorrupt.
+// read. It returns the bytes behind the sample. An error wraps [codec.ErrCorrupt].
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
-	d := decoder{rest: b}
-	d.version(sampleVersion)
-	s := Sample[V]{k: int(d.below(maxSample + 1)), threshold: d.fixed64()}
-	for range d.below(uint64(s.k) + 1) {
-		key := d.fixed64()
-		v, rest, err := decodeValue(d.rest)
-		if d.bad || err != nil || !s.admits(key) || len(s.items) > 0 && key <= s.items[len(s.items)-1].Key {
-			d.fail()
+	d := codec.NewReader(b)
+	d.Version(sampleVersion)
+	s := Sample[V]{k: int(d.Below(maxSample + 1)), threshold: d.Word()}
+	for range d.Below(uint64(s.k) + 1) {
+		key := d.Word()
+		v := codec.Read(d, decodeValue)
+		if d.Bad() || !s.admits(key) || len(s.items) > 0 && key <= s.items[len(s.items)-1].Key {
+			d.Fail()
 			break
 		}
-		s.items, d.rest = append(s.items, Item[V]{key, v}), rest
+		s.items = append(s.items, Item[V]{key, v})
 	}
-	if d.bad {
-		return Sample[V]{}, nil, fmt.Errorf("%w: sample", ErrCorrupt)
+	if d.Bad() {
+		return Sample[V]{}, nil, fmt.Errorf("%w: sample", codec.ErrCorrupt)
 	}
-	return s, d.rest, nil
+	return s, d.Rest(), nil
 }
 
 // Stratified is a sample for people to look at: the slowest requests, the fastest, and some around the median. It is not

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -24,7 +26,7 @@ func appendInt(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
 func decodeInt(b []byte) (int64, []byte, error) {
 	v, n := binary.Varint(b)
 	if n <= 0 || len(binary.AppendVarint(nil, v)) != n {
-		return 0, nil, stats.ErrCorrupt
+		return 0, nil, codec.ErrCorrupt
 	}
 	return v, b[n:], nil
 }
@@ -158,7 +160,7 @@ func TestUnstampedRows(t *testing.T) {
 		t.Errorf("got %v, %v, %v, want %v", row, rest, err, want)
 	}
 	for _, bad := range [][]byte{{}, {0}, {1, 0x80}, {2, 100, 1}, {4, 100, 1, 70}} {
-		if row, rest, err := stats.DecodeUnstampedRow(bad); !errors.Is(err, stats.ErrCorrupt) || row != nil || rest != nil {
+		if row, rest, err := stats.DecodeUnstampedRow(bad); !errors.Is(err, codec.ErrCorrupt) || row != nil || rest != nil {
 			t.Errorf("%v: %v, %v, %v", bad, row, rest, err)
 		}
 	}

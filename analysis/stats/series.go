@@ -1,12 +1,13 @@
 package stats
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"math/bits"
 	"sort"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // Merger is a statistic with an associative, commutative Merge that leaves its argument as it is and keeps no memory of
@@ -172,32 +173,32 @@ const seriesVersion = 1
 // AppendBinary appends s to b, each statistic by appendValue.
 func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byte) []byte {
 	b = append(b, seriesVersion)
-	b = binary.AppendUvarint(b, uint64(s.end))
-	b = binary.AppendUvarint(b, uint64(len(s.buckets)))
+	b = codec.AppendUvarints(b, uint64(s.end))
+	b = codec.AppendUvarints(b, uint64(len(s.buckets)))
 	for i := range s.buckets {
-		b = binary.AppendUvarint(b, uint64(s.end-s.buckets[i].start))
+		b = codec.AppendUvarints(b, uint64(s.end-s.buckets[i].start))
 		b = appendValue(b, &s.buckets[i].value)
 	}
 	return b
 }
 
 // DecodeSeries reads what AppendBinary wrote, each statistic by decodeValue, which like it returns the bytes behind what
-// it read. It returns the bytes behind the series. An error wraps ErrCorrupt.
+// it read. It returns the bytes behind the series. An error wraps [codec.ErrCorrupt].
 func DecodeSeries[S any, P Merger[S]](b []byte, decodeValue func([]byte) (S, []byte, error)) (Series[S, P], []byte, error) {
-	d := decoder{rest: b}
-	d.version(seriesVersion)
-	s := Series[S, P]{end: int64(d.below(1 << 40))}
-	for range d.below(MaxBuckets + 1) {
-		start := s.end - int64(d.below(uint64(s.end)+1))
-		v, rest, err := decodeValue(d.rest)
-		if d.bad || err != nil || !boundary(start, s.end) || len(s.buckets) > 0 && start <= s.buckets[len(s.buckets)-1].start {
-			d.fail()
+	d := codec.NewReader(b)
+	d.Version(seriesVersion)
+	s := Series[S, P]{end: int64(d.Below(1 << 40))}
+	for range d.Below(MaxBuckets + 1) {
+		start := s.end - int64(d.Below(uint64(s.end)+1))
+		v := codec.Read(d, decodeValue)
+		if d.Bad() || !boundary(start, s.end) || len(s.buckets) > 0 && start <= s.buckets[len(s.buckets)-1].start {
+			d.Fail()
 			break
 		}
-		s.buckets, d.rest = append(s.buckets, stored[S]{start, v}), rest
+		s.buckets = append(s.buckets, stored[S]{start, v})
 	}
-	if d.bad {
-		return Series[S, P]{}, nil, fmt.Errorf("%w: series", ErrCorrupt)
+	if d.Bad() {
+		return Series[S, P]{}, nil, fmt.Errorf("%w: series", codec.ErrCorrupt)
 	}
-	return s, d.rest, nil
+	return s, d.Rest(), nil
 }

@@ -1,10 +1,11 @@
 package stats
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 
 	"github.com/DataDog/sketches-go/ddsketch/mapping"
 	"github.com/DataDog/sketches-go/ddsketch/store"
@@ -202,37 +203,37 @@ const sketchVersion = 1
 // About two bytes per filled bin.
 func (s *Sketch) AppendBinary(b []byte) []byte {
 	b = append(b, sketchVersion)
-	b = binary.AppendUvarint(b, s.zeros)
+	b = codec.AppendUvarints(b, s.zeros)
 	keys, counts := s.binsAscending()
-	b = binary.AppendUvarint(b, uint64(len(keys)))
+	b = codec.AppendUvarints(b, uint64(len(keys)))
 	last := -1
 	for i, k := range keys {
-		b = binary.AppendUvarint(b, uint64(k-last-1))
-		b = binary.AppendUvarint(b, counts[i]-1)
+		b = codec.AppendUvarints(b, uint64(k-last-1))
+		b = codec.AppendUvarints(b, counts[i]-1)
 		last = k
 	}
 	return b
 }
 
-// DecodeSketch reads what AppendBinary wrote and returns the bytes behind it. An error wraps ErrCorrupt.
+// DecodeSketch reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
-	d := decoder{rest: b}
-	d.version(sketchVersion)
-	zeros := d.below(MaxCount)
+	d := codec.NewReader(b)
+	d.Version(sketchVersion)
+	zeros := d.Below(MaxCount)
 	s := Sketch{zeros: zeros, total: zeros}
 	key := -1
-	for range d.below(uint64(lastBin) + 2) {
-		key += int(d.below(uint64(lastBin)+1)) + 1
-		count := d.below(MaxCount) + 1
-		if d.bad || key > lastBin {
-			d.fail()
+	for range d.Below(uint64(lastBin) + 2) {
+		key += int(d.Below(uint64(lastBin)+1)) + 1
+		count := d.Below(MaxCount) + 1
+		if d.Bad() || key > lastBin {
+			d.Fail()
 			break
 		}
 		s.filled().AddWithCount(key, float64(count))
 		s.total += count
 	}
-	if d.bad {
-		return Sketch{}, nil, fmt.Errorf("%w: sketch", ErrCorrupt)
+	if d.Bad() {
+		return Sketch{}, nil, fmt.Errorf("%w: sketch", codec.ErrCorrupt)
 	}
-	return s, d.rest, nil
+	return s, d.Rest(), nil
 }

@@ -1,9 +1,10 @@
 package stats
 
 import (
-	"encoding/binary"
 	"math"
 	"math/bits"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // Uint128 is an unsigned integer of 128 bits. Arithmetic wraps around; the types that use it say why it cannot.
@@ -52,86 +53,13 @@ func (a Uint128) IsZero() bool { return a.Hi|a.Lo == 0 }
 // Float64 returns the float64 nearest to a.
 func (a Uint128) Float64() float64 { return wide{a.Lo, a.Hi}.float64() }
 
-// appendTo appends a in groups of seven bits, the lowest first: 1 to 19 bytes, those of binary.AppendUvarint where a < 2^64.
-func (a Uint128) appendTo(b []byte) []byte {
-	for a.Hi != 0 || a.Lo >= 0x80 {
-		b = append(b, byte(a.Lo)|0x80)
-		a.Lo = a.Lo>>7 | a.Hi<<57
-		a.Hi >>= 7
-	}
-	return append(b, byte(a.Lo))
-}
+// appendTo appends a as a varint of 1 to 19 bytes.
+func (a Uint128) appendTo(b []byte) []byte { return codec.AppendUvarint128(b, a.Hi, a.Lo) }
 
-// decoder reads what the encoders wrote. After the first error everything reads as 0, so that callers check once.
-type decoder struct {
-	rest []byte
-	bad  bool
-}
-
-func (d *decoder) fail() {
-	d.rest, d.bad = nil, true
-}
-
-// uint128 reads what appendTo wrote and refuses any longer form of the same number.
-func (d *decoder) uint128() (a Uint128) {
-	for i, c := range d.rest {
-		x := uint64(c & 0x7f)
-		shift := uint(7 * i)
-		if shift > 126 || shift == 126 && x > 3 || i > 0 && c == 0 {
-			break
-		}
-		if shift < 64 {
-			a.Lo |= x << shift
-			a.Hi |= x >> (64 - shift) // 0 for shift 0: Go shifts by 64 give 0
-		} else {
-			a.Hi |= x << (shift - 64)
-		}
-		if c < 0x80 {
-			d.rest = d.rest[i+1:]
-			return a
-		}
-	}
-	d.fail()
-	return Uint128{}
-}
-
-func (d *decoder) uint64() uint64 {
-	a := d.uint128()
-	if a.Hi != 0 {
-		d.fail()
-		return 0
-	}
-	return a.Lo
-}
-
-// below reads a number that must be less than limit.
-func (d *decoder) below(limit uint64) uint64 {
-	u := d.uint64()
-	if u >= limit {
-		d.fail()
-		return 0
-	}
-	return u
-}
-
-// fixed64 reads eight bytes, little endian.
-func (d *decoder) fixed64() uint64 {
-	if len(d.rest) < 8 {
-		d.fail()
-		return 0
-	}
-	u := binary.LittleEndian.Uint64(d.rest)
-	d.rest = d.rest[8:]
-	return u
-}
-
-// version reads the leading byte that names the form of an encoding.
-func (d *decoder) version(want byte) {
-	if len(d.rest) == 0 || d.rest[0] != want {
-		d.fail()
-		return
-	}
-	d.rest = d.rest[1:]
+// readUint128 reads what appendTo wrote.
+func readUint128(r *codec.Reader) (a Uint128) {
+	a.Hi, a.Lo = r.Uvarint128()
+	return a
 }
 
 // wide is an unsigned integer of 256 bits, the lowest word first. It holds the exact intermediate results of variances, where

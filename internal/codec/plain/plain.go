@@ -1,0 +1,48 @@
+// Package plain encodes plain values for saved state: structs of exported fields, slices, maps, strings and numbers. Fields are named
+// in the bytes (by their json or cbor tag, else by their Go name), so that a version that adds or drops a field still reads the others.
+//
+// The form is deterministic CBOR (RFC 8949, section 4.2.1): equal values give equal bytes.
+package plain
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+)
+
+var (
+	encoding = must(cbor.CoreDetEncOptions().EncMode())
+	decoding = must(cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
+		// The bytes bound the number of elements; the library's own, lower limits would refuse large states.
+		MaxArrayElements: math.MaxInt32, MaxMapPairs: math.MaxInt32,
+	}.DecMode())
+)
+
+func must[T any](mode T, err error) T {
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return mode
+}
+
+// Append appends the encoding of v to b. It panics if v is not plain: if it holds a channel, a function or an interface.
+func Append(b []byte, v any) []byte {
+	data, err := encoding.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("plain: %v", err))
+	}
+	return append(b, data...)
+}
+
+// Decode decodes b, which must hold one value and nothing behind it, into the value that v points to. It ignores fields that v lacks.
+// An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
+func Decode(b []byte, v any) error {
+	if err := decoding.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	}
+	return nil
+}
