@@ -292,7 +292,7 @@ func TestPublic(t *testing.T) {
 		"255.255.255.255": false, "::": false, "fe80::1%eth0": false, "fc00::1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::7f00:1": false,
 		"::ffff:10.0.0.1": false, "::7f00:1": false, "2002:7f00:1::": false, "ff02::1": false,
 	} {
-		if got := public(netip.MustParseAddr(address)); got != want {
+		if got := isPublic(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %t", address, got)
 		}
 	}
