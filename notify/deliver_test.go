@@ -510,6 +510,18 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	})
 }
 
+func TestDelay(t *testing.T) {
+	for failures, bound := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second, 10: 2560 * time.Second, 11: time.Hour, 10_000: time.Hour} {
+		var longest time.Duration
+		for range 1000 {
+			longest = max(longest, delay(failures))
+		}
+		if longest > bound || longest < bound/2 {
+			t.Errorf("after %d failures: up to %s, want %s", failures, longest, bound)
+		}
+	}
+}
+
 func TestOrderIsKeptPerProblem(t *testing.T) {
 	flaky := func(name, id string, nth int) (int, string) {
 		if nth <= int(id[5])%4+int(id[9]+name[0])%3 { // any number of failures
