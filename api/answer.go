@@ -5,100 +5,83 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/gzhttp"
 )
 
-// leastPacked is the size from which an answer is worth packing: less fits into a packet anyway.
-const leastPacked = 1400
+// minCompressed is the size in bytes from which answers are compressed: smaller ones fit into one packet.
+const minCompressed = 1400
 
-// draft is an answer before it is sent.
-type draft struct {
+// gzipSuffix ends the tags of compressed answers, whose bytes differ from the plain ones.
+const gzipSuffix = "-gzip"
+
+// compressed compresses the answers of a handler for clients that accept gzip.
+var compressed = func() func(http.Handler) http.HandlerFunc {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.EnableZstd(false), gzhttp.SuffixETag(gzipSuffix))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return wrap
+}()
+
+// bufferedResponse is an answer before it is sent.
+type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (d *draft) Header() http.Header { return d.header }
+func (b *bufferedResponse) Header() http.Header { return b.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (d *draft) WriteHeader(status int) {
-	if d.status == 0 {
-		d.status = status
+func (b *bufferedResponse) WriteHeader(status int) {
+	if b.status == 0 {
+		b.status = status
 	}
 }
 
 // Write implements http.ResponseWriter.
-func (d *draft) Write(b []byte) (int, error) {
-	d.WriteHeader(http.StatusOK)
-	return d.body.Write(b)
+func (b *bufferedResponse) Write(p []byte) (int, error) {
+	b.WriteHeader(http.StatusOK)
+	return b.body.Write(p)
 }
 
 // immutable are the operations whose answers never change.
 var immutable = map[string]bool{"getDecision": true}
 
-// answer completes what handlers write: a tag by which callers learn that nothing has changed, and compression.
+// answer compresses the answers of next. It adds a tag to those that can be read again, so that clients can ask whether they changed.
+// It buffers answers and does not suit streams.
 func (a *API) answer(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := &draft{header: w.Header()}
-		next.ServeHTTP(d, r)
-		h := d.header
-		op, _, _ := a.operation(r)
-		reading := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if reading && d.status == http.StatusOK {
-			tag := `"` + strconv.FormatUint(xxhash.Sum64(d.body.Bytes()), 36) + `"`
-			h.Set("ETag", tag)
-			h.Set("Cache-Control", "private, no-cache")
-			if immutable[op.OperationID] {
-				h.Set("Cache-Control", "private, max-age=86400, immutable")
+	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := &bufferedResponse{header: w.Header()}
+		next.ServeHTTP(b, r)
+		h := b.header
+		if reading := r.Method == http.MethodGet || r.Method == http.MethodHead; !reading || b.status != http.StatusOK {
+			if b.body.Len() > 0 {
+				h.Set("Content-Length", strconv.Itoa(b.body.Len()))
 			}
-			h.Add("Vary", "Accept-Encoding, Authorization")
-			if matches(r.Header.Get("If-None-Match"), tag) {
-				h.Del("Content-Type")
-				h.Del("Content-Length")
-				w.WriteHeader(http.StatusNotModified)
-				return
-			}
+			w.WriteHeader(b.status)
+			_, _ = w.Write(b.body.Bytes()) // it fails if the client has left
+			return
 		}
-		if d.body.Len() >= leastPacked && packs(r) && h.Get("Content-Encoding") == "" {
-			h.Set("Content-Encoding", "gzip")
-			pack(&d.body)
+		h.Set("Cache-Control", "private, no-cache")
+		if op, _, _ := a.operation(r); immutable[op.OperationID] {
+			h.Set("Cache-Control", "private, max-age=86400, immutable")
 		}
-		if d.body.Len() > 0 || d.status == http.StatusOK {
-			h.Set("Content-Length", strconv.Itoa(d.body.Len()))
-		}
-		w.WriteHeader(d.status)
-		_, _ = w.Write(d.body.Bytes()) // whoever left is told nothing; of HEAD the server drops it
-	})
+		h.Add("Vary", "Authorization")
+		h.Set("ETag", tagOf(b.body.Bytes(), r.Header.Get("If-None-Match")))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.body.Bytes()))
+	}))
 }
 
-// matches reports whether an If-None-Match header holds a tag. Proxies may have made it a weak one.
-func matches(header, tag string) bool {
-	for part := range strings.SplitSeq(header, ",") {
-		if part = strings.TrimPrefix(strings.TrimSpace(part), "W/"); part == tag || part == "*" {
-			return true
-		}
+// tagOf returns the ETag of a plain body, or that of its compressed form if it is in the If-None-Match header known.
+func tagOf(body []byte, known string) string {
+	hash := strconv.FormatUint(xxhash.Sum64(body), 36)
+	if tag := `"` + hash + gzipSuffix + `"`; strings.Contains(known, tag) {
+		return tag
 	}
-	return false
-}
-
-// packs reports whether the caller reads gzip.
-func packs(r *http.Request) bool {
-	return accepts(strings.ReplaceAll(strings.Join(r.Header.Values("Accept-Encoding"), ","), "gzip", "coding/gzip"), []string{"coding/gzip"})
-}
-
-var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
-
-// pack replaces what b holds by its gzip.
-func pack(b *bytes.Buffer) {
-	var packed bytes.Buffer
-	z, _ := packers.Get().(*gzip.Writer)
-	z.Reset(&packed)
-	_, _ = z.Write(b.Bytes()) // buffers do not fail
-	_ = z.Close()
-	packers.Put(z)
-	*b = packed
+	return `"` + hash + `"`
 }

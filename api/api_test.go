@@ -330,6 +330,20 @@ func TestAnswers(t *testing.T) {
 	if got := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "gzip;q=0").Header().Get("Content-Encoding"); got != "" {
 		t.Errorf("packed against the caller's will: %s", got)
 	}
+	packedTag := packed.Header().Get("ETag")
+	again := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "gzip", "If-None-Match", packedTag)
+	if again.Code != http.StatusNotModified || again.Header().Get("ETag") != packedTag || packedTag == tag {
+		t.Errorf("unchanged gzip of %s, plain %s: %d, %s", packedTag, tag, again.Code, again.Header().Get("ETag"))
+	}
+	const first = "bytes=0-9"
+	part := w.callUnchecked(http.MethodGet, "/api/v1/groups", "Range", first, "If-Range", tag)
+	if part.Code != http.StatusPartialContent || part.Body.String() != out.Body.String()[:10] {
+		t.Errorf("a range: %d, %s", part.Code, part.Body)
+	}
+	whole := w.callUnchecked(http.MethodGet, "/api/v1/groups", "Range", first, "If-Range", packedTag)
+	if whole.Code != http.StatusOK || whole.Body.String() != out.Body.String() {
+		t.Errorf("a range of the gzip from the plain answer: %d, %d bytes", whole.Code, whole.Body.Len())
+	}
 	if got := w.call(t, http.MethodGet, w.places().Replace("/api/v1/decisions/{decision}"), nil).Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
 		t.Errorf("a decision: Cache-Control: %s", got)
 	}

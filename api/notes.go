@@ -13,8 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
@@ -131,7 +132,7 @@ func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, n
 	}
 	data, err := json.Marshal(byID)
 	if err == nil {
-		err = access.WriteFile(n.path, data)
+		err = renameio.WriteFile(n.path, data, 0o600, renameio.WithTempDir(filepath.Dir(n.path)))
 	}
 	if err != nil {
 		return contract.Notes{}, fmt.Errorf("keep notes about problems: %w", err)

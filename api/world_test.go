@@ -335,9 +335,12 @@ func (w *world) call(t testing.TB, method, path string, body any, headers ...str
 }
 
 // callUnchecked calls the API from this machine.
-func (w *world) callUnchecked(method, path string) *httptest.ResponseRecorder {
+func (w *world) callUnchecked(method, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://localhost:8321"+path, nil)
 	r.RemoteAddr = "127.0.0.1:4711"
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	out := httptest.NewRecorder()
 	w.ServeHTTP(out, r)
 	return out

@@ -215,7 +215,7 @@ func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.
 	}
 	width := len("TRACEPOINT")
 	for i := range list.Items {
-		width = max(width, len([]rune(list.Items[i].Name)))
+		width = max(width, terminal.Width(list.Items[i].Name))
 	}
 	width = min(width, max(24, style.Line()-64))
 	row := func(state, name, share, bytes, cpu, until, why string) {

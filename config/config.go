@@ -1,11 +1,11 @@
-// Package config is the configuration of sibyl serve: one YAML file, environment variables and flags become one typed value.
+// Package config reads the configuration of sibyl serve: it merges one YAML file, environment variables and flags into one typed value.
 //
-// The table of definitions in keys.go is the only place that knows the keys: what they mean, their type, range and default. Reading,
-// flags, names of environment variables, sibyl config print and docs/configuration.md follow from it. A flag goes before the
-// environment, that before the file, that before the default. What is wrong is told all at once, each mistake with its place and
-// what to do; a configuration with a mistake is none.
+// The table of definitions in keys.go is the only list of keys, with their meaning, type, range, default and field. Parsing, flags,
+// names of environment variables, sibyl config print and docs/configuration.md follow from it. Flags override the environment, which
+// overrides the file, which overrides the defaults. Load reports all errors at once, each with its position and remedy, and returns no
+// configuration if there is any.
 //
-// The file is untrusted as far as size goes: it is bounded, and aliases, anchors and tags are refused.
+// The file is untrusted as far as its size goes: it is bounded, and aliases, anchors and tags are rejected.
 package config
 
 import (
@@ -22,92 +22,92 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Config is what sibyl serve does. It is read once and never changed: another one takes its place at a reload. Addresses and
-// endpoints are empty where a listener or an export is off; sizes are in bytes. Ranges and defaults stand in the table of keys.
+// Config is the configuration of sibyl serve. It is immutable: a reload replaces it. Addresses and endpoints are empty if the listener or
+// export is off; sizes are in bytes. keys.go has ranges and defaults.
 type Config struct {
-	DataDir string `koanf:"data-dir"`
-	Log     Log    `koanf:"log"`
+	DataDir string
+	Log     Log
 
-	HTTP         string   `koanf:"http"`          // address of API, UI and agents
-	API          API      `koanf:"api"`           // what is served there
-	SamplingHTTP string   `koanf:"sampling-http"` // address of Jaeger's remote sampling
-	SamplingGRPC string   `koanf:"sampling-grpc"`
-	Sampling     Sampling `koanf:"sampling"` // what is said there
-	OpAMP        string   `koanf:"opamp"`    // address for agents that speak OpAMP
-	OTLP         OTLP     `koanf:"otlp"`
-	Jaeger       Jaeger   `koanf:"jaeger"`
+	HTTP         string // address of API, UI and agents
+	API          API    // settings of this listener
+	SamplingHTTP string // address of Jaeger's remote sampling
+	SamplingGRPC string
+	Sampling     Sampling // settings of both
+	OpAMP        string   // address for agents that speak OpAMP
+	OTLP         OTLP
+	Jaeger       Jaeger
 
-	Keys     []string `koanf:"keys"`   // attributes whose values are kept; see AttributeKeys
-	Memory   int64    `koanf:"memory"` // bound of open traces, queues and statistics together
-	Shards   int      `koanf:"shards"` // 0: one per core
-	Assembly Assembly `koanf:"assembly"`
-	Journal  Journal  `koanf:"journal"`
+	Keys     []string // attributes whose values are kept; see AttributeKeys
+	Memory   int64    // for open traces, queues and statistics together
+	Shards   int      // 0: one per core
+	Assembly Assembly
+	Journal  Journal
 
-	Epoch       time.Duration       `koanf:"epoch"`
-	Learning    time.Duration       `koanf:"learning"`
-	MinSamples  uint64              `koanf:"min-samples"`
-	Thresholds  Thresholds          `koanf:"thresholds"`
-	GroupBy     []string            `koanf:"group-by"`
-	Size        string              `koanf:"size"`         // key of an attribute; empty: none
-	SizeTimeout time.Duration       `koanf:"size-timeout"` // 0: not known
-	Split       bool                `koanf:"split"`
-	Rules       []analysis.TypeRule `koanf:"rules"`
+	Epoch       time.Duration
+	Learning    time.Duration
+	MinSamples  uint64
+	Thresholds  Thresholds
+	GroupBy     []string
+	Size        string        // key of an attribute; empty: none
+	SizeTimeout time.Duration // 0: unknown
+	Split       bool
+	Rules       []analysis.TypeRule
 
-	Strategy string  `koanf:"strategy"` // one of search.Strategies
-	Explore  float64 `koanf:"explore"`  // share of the requests
-	Budget   Budget  `koanf:"budget"`
+	Strategy string  // one of search.Strategies
+	Explore  float64 // share of the requests
+	Budget   Budget
 
-	Retention Retention `koanf:"retention"`
+	Retention Retention
 
-	TraceURL    []TraceURL `koanf:"trace-url"`
-	Webhooks    []Webhook  `koanf:"webhooks"`
-	Export      Endpoint   `koanf:"export"`       // critical-path attributes for a tracing backend
-	SelfTracing Endpoint   `koanf:"self-tracing"` // where own traces go
+	TraceURL    []TraceURL
+	Webhooks    []Webhook
+	Export      Endpoint // critical-path attributes for a tracing backend
+	SelfTracing Endpoint // Sibyl's own traces
 }
 
-// Log is what is logged, and how.
+// Log configures logging.
 type Log struct {
-	Level  string `koanf:"level"`  // debug, info, warn or error
-	Format string `koanf:"format"` // text or json
+	Level  string // debug, info, warn or error
+	Format string // text or json
 }
 
-// TLS holds the files that a listener's encryption needs. Without Cert it does not encrypt.
+// TLS names the files for a listener's encryption. Without Cert the listener does not encrypt.
 type TLS struct {
-	Cert     string `koanf:"cert"`
-	Key      string `koanf:"key"`
-	ClientCA string `koanf:"client-ca"` // callers must show a certificate signed by one of these; empty: they need none
+	Cert     string
+	Key      string
+	ClientCA string // clients need a certificate signed by one of these; empty: they need none
 }
 
-// API is what is served at Config.HTTP.
+// API configures the listener at Config.HTTP.
 type API struct {
-	BasePath string `koanf:"base-path"` // like "/sibyl"; empty: none
-	TLS      TLS    `koanf:"tls"`
+	BasePath string // like "/sibyl"; empty: none
+	TLS      TLS
 }
 
-// Sampling is how remote sampling is answered; see sampling.Options.
+// Sampling configures remote sampling; see sampling.Options.
 type Sampling struct {
-	Default float64 `koanf:"default"` // share of the requests
-	Wanted  float64 `koanf:"wanted"`  // traces per second
-	Budget  float64 `koanf:"budget"`  // traces per second
-	TLS     TLS     `koanf:"tls"`
+	Default float64 // share of the requests
+	Wanted  float64 // traces per second
+	Budget  float64 // traces per second
+	TLS     TLS
 }
 
-// OTLP is how traces are received.
+// OTLP configures the receivers of traces.
 type OTLP struct {
-	GRPC         string `koanf:"grpc"`
-	HTTP         string `koanf:"http"`
-	MaxRequest   int64  `koanf:"max-request"`   // bytes of one request after decompression
-	MaxInFlight  int64  `koanf:"max-in-flight"` // bytes of all requests that are being read or decoded
-	RequireToken bool   `koanf:"require-token"`
-	TLS          TLS    `koanf:"tls"`
+	GRPC         string
+	HTTP         string
+	MaxRequest   int64 // bytes of one request after decompression
+	MaxInFlight  int64 // bytes of all requests being read or decoded
+	RequireToken bool
+	TLS          TLS
 }
 
-// Jaeger holds the servers that traces are fetched from.
+// Jaeger lists the servers to fetch traces from.
 type Jaeger struct {
-	Query []JaegerQuery `koanf:"query"`
+	Query []JaegerQuery
 }
 
-// JaegerQuery is one server that traces are fetched from.
+// JaegerQuery is one server to fetch traces from.
 type JaegerQuery struct {
 	URL      string
 	Protocol string        // http or grpc
@@ -116,56 +116,56 @@ type JaegerQuery struct {
 	Lookback time.Duration // how far back the first one goes
 }
 
-// Assembly says when a trace is closed.
+// Assembly configures when traces close.
 type Assembly struct {
-	Settle   time.Duration `koanf:"settle"`
-	Idle     time.Duration `koanf:"idle"`
-	MaxAge   time.Duration `koanf:"max-age"`
-	MaxSpans int           `koanf:"max-spans"`
-	MaxBytes int64         `koanf:"max-bytes"`
-	Remember time.Duration `koanf:"remember"`
+	Settle   time.Duration
+	Idle     time.Duration
+	MaxAge   time.Duration
+	MaxSpans int
+	MaxBytes int64
+	Remember time.Duration
 }
 
-// Journal is where what was acknowledged stands until it is in the statistics.
+// Journal configures the journal, which holds acknowledged requests until a checkpoint covers them.
 type Journal struct {
-	Durability string        `koanf:"durability"` // disk or process
-	MaxBytes   int64         `koanf:"max-bytes"`
-	MaxAge     time.Duration `koanf:"max-age"`
+	Durability string // disk or process
+	MaxBytes   int64
+	MaxAge     time.Duration
 }
 
-// Thresholds say what is a problem; see analysis.Thresholds and analysis.WatchOptions, whose fields have these names.
+// Thresholds define problems; see analysis.Thresholds and analysis.WatchOptions, which have fields of the same names.
 type Thresholds struct {
-	CoV            float64       `koanf:"cov"`
-	Delayed        float64       `koanf:"delayed"`
-	FalseDiscovery float64       `koanf:"false-discovery"`
-	MinImpact      time.Duration `koanf:"min-impact"` // lost per second of operation
-	Confirm        int           `koanf:"confirm"`
-	Calm           int           `koanf:"calm"`
-	Renew          int           `koanf:"renew"`
-	Silence        int           `koanf:"silence"`
+	CoV            float64
+	Delayed        float64
+	FalseDiscovery float64
+	MinImpact      time.Duration // lost per second of operation
+	Confirm        int
+	Calm           int
+	Renew          int
+	Silence        int
 }
 
-// Budget bounds what a plan may cost. A zero field is no bound.
+// Budget bounds the cost of a plan. A zero field is no bound.
 type Budget struct {
-	Tracepoints    int     `koanf:"tracepoints"`
-	BytesPerSecond int64   `koanf:"bytes-per-second"`
-	CPU            float64 `koanf:"cpu"` // cores
-	PerRequestType Limit   `koanf:"per-request-type"`
-	PerService     Limit   `koanf:"per-service"`
+	Tracepoints    int
+	BytesPerSecond int64
+	CPU            float64 // cores
+	PerRequestType Limit
+	PerService     Limit
 }
 
-// Limit bounds a part of what a plan costs. A zero field is no bound.
+// Limit bounds a part of the cost of a plan. A zero field is no bound.
 type Limit struct {
-	Tracepoints    int     `koanf:"tracepoints"`
-	BytesPerSecond int64   `koanf:"bytes-per-second"`
-	CPU            float64 `koanf:"cpu"`
+	Tracepoints    int
+	BytesPerSecond int64
+	CPU            float64
 }
 
-// Retention says what of the past is kept.
+// Retention bounds the stored history.
 type Retention struct {
-	Age       time.Duration `koanf:"age"`
-	Bytes     int64         `koanf:"bytes"`
-	Exemplars int           `koanf:"exemplars"` // traces of each group, of each of slowest, typical and fastest
+	Age       time.Duration
+	Bytes     int64
+	Exemplars int // per group: the number of slow, of typical and of fast traces
 }
 
 // TraceURL is a link to a trace in a tracing backend.
@@ -174,31 +174,31 @@ type TraceURL struct {
 	URL  string // a template; see notify.NewLink
 }
 
-// Webhook is somebody to be told about problems and decisions.
+// Webhook receives problems and decisions.
 type Webhook struct {
 	Name         string
 	URL          string
 	Format       string   // one of WebhookFormats
-	Secret       string   // whsec_…, as in Standard Webhooks; empty: calls are not signed, unless SecretFile says otherwise
-	SecretFile   string   // file that holds the secret instead
+	Secret       string   // whsec_…, as in Standard Webhooks; empty: see SecretFile
+	SecretFile   string   // file with the secret; if both are empty, calls are not signed
 	Events       []string // of WebhookEvents; empty: all
-	AllowPrivate bool     // addresses that are not public may be called
+	AllowPrivate bool     // non-public addresses may be called
 }
 
-// Endpoint is where OTLP goes; empty: nowhere.
+// Endpoint is an OTLP endpoint to export to; empty: none.
 type Endpoint struct {
-	OTLP    string   `koanf:"otlp"`
-	Headers []Header `koanf:"headers"` // of every request
+	OTLP    string
+	Headers []Header // of every request
 }
 
-// Header is a field of the header of requests, like one that proves who sends them.
+// Header is an HTTP header of requests, for example one that authenticates them.
 type Header struct {
 	Name      string
 	Value     string
-	ValueFile string // file that holds the value instead
+	ValueFile string // file with the value
 }
 
-// Fields returns the headers by name. It reads the files that hold values.
+// Fields returns the headers by name. It reads their files.
 func (e *Endpoint) Fields() (map[string]string, error) {
 	fields := make(map[string]string, len(e.Headers))
 	for _, h := range e.Headers {
@@ -217,14 +217,14 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 	return fields, nil
 }
 
-// Online returns when a trace is closed as package assemble has it, with the memory that open traces may take.
+// Online returns a as options of package assemble. memory bounds open traces.
 func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
 	return assemble.OnlineOptions{
 		Settle: a.Settle, Idle: a.Idle, MaxAge: a.MaxAge, MaxSpans: a.MaxSpans, MaxBytes: a.MaxBytes, Memory: memory, Remember: a.Remember,
 	}
 }
 
-// Engine returns how the loop from traces to decisions works.
+// Engine returns the options of package engine.
 func (c *Config) Engine() engine.Options {
 	o := engine.DefaultOptions()
 	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
@@ -232,12 +232,12 @@ func (c *Config) Engine() engine.Options {
 	return o
 }
 
-// Rates returns how the rates of remote sampling are made.
+// Rates returns s as options of package sampling.
 func (s *Sampling) Rates() sampling.Options {
 	return sampling.Options{Default: s.Default, Wanted: s.Wanted, Budget: s.Budget}
 }
 
-// Endpoints returns the webhooks as package notify has them. It reads the files that hold secrets.
+// Endpoints returns the webhooks as endpoints of package notify. It reads their secret files.
 func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	var all []notify.Endpoint
 	for i := range c.Webhooks {
@@ -250,7 +250,7 @@ func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	return all, nil
 }
 
-// Key returns what calls of the webhook are signed with, nil if they are not. It reads the file that holds the secret if there is one.
+// Key returns the key that signs calls of the webhook, nil if they are not signed. It reads the secret file if there is one.
 func (h *Webhook) Key() ([]byte, error) {
 	secret := h.Secret
 	if h.SecretFile != "" {
@@ -270,7 +270,7 @@ func (h *Webhook) Key() ([]byte, error) {
 	return key, nil
 }
 
-// Endpoint returns the webhook as package notify has it. It reads the file that holds the secret if there is one.
+// Endpoint returns the webhook as an endpoint of package notify. It reads the secret file if there is one.
 func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
 	key, err := h.Key()
 	if err != nil {
@@ -289,14 +289,14 @@ func (c *Config) Links() []notify.Link {
 	for _, u := range c.TraceURL {
 		l, err := notify.NewLink(u.Name, u.URL)
 		if err != nil {
-			panic(err) // it was checked when the configuration was read
+			panic(err) // Load checked the templates
 		}
 		links = append(links, l)
 	}
 	return links
 }
 
-// Search returns the budget as package search has it.
+// Search returns b as a budget of package search.
 func (b *Budget) Search() search.Budget {
 	return search.Budget{
 		Tracepoints: b.Tracepoints, Bytes: float64(b.BytesPerSecond), CPU: b.CPU,
@@ -308,7 +308,7 @@ func (l Limit) search() search.Limit {
 	return search.Limit{Tracepoints: l.Tracepoints, Bytes: float64(l.BytesPerSecond), CPU: l.CPU}
 }
 
-// WatchOptions returns when a change is a problem.
+// WatchOptions returns the options for detecting changes.
 func (c *Config) WatchOptions() analysis.WatchOptions {
 	o := analysis.DefaultWatchOptions()
 	t := &c.Thresholds
@@ -318,18 +318,18 @@ func (c *Config) WatchOptions() analysis.WatchOptions {
 	return o
 }
 
-// ChronicThresholds returns what is a problem without a change.
+// ChronicThresholds returns the thresholds for problems without a change.
 func (c *Config) ChronicThresholds() analysis.Thresholds {
 	return analysis.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
 }
 
-// AnalysisRules returns what somebody says about requests.
+// AnalysisRules returns the rules for requests.
 func (c *Config) AnalysisRules() analysis.Rules {
 	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
 }
 
-// AttributeKeys returns the keys of all attributes that must be decoded, each once, ascending: those asked for and those that rules
-// name. There are at most ingest.MaxKeys.
+// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by, size and rules.
+// There are at most ingest.MaxKeys.
 func (c *Config) AttributeKeys() []string {
 	all := slices.Concat(c.Keys, c.GroupBy, []string{c.Size})
 	for i := range c.Rules {

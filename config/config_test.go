@@ -50,14 +50,14 @@ func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	}}
 }
 
-// TestScripts loads files, variables and flags. Lines of the input that begin with $ are variables, with -- flags; the rest, each line
-// where it stands, is the file.
+// TestScripts loads files, variables and flags. Input lines that begin with $ are variables, those with -- flags; the others are the
+// file, with their line numbers.
 //
-//	load       prints the keys that are no defaults, each with its origin, or the mistakes
+//	load       prints the keys that a source gives, each with its origin, or the errors
 //	print      prints the whole configuration
-//	tokens     prints which listeners must not be opened without tokens
-//	unguarded  prints which listeners ask for nothing even then
-//	reload     takes two files, with === between them, and prints what is applied, and what is refused
+//	tokens     prints an error for each listener that needs a token to exist
+//	unguarded  prints the listeners that need no token and no certificate
+//	reload     takes two files, separated by ===, and prints the configuration applied and the keys refused
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "scripts"), func(t *testing.T, path string) {
 		dir := t.TempDir()
@@ -122,12 +122,12 @@ func mustLoad(t *testing.T, dir, text string) *Effective {
 	return e
 }
 
-// nonDefaults lists what sources gave.
+// nonDefaults lists the keys that a source gives.
 func nonDefaults(e *Effective) string {
 	var b strings.Builder
 	for _, d := range definitions() {
-		if origin := e.Origin(d.key); origin != "" {
-			fmt.Fprintf(&b, "%s = %v (%s)\n", d.key, e.values[d.key], origin)
+		if key := d.about().key; e.Origin(key) != "" {
+			fmt.Fprintf(&b, "%s = %v (%s)\n", key, d.value(&e.Config).Interface(), e.Origin(key))
 		}
 	}
 	return b.String()
@@ -214,8 +214,8 @@ rules:
 	}
 }
 
-// samples are two values of a key that differ, and differ from its default, as text.
-func samples(t testing.TB, d *definition) (a, b string) {
+// samples returns two values of a key as text. They differ from each other and from the default.
+func samples(t testing.TB, d *description) (a, b string) {
 	t.Helper()
 	lists := map[string][2]string{
 		"jaeger.query":  {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
@@ -235,9 +235,9 @@ func samples(t testing.TB, d *definition) (a, b string) {
 		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"}, "url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
 		"name": {"random", "flat"}, "text": {"a", "b"}, "text|json": {"json", "text"}, "disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
 	}
-	pair, ok := byType[d.kind.typeName()]
+	pair, ok := byType[d.typeName]
 	if !ok {
-		t.Fatalf("no samples of %s, a %s", d.key, d.kind.typeName())
+		t.Fatalf("no samples of %s, a %s", d.key, d.typeName)
 	}
 	return pair[0], pair[1]
 }
@@ -246,23 +246,24 @@ func samples(t testing.TB, d *definition) (a, b string) {
 func TestPrecedence(t *testing.T) {
 	all := definitions()
 	dir := t.TempDir()
-	for i := range all {
-		d := &all[i]
+	for _, definition := range all {
+		d := definition.about()
 		a, b := samples(t, d)
 		value := func(text string) any {
 			l := newLayer()
-			if m := l.readWord(d, text, &reader{}); len(m) > 0 {
-				t.Fatalf("%s: %v", d.key, m)
+			if errs := l.readWord(definition, text, &reader{}); len(errs) > 0 {
+				t.Fatalf("%s: %v", d.key, errs)
 			}
-			return l.values[d.key]
+			return definition.value(&l.config).Interface()
 		}
-		if reflect.DeepEqual(value(a), value(b)) || reflect.DeepEqual(value(a), d.preset) {
+		byDefault := definition.value(&merge().Config).Interface()
+		if reflect.DeepEqual(value(a), value(b)) || reflect.DeepEqual(value(a), byDefault) {
 			t.Errorf("%s: %s, %s and the default are not three values", d.key, a, b)
 		}
 		for sources3 := range 8 {
 			var file string
 			var env, args []string
-			want, origin := d.preset, ""
+			want, origin := byDefault, ""
 			pick := func(n int) string { return []string{a, b}[n] }
 			if sources3&1 != 0 {
 				file, want, origin = d.key+": "+pick(0), value(a), "sibyl.yaml:1"
@@ -279,9 +280,9 @@ func TestPrecedence(t *testing.T) {
 				t.Errorf("%s: %v", d.key, known)
 				continue
 			}
-			e := merge(layers...) // not Load: a certificate alone is a mistake
-			if got := strings.TrimPrefix(e.Origin(d.key), dir+"/"); !reflect.DeepEqual(e.values[d.key], want) || got != origin {
-				t.Errorf("%s: %v from %q; want %v from %q", d.key, e.values[d.key], got, want, origin)
+			e := merge(layers...) // not Load: a certificate alone is an error
+			if got := strings.TrimPrefix(e.Origin(d.key), dir+"/"); !reflect.DeepEqual(definition.value(&e.Config).Interface(), want) || got != origin {
+				t.Errorf("%s: %v from %q; want %v from %q", d.key, definition.value(&e.Config), got, want, origin)
 			}
 		}
 	}
@@ -293,25 +294,27 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	plain := merge(newLayer())
 	seen := make(map[string]string)
 	for i := range all {
-		text, _ := samples(t, &all[i])
+		key := all[i].about().key
+		text, _ := samples(t, all[i].about())
 		l := newLayer()
-		l.readWord(&all[i], text, &reader{source: "x"})
+		l.readWord(all[i], text, &reader{source: "x"})
 		c := merge(l).Config
 		diff := cmp.Diff(plain.Config, c)
 		if diff == "" {
-			t.Errorf("%s = %s changes nothing", all[i].key, text)
+			t.Errorf("%s = %s changes nothing", key, text)
 		}
 		if other := seen[diff]; other != "" {
-			t.Errorf("%s and %s change the same field", all[i].key, other)
+			t.Errorf("%s and %s change the same field", key, other)
 		}
-		seen[diff] = all[i].key
+		seen[diff] = key
 	}
 }
 
 func TestDefinitions(t *testing.T) {
 	flags := make(map[string]string)
 	all := definitions()
-	for i, d := range all {
+	for i := range all {
+		d := all[i].about()
 		if other, ok := flags[dashed(d.key)]; ok {
 			t.Errorf("%s and %s have the same flag", d.key, other)
 		}
@@ -319,10 +322,11 @@ func TestDefinitions(t *testing.T) {
 		if !strings.HasSuffix(d.help, ".") {
 			t.Errorf("%s: help is no sentence: %q", d.key, d.help)
 		}
-		if strings.ContainsAny(d.help+d.kind.want(), "`|") {
+		if strings.ContainsAny(d.help+d.want, "`|") {
 			t.Errorf("%s: help has what tables and flags give a meaning", d.key)
 		}
-		for _, other := range all[:i] {
+		for _, x := range all[:i] {
+			other := x.about()
 			if strings.HasPrefix(other.key, d.key+".") || strings.HasPrefix(d.key, other.key+".") {
 				t.Errorf("%s and %s cannot both stand in a file", d.key, other.key)
 			}
@@ -345,9 +349,9 @@ func TestPrintIsRead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLayer()
 		for i := range all {
-			a, b := samples(t, &all[i])
-			if text := rapid.SampledFrom([]string{"", a, b}).Draw(rt, all[i].key); text != "" {
-				l.readWord(&all[i], text, &reader{source: "--x"})
+			a, b := samples(t, all[i].about())
+			if text := rapid.SampledFrom([]string{"", a, b}).Draw(rt, all[i].about().key); text != "" {
+				l.readWord(all[i], text, &reader{source: "--x"})
 			}
 		}
 		e := merge(l)
@@ -391,7 +395,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Load(sources(t, t.TempDir(), text.String(), nil, nil))
-	if mistakes, _ := errors.AsType[Mistakes](err); len(mistakes) != 3 {
+	if mistakes, _ := errors.AsType[Errors](err); len(mistakes) != 3 {
 		t.Errorf("three secrets are hidden, but read back are all but these: %v", err)
 	}
 	for _, public := range []string{"https://hooks.example/(hidden)", "http://(hidden)@otlp.example/x"} {
@@ -482,7 +486,7 @@ func TestUsage(t *testing.T) {
 		{"epoch: x", []string{"--epoch=x"}, false},
 	} {
 		_, err := Load(sources(t, t.TempDir(), c.file, nil, c.args))
-		if mistakes, ok := errors.AsType[Mistakes](err); !ok || mistakes.Usage() != c.want {
+		if mistakes, ok := errors.AsType[Errors](err); !ok || mistakes.Usage() != c.want {
 			t.Errorf("%v, usage: %v", err, !c.want)
 		}
 	}

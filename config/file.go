@@ -2,11 +2,11 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,11 +16,11 @@ import (
 
 // Bounds of a file.
 const (
-	longestFile = 1 << 20 // bytes
-	mostNodes   = 50_000  // keys, values, lists and sections
+	maxFile  = 1 << 20 // bytes
+	maxNodes = 50_000  // keys, values, lists and sections
 )
 
-// readFile returns the file's bytes. The error does not repeat its name.
+// readFile returns the contents of a file, at most maxFile+1 bytes. Errors do not repeat its name.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -30,17 +30,17 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	text, err := io.ReadAll(io.LimitReader(f, longestFile+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
 	}
 	return text, err
 }
 
-// parse returns the one value that a text is, nil if it is empty; nil, too, after it noted what is wrong with it.
+// parse returns the root of a YAML document. It returns nil if text is empty, or after it recorded an error.
 func (r *reader) parse(text []byte) *yaml.Node {
-	if len(text) > longestFile {
-		r.wrong(&yaml.Node{}, "", "more than %d bytes; that is no configuration", longestFile)
+	if len(text) > maxFile {
+		r.fail(&yaml.Node{}, "", "more than %d bytes; want a smaller file", maxFile)
 		return nil
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
@@ -54,7 +54,7 @@ func (r *reader) parse(text []byte) *yaml.Node {
 		return nil
 	}
 	if err := decoder.Decode(&more); err == nil {
-		r.wrong(&more, "", "a second document starts here; one is all there can be")
+		r.fail(&more, "", "a second document starts here; only one is allowed")
 		return nil
 	} else if !errors.Is(err, io.EOF) {
 		r.syntax(err)
@@ -68,33 +68,33 @@ func (r *reader) parse(text []byte) *yaml.Node {
 	return root
 }
 
-// yamlLine is how the parser begins what it says.
+// yamlLine matches the start of the parser's errors.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax notes that a text is no YAML.
+// syntax records an error of the parser.
 func (r *reader) syntax(err error) {
-	what := err.Error()
+	message := err.Error()
 	n := &yaml.Node{}
-	if at := yamlLine.FindStringSubmatch(what); at != nil {
-		n.Line, _ = strconv.Atoi(at[1]) // 0 if it says none
-		what = what[len(at[0]):]
+	if at := yamlLine.FindStringSubmatch(message); at != nil {
+		n.Line, _ = strconv.Atoi(at[1]) // 0 if there is none
+		message = message[len(at[0]):]
 	}
-	r.wrong(n, "", "no YAML: %s", what)
+	r.fail(n, "", "invalid YAML: %s", message)
 }
 
-// plain reports whether the tree at n, of at most mostNodes, has no aliases, anchors, tags or merges: they can make few bytes mean
-// much, and nobody needs them here.
+// plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges: with those a few bytes can
+// expand without limit.
 func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	*nodes++
 	switch {
-	case *nodes > mostNodes:
-		r.wrong(n, "", "more than %d keys and values; that is no configuration", mostNodes)
+	case *nodes > maxNodes:
+		r.fail(n, "", "more than %d keys and values; want a smaller file", maxNodes)
 		return false
 	case n.Kind == yaml.AliasNode || n.Anchor != "" || n.ShortTag() == "!!merge":
-		r.wrong(n, "", "aliases, anchors and merges are not supported; write the value out")
+		r.fail(n, "", "aliases, anchors and merges are not supported; write the value out")
 		return false
 	case n.Style&yaml.TaggedStyle != 0:
-		r.wrong(n, "", "the tag %s is not supported; write the value without it", quote(n.Tag))
+		r.fail(n, "", "the tag %s is not supported; write the value without it", quote(n.Tag))
 		return false
 	}
 	for _, child := range n.Content {
@@ -105,64 +105,56 @@ func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	return true
 }
 
-// walker reads the keys of a section, and of those in it.
-type walker struct {
+// walker reads the keys of a section and of the sections in it.
+type walker[T any] struct {
 	r           *reader
-	definitions []definition
-	above       string                            // what keys begin with where they are repeated
-	put         func(i int, v any, at *yaml.Node) // takes the value of the definition with index i
-	given       map[string]bool                   // keys met, whether their values are any good or not
+	definitions []definition[T]
+	above       string            // prefix of keys in error messages
+	to          *T                // takes the values
+	given       map[string]bool   // keys that occurred, valid or not
+	origins     map[string]string // positions of the valid ones; nil: not wanted
 }
 
 // section reads the mapping n, whose keys begin with prefix.
-func (w *walker) section(n *yaml.Node, prefix string) {
+func (w *walker[T]) section(n *yaml.Node, prefix string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
 		if name.Kind != yaml.ScalarNode {
-			w.r.wrong(name, w.above+prefix, "a key must be a word, not a %s", shapeOf(name))
+			w.r.fail(name, w.above+prefix, "a key must be a word, not a %s", shapeOf(name))
 			continue
 		}
 		w.key(name, prefix+name.Value, value)
 	}
 }
 
-func (w *walker) key(name *yaml.Node, key string, value *yaml.Node) {
-	i := indexOf(w.definitions, key)
+func (w *walker[T]) key(name *yaml.Node, key string, value *yaml.Node) {
+	i := slices.IndexFunc(w.definitions, func(d definition[T]) bool { return d.about().key == key })
 	switch {
 	case i >= 0 && w.given[key]:
-		w.r.wrong(name, w.above+key, "given twice; leave one of them")
+		w.r.fail(name, w.above+key, "given twice; remove one")
 	case i >= 0:
 		w.given[key] = true
-		if v, ok := w.definitions[i].kind.read(w.r, w.above+key, value); ok {
-			w.put(i, v, name)
+		if w.definitions[i].read(w.r, w.above+key, value, w.to) && w.origins != nil {
+			w.origins[key] = w.r.where(name)
 		}
-	case w.r.full(): // looking for what was meant takes its time
+	case w.r.full(): // finding a suggestion is expensive
 	case !w.isSection(key):
-		w.r.wrong(name, "", "unknown key %s; %s", quote(w.above+key), w.suggest(key))
+		w.r.fail(name, "", "unknown key %s; %s", quote(w.above+key), w.suggest(key))
 	case value.Kind == yaml.MappingNode:
 		w.section(value, key+".")
-	case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null": // all below is commented out
+	case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null": // all keys in it are commented out
 	default:
-		w.r.wrong(value, w.above+key, "a section, with %s below it, not a %s", strings.Join(w.below(key), ", "), shapeOf(value))
+		w.r.fail(value, w.above+key, "want a section with %s, not a %s", strings.Join(w.below(key), ", "), shapeOf(value))
 	}
 }
 
-func indexOf(definitions []definition, key string) int {
-	for i := range definitions {
-		if definitions[i].key == key {
-			return i
-		}
-	}
-	return -1
-}
+func (w *walker[T]) isSection(key string) bool { return len(w.below(key)) > 0 }
 
-func (w *walker) isSection(key string) bool { return len(w.below(key)) > 0 }
-
-// below returns the names that stand right below a section.
-func (w *walker) below(section string) []string {
+// below returns the names directly below a section.
+func (w *walker[T]) below(section string) []string {
 	var names []string
-	for i := range w.definitions {
-		if rest, ok := strings.CutPrefix(w.definitions[i].key, section+"."); ok {
+	for _, d := range w.definitions {
+		if rest, ok := strings.CutPrefix(d.about().key, section+"."); ok {
 			name, _, _ := strings.Cut(rest, ".")
 			if len(names) == 0 || names[len(names)-1] != name {
 				names = append(names, name)
@@ -172,8 +164,8 @@ func (w *walker) below(section string) []string {
 	return names
 }
 
-// suggest says what somebody who wrote an unknown key may have meant.
-func (w *walker) suggest(key string) string {
+// suggest returns a remedy for an unknown key.
+func (w *walker[T]) suggest(key string) string {
 	if best := w.nearest(key); best != "" {
 		return "did you mean " + w.above + best + "?"
 	}
@@ -181,23 +173,23 @@ func (w *walker) suggest(key string) string {
 		return "sibyl config print lists all keys"
 	}
 	var names []string
-	for i := range w.definitions {
-		names = append(names, w.definitions[i].key)
+	for _, d := range w.definitions {
+		names = append(names, d.about().key)
 	}
-	return fmt.Sprintf("possible are %s", strings.Join(names, ", "))
+	return "valid keys are " + strings.Join(names, ", ")
 }
 
-// nearest returns the key or section that differs least from what somebody wrote, "" if none is near: of the last word one in three
-// characters may differ, and two more. A key that ends alike is near wherever it belongs.
-func (w *walker) nearest(written string) string {
-	if len(written) > longestWritten {
+// nearest returns the key or section with the least edit distance to a written key, "" if none is near: a third of the characters of
+// the last word may differ, and two more. A key that ends with the written one has distance 1 in any section.
+func (w *walker[T]) nearest(written string) string {
+	if len(written) > maxCompared {
 		return ""
 	}
 	written = strings.ToLower(strings.ReplaceAll(written, "_", "-"))
 	last := len(written) - 1 - strings.LastIndexByte(written, '.')
 	best, least := "", last/3+2
-	for i := range w.definitions {
-		for key := w.definitions[i].key; key != ""; key = above(key) {
+	for _, d := range w.definitions {
+		for key := d.about().key; key != ""; key = above(key) {
 			distance := levenshtein.ComputeDistance(written, key)
 			if strings.HasSuffix(key, "."+written) {
 				distance = min(distance, 1)
@@ -210,8 +202,8 @@ func (w *walker) nearest(written string) string {
 	return best
 }
 
-// above returns the section that a key or section stands in; "" if it stands in none.
+// above returns the section of a key or section; "" at the top level.
 func above(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
-// longestWritten bounds what is compared with keys, which are all shorter.
-const longestWritten = 64
+// maxCompared bounds the keys that are compared with definitions, which are all shorter.
+const maxCompared = 64

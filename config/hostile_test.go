@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile are files that mean, nest or repeat much for their size.
+// hostile returns files that expand, nest or repeat far beyond their size.
 func hostile() map[string]string {
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x]\n")
@@ -29,12 +29,12 @@ func hostile() map[string]string {
 		"deep and closed":    "keys: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
 		"deep block lists":   strings.Repeat("- ", 400_000),
 		"deep block keys":    strings.Repeat("? ", 400_000),
-		"too long":           "# " + strings.Repeat("x", longestFile),
-		"too many values":    "keys: [" + strings.Repeat("a,", mostNodes) + "a]",
-		"too many words":     "keys: " + strings.Repeat("a,", mostWords) + "a",
-		"too many elements":  "rules: [" + strings.Repeat("{entry: a},", mostRecords) + "{entry: a}]",
+		"too long":           "# " + strings.Repeat("x", maxFile),
+		"too many values":    "keys: [" + strings.Repeat("a,", maxNodes) + "a]",
+		"too many words":     "keys: " + strings.Repeat("a,", maxWords) + "a",
+		"too many elements":  "rules: [" + strings.Repeat("{entry: a},", maxSections) + "{entry: a}]",
 		"many unknown keys":  unknown.String(),
-		"many mistakes":      "rules: [" + strings.Repeat("{x: a},", mostRecords) + "]",
+		"many mistakes":      "rules: [" + strings.Repeat("{x: a},", maxSections) + "]",
 		"a long key":         strings.Repeat("x", 100_000) + ": 1",
 		"a long value":       "data-dir: " + strings.Repeat("x", 500_000),
 		"what moves cursors": "\"\\e[2J\": 1\ndata-dir: \"\\e[2J\"",
@@ -43,13 +43,13 @@ func hostile() map[string]string {
 	}
 }
 
-// loaded reads the text of a file as Load does, and holds what must hold of any.
-func loaded(t *testing.T, text string) (*Effective, Mistakes) {
+// loaded reads the text of a file as Load does, and checks the invariants of errors.
+func loaded(t *testing.T, text string) (*Effective, Errors) {
 	t.Helper()
 	l, r := newLayer(), &reader{file: "sibyl.yaml"}
 	l.readText(r, []byte(text))
 	e := merge(l)
-	mistakes := append(r.mistakes, e.check(r.mistakes)...)
+	mistakes := append(r.errors, e.check(r.errors)...)
 	for _, m := range mistakes {
 		s := m.Error()
 		if len(s) > 1000 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -62,7 +62,7 @@ func loaded(t *testing.T, text string) (*Effective, Mistakes) {
 func TestHostileFiles(t *testing.T) {
 	for name, text := range hostile() {
 		t.Run(name, func(t *testing.T) {
-			if _, mistakes := loaded(t, text); len(mistakes) == 0 || len(mistakes) > mostMistakes+10 {
+			if _, mistakes := loaded(t, text); len(mistakes) == 0 || len(mistakes) > maxErrors+10 {
 				t.Errorf("%d mistakes", len(mistakes))
 			}
 		})

@@ -2,40 +2,34 @@ package config
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"strings"
 
-	"github.com/go-viper/mapstructure/v2"
-	koanfmaps "github.com/knadh/koanf/maps"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
-// Sources are where a configuration comes from. They can be loaded again.
+// Sources are the origins of a configuration. They can be loaded again.
 type Sources struct {
 	File   string              // name of the YAML file; empty: that of --config, then of SIBYL_CONFIG, then none
 	Getenv func(string) string // nil: no environment
 	Flags  *Flags              // nil: no flags
 }
 
-// Effective is a configuration that nothing is wrong with, and where it comes from. It is immutable.
+// Effective is a valid configuration with the origins of its values. It is immutable.
 type Effective struct {
 	Config  Config
-	File    string            // that was read; empty: none
-	Read    string            // the [Fingerprint] of File when it was
-	values  map[string]any    // of all keys, as in Config
-	origins map[string]string // of values that a source gave: "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"
+	File    string            // the file that was read; empty: none
+	Read    string            // the [Fingerprint] of File when it was read
+	origins map[string]string // of the keys that a source gave: "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"
 }
 
-// Origin returns where the value of a key comes from, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH"; "" for a default.
+// Origin returns the origin of a key's value, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH"; "" for a default.
 func (e *Effective) Origin(key string) string { return e.origins[key] }
 
-// Fingerprint returns something that two texts of a file do not share, nor its absence and a text. It looks at the text itself: neither
-// time nor size need differ when a link to a directory is set elsewhere, as Kubernetes does. "" for no file.
+// Fingerprint returns a hash of the file's contents, or the error text if it cannot be read; "" for no file. Contents, not modification
+// time and size: Kubernetes updates a mounted ConfigMap by swapping a symlink.
 func Fingerprint(file string) string {
 	if file == "" {
 		return ""
@@ -47,23 +41,15 @@ func Fingerprint(file string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// layer is what one source says.
+// layer holds the values that one source gives.
 type layer struct {
-	values  map[string]any
-	origins map[string]string
+	config  Config            // the fields of other keys are zero
+	origins map[string]string // of the keys that the source gives
 }
 
-func newLayer() layer { return layer{make(map[string]any), make(map[string]string)} }
+func newLayer() *layer { return &layer{origins: make(map[string]string)} }
 
-func (l layer) add(key string, v any, origin string) { l.values[key], l.origins[key] = v, origin }
-
-// Read implements koanf.Provider.
-func (l layer) Read() (map[string]any, error) { return koanfmaps.Unflatten(l.values, "."), nil }
-
-// ReadBytes implements koanf.Provider.
-func (l layer) ReadBytes() ([]byte, error) { return nil, errors.ErrUnsupported }
-
-// Load reads the sources. The error is of type [Mistakes] and holds all of them; there is no configuration then.
+// Load reads the sources. The error is of type [Errors] and holds all errors found.
 func Load(s Sources) (*Effective, error) {
 	if s.File == "" && s.Flags != nil {
 		s.File = s.Flags.file
@@ -71,117 +57,109 @@ func Load(s Sources) (*Effective, error) {
 	if s.File == "" && s.Getenv != nil {
 		s.File = s.Getenv(variable("config"))
 	}
-	read := Fingerprint(s.File) // before, so that what changes meanwhile is noticed
-	layers, mistakes := readAll(s)
+	read := Fingerprint(s.File) // before readAll, so that a later change is noticed
+	layers, errs := readAll(s)
 	e := merge(layers...)
 	e.File, e.Read = s.File, read
-	mistakes = append(mistakes, e.check(mistakes)...)
-	if len(mistakes) > 0 {
-		return nil, mistakes[:min(len(mistakes), mostMistakes)]
+	errs = append(errs, e.check(errs)...)
+	if len(errs) > 0 {
+		return nil, errs[:min(len(errs), maxErrors)]
 	}
 	return e, nil
 }
 
-// readAll returns what each source says, the one that goes before the others last.
-func readAll(s Sources) ([]layer, Mistakes) {
+// readAll returns the layers of all sources in ascending precedence.
+func readAll(s Sources) ([]*layer, Errors) {
 	file := newLayer()
-	mistakes := file.readFile(s.File)
+	errs := file.readFile(s.File)
 	env, more := readEnvironment(s.Getenv)
-	mistakes = append(mistakes, more...)
+	errs = append(errs, more...)
 	flags, more := s.Flags.read()
-	return []layer{file, env, flags}, append(mistakes, more...)
+	return []*layer{file, env, flags}, append(errs, more...)
 }
 
-// merge lays the sources over the defaults, and each over those before it.
-func merge(layers ...layer) *Effective {
-	defaults := newLayer()
+// merge returns the defaults overridden by each layer in turn.
+func merge(layers ...*layer) *Effective {
+	e := &Effective{origins: make(map[string]string)}
 	for _, d := range definitions() {
-		defaults.values[d.key] = d.preset
-	}
-	e := &Effective{values: defaults.values, origins: make(map[string]string)}
-	k := koanf.New(".")
-	for _, l := range append([]layer{defaults}, layers...) {
-		if err := k.Load(l, nil); err != nil {
-			panic(err) // layers are in memory
+		d.setDefault(&e.Config)
+		for _, l := range layers {
+			if l.origins[d.about().key] != "" {
+				d.value(&e.Config).Set(d.value(&l.config))
+			}
 		}
-		maps.Copy(e.values, l.values)
-		maps.Copy(e.origins, l.origins)
 	}
-	err := k.UnmarshalWithConf("", &e.Config, koanf.UnmarshalConf{
-		DecoderConfig: &mapstructure.DecoderConfig{ErrorUnused: true, ErrorUnset: true},
-	})
-	if err != nil {
-		panic(fmt.Sprintf("the keys do not fit the fields of Config: %v", err))
+	for _, l := range layers {
+		maps.Copy(e.origins, l.origins)
 	}
 	return e
 }
 
-// readFile adds what a file says; "" is no file.
-func (l layer) readFile(name string) Mistakes {
+// readFile adds the values in a file; "" is no file.
+func (l *layer) readFile(name string) Errors {
 	if name == "" {
 		return nil
 	}
 	r := &reader{file: name}
 	text, err := readFile(name)
 	if err != nil {
-		r.wrong(&yaml.Node{}, "", "cannot be read: %v", err)
-		return r.mistakes
+		r.fail(&yaml.Node{}, "", "cannot be read: %v", err)
+		return r.errors
 	}
 	l.readText(r, text)
-	return r.mistakes
+	return r.errors
 }
 
-// readText adds what the text of a file says.
-func (l layer) readText(r *reader, text []byte) {
-	all := definitions()
+// readText adds the values in the text of a file.
+func (l *layer) readText(r *reader, text []byte) {
 	root := r.parse(text)
 	switch {
-	case root == nil: // nothing in it, or nothing that could be read
+	case root == nil: // empty, or invalid YAML
 	case root.Kind == yaml.MappingNode:
-		w := walker{r: r, definitions: all, given: make(map[string]bool), put: func(i int, v any, at *yaml.Node) {
-			l.add(all[i].key, v, r.where(at))
-		}}
+		w := walker[Config]{r: r, definitions: definitions(), to: &l.config, given: make(map[string]bool), origins: l.origins}
 		w.section(root, "")
 	case root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null":
 	default:
-		r.wrong(root, "", "want keys and values, like epoch: 10s, not a %s", shapeOf(root))
+		r.fail(root, "", "want keys and values, like epoch: 10s, not a %s", shapeOf(root))
 	}
 }
 
-// readEnvironment returns what environment variables say. Those that belong to no key are left alone: Kubernetes sets some that begin
-// alike. One that is empty says nothing.
-func readEnvironment(getenv func(string) string) (layer, Mistakes) {
+// readEnvironment returns the values in environment variables. Empty variables and unknown ones are ignored: Kubernetes sets some with
+// the same prefix.
+func readEnvironment(getenv func(string) string) (*layer, Errors) {
 	l := newLayer()
-	var mistakes Mistakes
+	var errs Errors
 	if getenv == nil {
 		return l, nil
 	}
 	for _, d := range definitions() {
-		if text := getenv(variable(d.key)); text != "" {
-			mistakes = append(mistakes, l.readWord(&d, text, &reader{source: variable(d.key)})...)
+		name := variable(d.about().key)
+		if text := getenv(name); text != "" {
+			errs = append(errs, l.readWord(d, text, &reader{source: name})...)
 		}
 	}
-	return l, mistakes
+	return l, errs
 }
 
-// readWord adds what a flag or an environment variable says.
-func (l layer) readWord(d *definition, text string, r *reader) Mistakes {
+// readWord adds the value in the text of a flag or an environment variable.
+func (l *layer) readWord(d definition[Config], text string, r *reader) Errors {
+	about := d.about()
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	if _, plain := d.kind.(*scalar); !plain {
+	if !about.scalar {
 		if n = r.parse([]byte(text)); n == nil {
-			if len(r.mistakes) == 0 {
-				r.wrong(&yaml.Node{}, d.key, "no value; want %s", d.kind.want())
+			if len(r.errors) == 0 {
+				r.fail(&yaml.Node{}, about.key, "no value; want %s", about.want)
 			}
-			return r.mistakes
+			return r.errors
 		}
 	}
-	if v, ok := d.kind.read(r, d.key, n); ok {
-		l.add(d.key, v, r.source)
+	if d.read(r, about.key, n, &l.config) {
+		l.origins[about.key] = r.source
 	}
-	return r.mistakes
+	return r.errors
 }
 
-// dashed returns the name of a key's flag, without its dashes in front.
+// dashed returns the name of a key's flag, without the leading dashes.
 func dashed(key string) string { return strings.ReplaceAll(key, ".", "-") }
 
 // variable returns the name of a key's environment variable.
@@ -195,21 +173,21 @@ type Flags struct {
 	set  map[string]string // by key
 }
 
-// AddFlags adds to fs a flag for each key, and --config. The values are looked at when they are loaded, so that all that is wrong is told
-// at once.
+// AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at once.
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{set: make(map[string]string)}
-	fs.StringVar(&f.file, "config", "", "YAML file with the keys that flags have, too: --otlp-grpc is grpc in the section otlp")
+	fs.StringVar(&f.file, "config", "", "YAML file with any of the keys below: --otlp-grpc is the key grpc in the section otlp")
 	for _, d := range definitions() {
-		flag := fs.VarPF(&flagValue{d: d, to: f.set}, dashed(d.key), "", flagHelp(d.help))
-		if d.kind.typeName() == "bool" {
+		about := d.about()
+		flag := fs.VarPF(&flagValue{about: about, set: f.set}, dashed(about.key), "", flagHelp(about.help))
+		if about.typeName == "bool" {
 			flag.NoOptDefVal = "true"
 		}
 	}
 	return f
 }
 
-// flagHelp returns help as flags have it: no full stop at the end, no capital in front but for names and abbreviations.
+// flagHelp returns help in the style of flags: without a final full stop, and in lower case unless it begins with an abbreviation.
 func flagHelp(help string) string {
 	help = strings.TrimSuffix(help, ".")
 	if second := help[1]; second == ' ' || second >= 'a' && second <= 'z' {
@@ -218,76 +196,81 @@ func flagHelp(help string) string {
 	return help
 }
 
-// read returns what the flags say.
-func (f *Flags) read() (layer, Mistakes) {
+// read returns the values of the flags.
+func (f *Flags) read() (*layer, Errors) {
 	l := newLayer()
-	var mistakes Mistakes
+	var errs Errors
 	if f == nil {
 		return l, nil
 	}
 	for _, d := range definitions() {
-		if text, ok := f.set[d.key]; ok {
-			mistakes = append(mistakes, l.readWord(&d, text, &reader{source: "--" + dashed(d.key), usage: true})...)
+		key := d.about().key
+		if text, ok := f.set[key]; ok {
+			errs = append(errs, l.readWord(d, text, &reader{source: "--" + dashed(key), usage: true})...)
 		}
 	}
-	return l, mistakes
+	return l, errs
 }
 
 // flagValue is the flag of a key.
 type flagValue struct {
-	d  definition
-	to map[string]string
+	about *description
+	set   map[string]string
 }
 
 // String implements pflag.Value.
 func (v *flagValue) String() string {
-	if text, ok := v.to[v.d.key]; ok {
+	if v.about == nil { // pflag compares with the zero value
+		return ""
+	}
+	if text, ok := v.set[v.about.key]; ok {
 		return text
 	}
-	if s, ok := v.d.kind.(*scalar); ok {
-		return s.text(v.d.preset)
+	if v.about.scalar {
+		return v.about.defaultNode.Value
 	}
 	return ""
 }
 
 // Type implements pflag.Value.
-func (v *flagValue) Type() string { return v.d.kind.typeName() }
+func (v *flagValue) Type() string { return v.about.typeName }
 
 // Set implements pflag.Value.
 func (v *flagValue) Set(text string) error {
-	v.to[v.d.key] = text
+	v.set[v.about.key] = text
 	return nil
 }
 
-// Reload returns the configuration that holds after new was loaded while old was in force: what can be applied of it, and the keys
-// whose change needs a restart, ascending by their place in the table. Neither is changed.
-func Reload(old, new *Effective) (applied *Effective, refused []string) {
+// Reload returns the configuration to use after next was loaded while held was in force: next, but for keys that need a restart. Their
+// changes are refused; it returns these keys in the order of the table. If the combination is invalid, it returns held and refuses all
+// changes. It modifies neither argument.
+func Reload(held, next *Effective) (applied *Effective, refused []string) {
 	mixed := newLayer()
 	for _, d := range definitions() {
-		from := new
-		if !d.live && !reflect.DeepEqual(old.values[d.key], new.values[d.key]) {
-			from = old
-			refused = append(refused, d.key)
+		key, from := d.about().key, next
+		if !d.about().live && !equal(d, &held.Config, &next.Config) {
+			from = held
+			refused = append(refused, key)
 		}
-		if origin := from.origins[d.key]; origin != "" {
-			mixed.add(d.key, from.values[d.key], origin)
+		if origin := from.origins[key]; origin != "" {
+			mixed.origins[key] = origin
+			d.value(&mixed.config).Set(d.value(&from.Config))
 		}
 	}
 	e := merge(mixed)
-	e.File, e.Read = new.File, new.Read
+	e.File, e.Read = next.File, next.Read
 	if len(e.check(nil)) == 0 {
 		return e, refused
 	}
-	// Each is possible but not what they would be together: nothing is applied.
-	return old, Changes(old, new)
+	return held, Changes(held, next)
 }
 
-// Changes returns the keys that two configurations differ in.
+// Changes returns the keys whose values differ between two configurations.
 func Changes(a, b *Effective) []string {
 	var keys []string
 	for _, d := range definitions() {
-		if !reflect.DeepEqual(a.values[d.key], b.values[d.key]) {
-			keys = append(keys, d.key)
+		if !equal(d, &a.Config, &b.Config) {
+			keys = append(keys, d.about().key)
 		}
 	}
 	return keys

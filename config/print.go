@@ -5,54 +5,55 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the configuration as YAML with comments that say what each key does and where a value that is no default comes from.
-// Secrets are hidden. What it writes can be loaded again, but for the secrets.
+// Print writes the configuration as YAML, with comments that describe each key and give the origin of each value that is not a
+// default. Secrets are hidden. Apart from them the output can be loaded again.
 func (e *Effective) Print(w io.Writer) error {
 	var b bytes.Buffer
-	b.WriteString("# The configuration of sibyl serve in effect: flags go before the environment, that before the file, that before defaults.\n" +
-		"# Behind a value that is no default stands where it comes from. Secrets are hidden.\n")
+	b.WriteString("# The configuration of sibyl serve in effect. Flags override the environment, which overrides the file, which overrides defaults.\n" +
+		"# The comment behind a value gives its origin, unless it is the default. Secrets are hidden.\n")
 	open := ""
 	for _, d := range definitions() {
-		section, name := above(d.key), d.key[strings.LastIndexByte(d.key, '.')+1:]
+		key := d.about().key
+		section, name := above(key), key[strings.LastIndexByte(key, '.')+1:]
 		b.WriteByte('\n')
 		openSection(&b, open, section)
 		open = section
-		if err := e.printKey(&b, &d, strings.Repeat("  ", strings.Count(d.key, ".")), name); err != nil {
-			return fmt.Errorf("write %s: %w", d.key, err)
+		if err := e.printKey(&b, d, strings.Repeat("  ", strings.Count(key, ".")), name); err != nil {
+			return fmt.Errorf("write %s: %w", key, err)
 		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// openSection writes the names of the sections on the way to a section that the way to the last one did not have.
+// openSection writes the names of a section and of those around it, unless the last section was in them, too.
 func openSection(b *bytes.Buffer, last, section string) {
 	if section == "" {
 		return
 	}
-	way := strings.Split(section, ".")
-	for depth, name := range way {
-		if !strings.HasPrefix(last+".", strings.Join(way[:depth+1], ".")+".") {
+	names := strings.Split(section, ".")
+	for depth, name := range names {
+		if !strings.HasPrefix(last+".", strings.Join(names[:depth+1], ".")+".") {
 			b.WriteString(strings.Repeat("  ", depth) + name + ":\n")
 		}
 	}
 }
 
 // printKey writes one key with its value.
-func (e *Effective) printKey(b *bytes.Buffer, d *definition, indent, name string) error {
-	fmt.Fprintf(b, "%s# %s\n%s# Want %s.%s\n", indent, d.help, indent, d.kind.want(), d.restart())
-	text, err := d.yaml(e.values[d.key])
+func (e *Effective) printKey(b *bytes.Buffer, d definition[Config], indent, name string) error {
+	about := d.about()
+	fmt.Fprintf(b, "%s# %s\n%s# Want %s.%s\n", indent, about.help, indent, about.want, about.restart())
+	text, err := yamlText(d.node(&e.Config))
 	if err != nil {
 		return err
 	}
 	b.WriteString(indent + name + ":")
-	origin := e.origin(d)
+	origin := e.originComment(d)
 	if !strings.Contains(text, "\n") {
 		b.WriteString(" " + text + origin + "\n")
 		return nil
@@ -64,30 +65,32 @@ func (e *Effective) printKey(b *bytes.Buffer, d *definition, indent, name string
 	return nil
 }
 
-// origin returns the comment behind a value.
-func (e *Effective) origin(d *definition) string {
-	origin := e.origins[d.key]
+// originComment returns the comment behind a value.
+func (e *Effective) originComment(d definition[Config]) string {
+	about := d.about()
+	origin := e.origins[about.key]
 	if origin == "" {
 		return ""
 	}
-	text, err := d.yaml(d.preset)
-	if err != nil || strings.Contains(text, "\n") || reflect.DeepEqual(e.values[d.key], d.preset) {
+	var defaults Config
+	d.setDefault(&defaults)
+	text, err := yamlText(about.defaultNode)
+	if err != nil || strings.Contains(text, "\n") || equal(d, &e.Config, &defaults) {
 		return " # " + origin
 	}
 	return " # " + origin + "; default: " + text
 }
 
-// restart says whether the key needs a restart to change.
-func (d *definition) restart() string {
+// restart returns a note for keys that need a restart to change.
+func (d *description) restart() string {
 	if d.live {
 		return ""
 	}
 	return " A change needs a restart."
 }
 
-// yaml returns a value as YAML: on one line without an end if it is a scalar or an empty list, else on several.
-func (d *definition) yaml(v any) (string, error) {
-	n := d.kind.node(v)
+// yamlText returns a value as YAML: on one line without a line break if it is a scalar or an empty list, else on several.
+func yamlText(n *yaml.Node) (string, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
@@ -101,7 +104,7 @@ func (d *definition) yaml(v any) (string, error) {
 	return text, nil
 }
 
-// keyJSON is what JSON says of one key.
+// keyJSON is one key as JSON.
 type keyJSON struct {
 	Key         string `json:"key"`
 	Value       any    `json:"value"`
@@ -117,16 +120,17 @@ type keyJSON struct {
 func (e *Effective) JSON(w io.Writer) error {
 	all := definitions()
 	keys := make([]keyJSON, len(all))
-	for i := range all {
-		d := &all[i]
+	for i, d := range all {
+		about := d.about()
 		keys[i] = keyJSON{
-			Key: d.key, Origin: e.origins[d.key], Flag: "--" + dashed(d.key), Environment: variable(d.key), Reloadable: d.live, Help: d.help,
+			Key: about.key, Origin: e.origins[about.key], Flag: "--" + dashed(about.key), Environment: variable(about.key),
+			Reloadable: about.live, Help: about.help,
 		}
-		if err := d.kind.node(e.values[d.key]).Decode(&keys[i].Value); err != nil {
-			return fmt.Errorf("write %s: %w", d.key, err)
+		if err := d.node(&e.Config).Decode(&keys[i].Value); err != nil {
+			return fmt.Errorf("write %s: %w", about.key, err)
 		}
-		if err := d.kind.node(d.preset).Decode(&keys[i].Default); err != nil {
-			return fmt.Errorf("write the default of %s: %w", d.key, err)
+		if err := about.defaultNode.Decode(&keys[i].Default); err != nil {
+			return fmt.Errorf("write the default of %s: %w", about.key, err)
 		}
 	}
 	encoder := json.NewEncoder(w)

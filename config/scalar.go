@@ -20,69 +20,60 @@ import (
 	"github.com/sibyl-trace/sibyl/notify"
 )
 
-// kind knows the values of a key: how they are read, written and described.
-type kind interface {
-	// read returns the value that n stands for; false after it noted why there is none.
-	read(r *reader, key string, n *yaml.Node) (any, bool)
-	// node returns v as YAML, for people: secrets are hidden.
-	node(v any) *yaml.Node
-	// want says what a value must be, to follow "want".
+// kind reads, writes and describes values of type V.
+type kind[V any] interface {
+	// read returns the value of n. If n is invalid, it records why in r and returns false.
+	read(r *reader, key string, n *yaml.Node) (V, bool)
+	// node returns v as YAML for people: secrets are hidden.
+	node(v V) *yaml.Node
+	// want describes valid values; it follows the word "want".
 	want() string
 	// typeName is one word for the type.
 	typeName() string
 }
 
 // scalar is a kind of values that are one word or number.
-type scalar struct {
+type scalar[V any] struct {
 	name  string
 	wants string
-	parse func(text string) (any, error) // an error that says more than wants, or errUnlike
-	text  func(v any) string
+	parse func(text string) (V, error) // the error is errUnlike unless it says more than wants
+	text  func(v V) string
 	plain bool // values need no quotes
 }
 
-// errUnlike says that a text is not what was wanted, which is all there is to say.
-var errUnlike = errors.New("not what was wanted")
+// errUnlike means that a text is not what wants describes.
+var errUnlike = errors.New("not a valid value")
 
-func (s *scalar) want() string     { return s.wants }
-func (s *scalar) typeName() string { return s.name }
+func (s *scalar[V]) want() string     { return s.wants }
+func (s *scalar[V]) typeName() string { return s.name }
 
-func (s *scalar) read(r *reader, key string, n *yaml.Node) (any, bool) {
+func (s *scalar[V]) read(r *reader, key string, n *yaml.Node) (v V, ok bool) {
 	if n.Kind != yaml.ScalarNode {
-		r.wrong(n, key, "want %s, not a %s", s.wants, shapeOf(n))
-		return nil, false
+		r.fail(n, key, "want %s, not a %s", s.wants, shapeOf(n))
+		return v, false
 	}
 	if n.ShortTag() == "!!null" {
-		r.wrong(n, key, "no value; want %s, or leave the key out", s.wants)
-		return nil, false
+		r.fail(n, key, "no value; want %s, or remove the key", s.wants)
+		return v, false
 	}
 	v, err := s.parse(n.Value)
 	switch {
 	case err == nil:
 		return v, true
 	case errors.Is(err, errUnlike):
-		r.wrong(n, key, "%s: want %s", quote(n.Value), s.wants)
+		r.fail(n, key, "%s: want %s", quote(n.Value), s.wants)
 	default:
-		r.wrong(n, key, "%v", err)
+		r.fail(n, key, "%v", err)
 	}
-	return nil, false
+	return v, false
 }
 
-func (s *scalar) node(v any) *yaml.Node {
+func (s *scalar[V]) node(v V) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: s.text(v)}
 	if !s.plain {
-		n.Tag = "!!str" // so that what looks like a number or a boolean is quoted
+		n.Tag = "!!str" // quotes texts that look like a number or a boolean
 	}
 	return n
-}
-
-// as returns v, a value of a kind whose values are of type T.
-func as[T any](v any) T {
-	x, ok := v.(T)
-	if !ok {
-		panic(fmt.Sprintf("a value of type %T, want %T", v, x))
-	}
-	return x
 }
 
 // shapeOf names the kind of a node for people.
@@ -96,20 +87,20 @@ func shapeOf(n *yaml.Node) string {
 	return "single value"
 }
 
-// day is what durations may be given in beside the units of package time.
+// day is the unit of durations that package time lacks.
 const day = 24 * time.Hour
 
 // duration returns the kind of durations from low to high.
-func duration(low, high time.Duration) *scalar {
-	return &scalar{
+func duration(low, high time.Duration) *scalar[time.Duration] {
+	return &scalar[time.Duration]{
 		name: "duration", wants: fmt.Sprintf("a duration from %s to %s, like 10s or 1h30m", durationText(low), durationText(high)),
-		parse: func(text string) (any, error) {
+		parse: func(text string) (time.Duration, error) {
 			if d, ok := parseDuration(text); ok && d >= low && d <= high {
 				return d, nil
 			}
-			return nil, errUnlike
+			return 0, errUnlike
 		},
-		text: func(v any) string { return durationText(as[time.Duration](v)) },
+		text: durationText,
 	}
 }
 
@@ -130,7 +121,7 @@ func parseDuration(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// durationText returns d without units of which there are none: "5m", not "5m0s".
+// durationText returns d without zero units: "5m", not "5m0s".
 func durationText(d time.Duration) string {
 	if d != 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
@@ -146,121 +137,121 @@ func durationText(d time.Duration) string {
 }
 
 // size returns the kind of numbers of bytes from low to high.
-func size(low, high int64) *scalar {
-	return &scalar{
+func size(low, high int64) *scalar[int64] {
+	return &scalar[int64]{
 		name: "size", plain: true, wants: fmt.Sprintf("a size from %s to %s, like 512MiB", units.Bytes(low), units.Bytes(high)),
-		parse: func(text string) (any, error) {
+		parse: func(text string) (int64, error) {
 			if n, ok := units.ParseBytes(text); ok && n >= low && n <= high {
 				return n, nil
 			}
-			return nil, errUnlike
+			return 0, errUnlike
 		},
-		text: func(v any) string { return units.Bytes(as[int64](v)) },
+		text: units.Bytes,
 	}
 }
 
-// integer returns the kind of whole numbers from low to high, as values of type T.
-func integer[T int | uint64](low, high T) *scalar {
-	return &scalar{
+// integer returns the kind of integers from low to high.
+func integer[T int | uint64](low, high T) *scalar[T] {
+	return &scalar[T]{
 		name: "integer", plain: true, wants: fmt.Sprintf("a whole number from %d to %d", low, high),
-		parse: func(text string) (any, error) {
+		parse: func(text string) (T, error) {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || n < int64(low) || n > int64(high) {
-				return nil, errUnlike
+				return 0, errUnlike
 			}
 			return T(n), nil
 		},
-		text: func(v any) string { return fmt.Sprint(v) },
+		text: func(v T) string { return fmt.Sprint(v) },
 	}
 }
 
 // number returns the kind of numbers from low to high.
-func number(low, high float64) *scalar {
-	return &scalar{
+func number(low, high float64) *scalar[float64] {
+	return &scalar[float64]{
 		name: "number", plain: true, wants: fmt.Sprintf("a number from %v to %v", low, high),
-		parse: func(text string) (any, error) {
+		parse: func(text string) (float64, error) {
 			x, err := strconv.ParseFloat(text, 64)
 			if err != nil || !(x >= low && x <= high) || math.Signbit(x) {
-				return nil, errUnlike
+				return 0, errUnlike
 			}
 			return x, nil
 		},
-		text: func(v any) string { return strconv.FormatFloat(as[float64](v), 'g', -1, 64) },
+		text: func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) },
 	}
 }
 
 // boolean returns the kind of true and false.
-func boolean() *scalar {
-	return &scalar{
+func boolean() *scalar[bool] {
+	return &scalar[bool]{
 		name: "bool", plain: true, wants: "true or false",
-		parse: func(text string) (any, error) {
+		parse: func(text string) (bool, error) {
 			if text != "true" && text != "false" {
-				return nil, errUnlike
+				return false, errUnlike
 			}
 			return text == "true", nil
 		},
-		text: func(v any) string { return strconv.FormatBool(as[bool](v)) },
+		text: strconv.FormatBool,
 	}
 }
 
-// words is a kind of texts of which accept says whether they will do.
-func words(name, wants string, accept func(text string) bool) *scalar {
-	return &scalar{
+// words returns the kind of texts that accept returns true for.
+func words(name, wants string, accept func(text string) bool) *scalar[string] {
+	return &scalar[string]{
 		name: name, wants: wants,
-		parse: func(text string) (any, error) {
+		parse: func(text string) (string, error) {
 			if !accept(text) {
-				return nil, errUnlike
+				return "", errUnlike
 			}
 			return text, nil
 		},
-		text: func(v any) string { return as[string](v) },
+		text: func(v string) string { return v },
 	}
 }
 
 // choice returns the kind of a few words.
-func choice(among ...string) *scalar {
+func choice(among ...string) *scalar[string] {
 	name := strings.Join(among, "|")
-	if len(name) > longestTypeName {
+	if len(name) > maxTypeName {
 		name = "name"
 	}
 	return words(name, "one of "+strings.Join(among, ", "), func(text string) bool { return slices.Contains(among, text) })
 }
 
-// longestTypeName bounds what stands beside a flag in help.
-const longestTypeName = 40
+// maxTypeName bounds the type beside a flag in help.
+const maxTypeName = 40
 
-// longestText bounds texts, in bytes.
-const longestText = 4096
+// maxText bounds texts, in bytes.
+const maxText = 4096
 
 // text returns the kind of texts that are not empty.
-func text(wants string) *scalar { return words("text", wants, isText) }
+func text(wants string) *scalar[string] { return words("text", wants, isText) }
 
 func isText(s string) bool {
-	return s != "" && len(s) <= longestText && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	return s != "" && len(s) <= maxText && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// path returns the kind of names of files; what they hold is read at the start.
-func path(wants string) *scalar { return words("path", wants, isText) }
+// path returns the kind of file names.
+func path(wants string) *scalar[string] { return words("path", wants, isText) }
 
-// off is how an address or endpoint that is not used is written.
+// off stands for an unused address or endpoint.
 const off = "off"
 
-// address returns the kind of addresses to listen on; off is the empty text.
-func address() *scalar {
+// address returns the kind of listen addresses; off is read as "".
+func address() *scalar[string] {
 	return orOff(words("address", "an address like 127.0.0.1:4317", isAddress))
 }
 
-// orOff returns s extended by the word off for the empty text.
-func orOff(s *scalar) *scalar {
+// orOff extends s by the word off for the empty text.
+func orOff(s *scalar[string]) *scalar[string] {
 	parse, text := s.parse, s.text
 	s.wants += ", or off"
-	s.parse = func(t string) (any, error) {
+	s.parse = func(t string) (string, error) {
 		if t == off || t == "" {
 			return "", nil
 		}
 		return parse(t)
 	}
-	s.text = func(v any) string {
+	s.text = func(v string) string {
 		if v == "" {
 			return off
 		}
@@ -282,33 +273,33 @@ func isHost(s string) bool {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// endpoint returns the kind of URLs to send to. Passwords in them are hidden.
-func endpoint() *scalar {
+// endpoint returns the kind of URLs of other servers. Passwords in them are hidden.
+func endpoint() *scalar[string] {
 	s := words("url", "a URL that starts with http:// or https://", isURL)
 	parse := s.parse
-	s.parse = func(text string) (any, error) {
+	s.parse = func(text string) (string, error) {
 		v, err := parse(text)
-		if err != nil && strings.Contains(text, "@") { // not to be repeated: there may be a password before it
-			return nil, errors.New("want " + s.wants)
+		if err != nil && strings.Contains(text, "@") { // do not repeat it: it may contain a password
+			return "", errors.New("want " + s.wants)
 		}
 		return v, err
 	}
-	s.text = func(v any) string {
-		if u, err := url.Parse(as[string](v)); err == nil && u.User != nil {
+	s.text = func(v string) string {
+		if u, err := url.Parse(v); err == nil && u.User != nil {
 			return u.Scheme + "://" + hidden + "@" + u.Host + u.RequestURI()
 		}
-		return as[string](v)
+		return v
 	}
 	return s
 }
 
-// isURL refuses, too, what was printed without its secrets.
+// isURL also rejects URLs that were printed with their secrets hidden.
 func isURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// tracePlaceholder stands for the ID in a link to a trace; the only placeholder that must be there.
+// tracePlaceholder stands for the trace ID in a link; it is the only required placeholder.
 const tracePlaceholder = "{trace_id}"
 
 func isTraceURL(s string) bool {
@@ -319,37 +310,37 @@ func isTraceURL(s string) bool {
 var prefix = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
 
 func isPrefix(s string) bool {
-	return len(s) <= longestText && prefix.MatchString(s) && !strings.Contains(s, "/.")
+	return len(s) <= maxText && prefix.MatchString(s) && !strings.Contains(s, "/.")
 }
 
-// hidden stands for a secret; it is none itself.
+// hidden replaces a secret; it is not a valid secret itself.
 const hidden = "(hidden)"
 
-// secret returns s with values that are never shown nor repeated.
-func secret(s *scalar) *scalar {
+// secret makes s never show or repeat its values.
+func secret(s *scalar[string]) *scalar[string] {
 	wants := s.wants
 	parse := s.parse
-	s.parse = func(text string) (any, error) {
+	s.parse = func(text string) (string, error) {
 		v, err := parse(text)
 		if err != nil {
-			return nil, errors.New("want " + wants)
+			return "", errors.New("want " + wants)
 		}
 		return v, nil
 	}
-	s.text = func(any) string { return hidden }
+	s.text = func(string) string { return hidden }
 	return s
 }
 
-// secretURL is endpoint, of which only scheme and host are shown: paths of many webhooks are secrets.
-func secretURL() *scalar {
+// secretURL is endpoint that shows only scheme and host: the paths of many webhooks are secrets.
+func secretURL() *scalar[string] {
 	s := secret(endpoint())
-	s.text = func(v any) string {
-		u, err := url.Parse(as[string](v))
+	s.text = func(v string) string {
+		u, err := url.Parse(v)
 		if err != nil {
 			return hidden
 		}
 		if u.Path == "" && u.RawQuery == "" && u.User == nil && u.Fragment == "" {
-			return as[string](v)
+			return v
 		}
 		return u.Scheme + "://" + u.Host + "/" + hidden
 	}

@@ -73,7 +73,7 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 	}
 	dialer := &net.Dialer{Timeout: connectTimeout}
 	if !e.AllowPrivate {
-		dialer.Control = guard
+		dialer.Control = denyPrivate
 	}
 	transport := &http.Transport{
 		Proxy:                  nil, // the address of a proxy would be checked in place of the endpoint's

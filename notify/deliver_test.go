@@ -292,7 +292,7 @@ func TestPublic(t *testing.T) {
 		"255.255.255.255": false, "::": false, "fe80::1%eth0": false, "fc00::1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::7f00:1": false,
 		"::ffff:10.0.0.1": false, "::7f00:1": false, "2002:7f00:1::": false, "ff02::1": false,
 	} {
-		if got := public(netip.MustParseAddr(address)); got != want {
+		if got := isPublic(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %t", address, got)
 		}
 	}
@@ -508,6 +508,18 @@ func TestRetryAfterIsRespected(t *testing.T) {
 			t.Errorf("%q", calls)
 		}
 	})
+}
+
+func TestDelay(t *testing.T) {
+	for failures, bound := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second, 10: 2560 * time.Second, 11: time.Hour, 10_000: time.Hour} {
+		var longest time.Duration
+		for range 1000 {
+			longest = max(longest, delay(failures))
+		}
+		if longest > bound || longest < bound/2 {
+			t.Errorf("after %d failures: up to %s, want %s", failures, longest, bound)
+		}
+	}
 }
 
 func TestOrderIsKeptPerProblem(t *testing.T) {

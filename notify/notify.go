@@ -14,11 +14,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/url"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -42,7 +43,6 @@ func (e *Endpoint) wants(t Type) bool {
 // Options choose how a [Notifier] works.
 type Options struct {
 	Outbox *store.Outbox
-	Seed   uint64           // of the jitter
 	Clock  func() time.Time // nil: time.Now
 	Log    *slog.Logger
 }
@@ -52,9 +52,9 @@ const (
 	giveUpAfter = 24 * time.Hour
 	// callsAtOnce bounds the calls to one endpoint at the same time.
 	callsAtOnce = 4
-	// firstDelay bounds the wait after the first failure; it doubles with each, up to mostDelay.
+	// firstDelay bounds the wait after the first failure; it doubles with each, up to maxDelay.
 	firstDelay = 5 * time.Second
-	mostDelay  = time.Hour
+	maxDelay   = time.Hour
 	// sweepEvery is how often it is looked for messages that are too old.
 	sweepEvery = time.Minute
 	// afterTrouble is how long a worker waits when the outbox cannot be read.
@@ -68,7 +68,6 @@ type Notifier struct {
 	changed chan struct{} // the endpoints changed; holds one
 
 	mu      sync.Mutex // guards what follows
-	random  *rand.Rand
 	callers []*caller
 	workers map[string]*worker // by name of the endpoint; those that run
 	counts  map[string]*Count
@@ -102,7 +101,7 @@ func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 		o.Clock = time.Now
 	}
 	n := &Notifier{
-		options: o, changed: make(chan struct{}, 1), random: rand.New(rand.NewPCG(o.Seed, 0)),
+		options: o, changed: make(chan struct{}, 1),
 		workers: make(map[string]*worker), counts: make(map[string]*Count),
 	}
 	return n, n.Configure(endpoints)
@@ -312,15 +311,14 @@ func (n *Notifier) sweep() {
 	}
 }
 
-// delay returns how long to wait after so many failures: any time up to a bound that doubles with each.
-func (n *Notifier) delay(failures int) time.Duration {
-	bound := mostDelay
-	if failures < 20 {
-		bound = min(mostDelay, firstDelay<<(failures-1))
+// delay returns a random wait after a number of failures. Its bound doubles with each failure, from firstDelay to maxDelay.
+func delay(failures int) time.Duration {
+	b := backoff.ExponentialBackOff{InitialInterval: firstDelay / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: maxDelay / 2}
+	var wait time.Duration
+	for range min(failures, 20) { // the bound has long been reached
+		wait = b.NextBackOff()
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return time.Duration(n.random.Int64N(int64(bound) + 1))
+	return wait
 }
 
 // Try calls an endpoint once with a test event, outside of all queues, and returns its answer.

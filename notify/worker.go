@@ -106,7 +106,7 @@ func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 		log.Warn("webhooks: the endpoint is gone; it is not called until a restart or reload")
 	}
 	now, deadline := w.now(), m.Put.Add(giveUpAfter)
-	next := min(now.Add(w.delay(m.Attempts+1)), deadline)
+	next := min(now.Add(delay(m.Attempts+1)), deadline)
 	if answer != nil && (answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusServiceUnavailable) {
 		next = max(next, now.Add(answer.After))
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sibyl-trace/sibyl/describe"
 
@@ -386,7 +385,7 @@ func (t *table) summaryName(s *analysis.Summary, room int) string {
 
 // fitting returns name with what is said besides, or, where that does not fit, by itself.
 func fitting(room int, name, besides string) string {
-	if utf8.RuneCountInString(name+besides) <= room {
+	if terminal.Width(name+besides) <= room {
 		return name + besides
 	}
 	return terminal.Shorten(name, room)

@@ -2,7 +2,6 @@ package report
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sibyl-trace/sibyl/describe"
 
@@ -14,7 +13,7 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	var b strings.Builder
 	column := 0
 	for _, w := range split(text) {
-		width := utf8.RuneCountInString(w.Text)
+		width := terminal.Width(w.Text)
 		switch {
 		case column == 0:
 			b.WriteString(strings.Repeat(" ", n))

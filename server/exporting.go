@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -130,7 +129,7 @@ func (o *outward) newExporting(kept *store.Store, path analysis.Options) (*expor
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
-	e, err := export.New(export.Options{URL: c.OTLP, Transport: transport, Seed: uint64(time.Now().UnixNano()), Log: o.log})
+	e, err := export.New(export.Options{URL: c.OTLP, Transport: transport, Log: o.log})
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func newOutward(c *config.Config, kept *store.Store, taken intake, log *slog.Log
 	if o.outbox, err = kept.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
 		return nil, err
 	}
-	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Seed: uint64(time.Now().UnixNano()), Log: log}, nil); err != nil {
+	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Log: log}, nil); err != nil {
 		return nil, err
 	}
 	if o.exporting, err = o.newExporting(kept, c.Engine().Path); err != nil {

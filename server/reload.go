@@ -102,7 +102,7 @@ func (r *Reloader) reload(ctx context.Context, held *config.Effective) (next *co
 
 // mistakes returns what is wrong with a configuration, one by one.
 func mistakes(err error) []error {
-	all, ok := errors.AsType[config.Mistakes](err)
+	all, ok := errors.AsType[config.Errors](err)
 	if !ok {
 		return []error{err}
 	}

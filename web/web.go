@@ -1,7 +1,7 @@
-// Package web serves the web UI as it was built from the sources beside it: dist holds its files packed with gzip, whose names, but for that
-// of the page, hold a hash of their content. `make web` makes them again; Go alone builds the service with them.
+// Package web serves the web UI. dist holds its files as built from the sources beside it, compressed with gzip; their names contain a
+// hash of their content, except for the page. `make web` builds them again; the Go toolchain alone builds the service with them.
 //
-// It knows nothing of the API, which the page in the browser calls; it may not depend on anything of this module.
+// The package does not know the API, which the page in the browser calls, and must not import other packages of this module.
 package web
 
 import (
@@ -17,34 +17,38 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
 )
 
 //go:embed all:dist
 var dist embed.FS
 
-// policy is what the page may do: load and call what its own origin serves. Styles may be inline, since radix positions menus with them; so
-// may images that it draws itself, to save them.
+// policy is the Content-Security-Policy of the page: it may load from and call its own origin only. Styles may be inline because radix
+// positions menus with them; images may be inline because the page draws charts to save them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 
-// page is the name of the page, which stands for every path that is no file: the page reads the path itself.
+// page is the file served for all paths of views: the page reads the path itself.
 const page = "index.html"
 
-// UI serves the files of the UI below a path. It is safe for concurrent use.
+// UI serves the files of the UI below a base path. It is safe for concurrent use.
 type UI struct {
 	base  string
-	files map[string]*file // by name, without base and leading slash
+	files map[string]*file // by path below base, without leading slash
 }
 
-// file is a file as it is sent.
+// file is a file of the UI.
 type file struct {
 	packed []byte // gzip
 	media  string
 	tag    string // of the content, without quotes
 }
 
-// New returns the UI below a path like "/sibyl"; empty: none.
+// New returns the UI below a base path like "/sibyl" or "".
 func New(base string) (*UI, error) {
 	u := &UI{base: base, files: make(map[string]*file)}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
@@ -57,7 +61,7 @@ func New(base string) (*UI, error) {
 		}
 		name, isPacked := strings.CutSuffix(strings.TrimPrefix(name, "dist/"), ".gz")
 		if !isPacked {
-			return fmt.Errorf("web/dist/%s is not packed: run make web", name)
+			return fmt.Errorf("web/dist/%s is not compressed: run make web", name)
 		}
 		u.files[name], err = u.load(name, packed)
 		return err
@@ -68,7 +72,7 @@ func New(base string) (*UI, error) {
 	return u, err
 }
 
-// load makes a file of what is embedded. Of the page it sets the path that its links count from.
+// load returns an embedded file. It sets the base path in the page.
 func (u *UI) load(name string, packed []byte) (*file, error) {
 	plain, err := unpack(packed)
 	if err != nil {
@@ -93,13 +97,13 @@ func unpack(packed []byte) ([]byte, error) {
 func pack(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(plain) // buffers do not fail
+	_, _ = z.Write(plain) // a buffer does not fail
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// Serve answers a request for the page or one of its files, and reports whether it was one. A path that is no file is one of the page's own
-// views, if it is a browser that wants to see it.
+// Serve answers a request for the page or one of its files, and reports whether it was one. Other paths are views, for which it serves
+// the page, if the client accepts HTML.
 func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -116,50 +120,47 @@ func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if !below || f == nil {
 		return false
 	}
-	f.serve(w, r, name != page)
+	negotiate(f.handler(name != page)).ServeHTTP(w, r)
 	return true
 }
 
-// serve sends a file, which is forever if its name holds its hash.
-func (f *file) serve(w http.ResponseWriter, r *http.Request, forever bool) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Content-Type", f.media)
-	h.Set("Vary", "Accept-Encoding")
-	h.Set("Cache-Control", "no-cache")
-	if forever {
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+// negotiate passes a gzhttp.GzipResponseWriter to a handler if the client accepts gzip.
+var negotiate = func() func(http.Handler) http.HandlerFunc {
+	wrap, err := gzhttp.NewWrapper(gzhttp.EnableZstd(false))
+	if err != nil {
+		panic(err) // the options are constants
 	}
-	packed := readsGzip(r.Header.Get("Accept-Encoding"))
-	tag := `"` + f.tag + `"`
-	if packed {
-		tag = `"` + f.tag + `-gzip"`
-	}
-	h.Set("ETag", tag)
-	if known := r.Header.Get("If-None-Match"); strings.Contains(known, tag) || strings.TrimSpace(known) == "*" {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	body := f.packed
-	if packed {
-		h.Set("Content-Encoding", "gzip")
-	} else if plain, err := unpack(f.packed); err == nil { // it was unpacked before
-		body = plain
-	}
-	h.Set("Content-Length", fmt.Sprint(len(body)))
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(body) // whoever left is told nothing
+	return wrap
+}()
+
+// handler returns the handler that sends f. Clients may keep the file for ever if its name contains its hash.
+func (f *file) handler(forever bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Content-Type", f.media)
+		h.Set("Cache-Control", "no-cache")
+		if forever {
+			h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		content, tag := f.packed, f.tag+"-gzip"
+		if acceptsGzip(w) {
+			h.Set("Content-Encoding", "gzip") // gzhttp does not compress it again
+			h.Set("Content-Length", strconv.Itoa(len(content)))
+		} else if plain, err := unpack(f.packed); err == nil { // New unpacked it before
+			content, tag = plain, f.tag
+		}
+		h.Set("ETag", `"`+tag+`"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}
 }
 
-// readsGzip reports whether an Accept-Encoding header allows gzip.
-func readsGzip(header string) bool {
-	for part := range strings.SplitSeq(header, ",") {
-		coding, weight, _ := strings.Cut(strings.ReplaceAll(part, " ", ""), ";")
-		if coding == "gzip" || coding == "*" {
-			return !strings.HasPrefix(weight, "q=0") || strings.Trim(weight, "q=0.") != ""
-		}
+// acceptsGzip reports whether negotiate found that the client accepts gzip.
+func acceptsGzip(w http.ResponseWriter) bool {
+	switch w.(type) {
+	case *gzhttp.GzipResponseWriter, gzhttp.GzipResponseWriterWithCloseNotify:
+		return true
 	}
 	return false
 }

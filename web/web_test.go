@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -127,6 +128,55 @@ func TestHeaders(t *testing.T) {
 	if other := get(t, u, "/", "If-None-Match", r.Header().Get("ETag"), "Accept-Encoding", "gzip"); other.Code != http.StatusOK {
 		t.Errorf("the tag of the page as it is stands for its gzip: %d", other.Code)
 	}
+}
+
+// A real server sends the embedded gzip as it is, with its length, and parts of it.
+func TestOverHTTP(t *testing.T) {
+	u := newUI(t, "")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { u.Serve(w, r) }))
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	packed := u.files[page].packed
+	for _, c := range []struct {
+		method, coding, bytes string
+		status                int
+		want                  []byte
+		length                int
+	}{
+		{http.MethodGet, "br, gzip", "", http.StatusOK, packed, len(packed)},
+		{http.MethodGet, "gzip", "bytes=5-9", http.StatusPartialContent, packed[5:10], 5},
+		{http.MethodGet, "br", "", http.StatusOK, mustUnpack(t, packed), len(mustUnpack(t, packed))},
+		{http.MethodHead, "br", "", http.StatusOK, nil, len(mustUnpack(t, packed))},
+	} {
+		r, err := http.NewRequest(c.method, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept-Encoding", c.coding)
+		if c.bytes != "" {
+			r.Header.Set("Range", c.bytes)
+		}
+		out, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(out.Body)
+		if out.Body.Close(); err != nil || out.StatusCode != c.status || !bytes.Equal(got, c.want) || out.ContentLength != int64(c.length) {
+			t.Errorf("%+v: %d, %d of %d bytes: %v", c, out.StatusCode, len(got), out.ContentLength, err)
+		}
+		if vary := out.Header.Values("Vary"); len(vary) != 1 || vary[0] != "Accept-Encoding" {
+			t.Errorf("%+v: Vary: %v", c, vary)
+		}
+	}
+}
+
+func mustUnpack(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	plain, err := unpack(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
 }
 
 var hashed = regexp.MustCompile(`^assets/[a-z]+-[\w-]{8}\.(js|css|svg)$`)

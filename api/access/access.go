@@ -1,6 +1,6 @@
-// Package access says who may do what: tokens with roles, kept as hashes in a file that is read again when it changes.
+// Package access manages tokens with roles. It keeps their hashes in a file and reads it again when it changes.
 //
-// A token is 256 random bits; so its SHA-256 tells nothing about it, and needs neither salt nor slowness. Time is passed in.
+// A token has 256 random bits, so its SHA-256 needs no salt and no key stretching. The caller passes the time.
 package access
 
 import (
@@ -20,14 +20,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
-// Role is what a token allows.
+// Role determines the operations that a token permits.
 type Role string
 
-// The roles. An operator may do what a viewer may, an admin everything. An agent may send traces and fetch plans, as operator and admin
-// may, and read nothing else.
+// The roles. An operator has the permissions of a viewer and an agent, an admin has all permissions. An agent may send traces and fetch
+// plans, and nothing else.
 const (
 	Viewer   Role = "viewer"
 	Operator Role = "operator"
@@ -38,7 +39,7 @@ const (
 // Roles returns all roles.
 func Roles() []Role { return []Role{Viewer, Operator, Admin, Agent} }
 
-// Allows reports whether a token with role r may do what needs another.
+// Allows reports whether a token with role r permits an operation that needs a role.
 func (r Role) Allows(needed Role) bool {
 	switch r {
 	case Admin:
@@ -51,20 +52,20 @@ func (r Role) Allows(needed Role) bool {
 	return false
 }
 
-// Token is what is kept of a token.
+// Token is the stored part of a token.
 type Token struct {
-	ID      string    `json:"id"` // 8 hex digits of the hash: names it, and gives nothing away
+	ID      string    `json:"id"` // the first 8 hex digits of the hash
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
-	Hash    string    `json:"sha256,omitempty"` // hex, of the secret
+	Hash    string    `json:"sha256,omitempty"` // of the secret, in hex
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
 
-// Expired reports whether t is of no use any more.
+// Expired reports whether t is no longer valid.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// FileName is the name of the file with the tokens in the data directory.
+// FileName is the name of the token file in the data directory.
 const FileName = "tokens.json"
 
 // Bounds of the file.
@@ -74,10 +75,10 @@ const (
 	maxName   = 100
 )
 
-// prefix marks secrets, so that scanners for leaked ones know them.
+// prefix marks secrets, so that scanners can find leaked ones.
 const prefix = "sibyl_"
 
-// Mistakes of whoever manages tokens.
+// Errors of Create and Revoke.
 var (
 	ErrRole    = errors.New("there is no such role")
 	ErrName    = fmt.Errorf("a name has at most %d printable characters", maxName)
@@ -85,19 +86,20 @@ var (
 	ErrUnknown = errors.New("there is no such token")
 )
 
-// Tokens are the tokens of a data directory. It is safe for concurrent use, by several processes, too: they change the file one after the other.
+// Tokens are the tokens of a data directory. It is safe for concurrent use by several goroutines and processes: a lock serialises
+// changes of the file.
 type Tokens struct {
 	path string
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	seen fs.FileInfo
 	all  []Token
-	bad  error // why the file that was seen cannot be used
+	bad  error // the error in the file that was seen; nil: none
 }
 
-// Open returns the tokens kept in a data directory. The file need not exist.
+// Open returns the tokens of a data directory. The file need not exist.
 func Open(dir string) *Tokens { return &Tokens{path: filepath.Join(dir, FileName)} }
 
-// refresh reads the file if it is not the one that was seen. The caller holds mu.
+// refresh reads the file if it differs from the one that was seen. The caller holds mu.
 func (t *Tokens) refresh() error {
 	info, err := os.Stat(t.path)
 	switch {
@@ -129,8 +131,8 @@ func read(path string, size int64) ([]Token, error) {
 	return all, nil
 }
 
-// Find returns the token with a secret, and whether any token is configured at all; nil where none fits, or it has expired. An error says
-// that the file cannot be used: nobody is let in then.
+// Find returns the token with a secret, nil if there is none or it has expired, and whether any token exists. If the file is unusable it
+// returns an error, and the caller must deny access.
 func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +140,7 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 		return nil, true, err
 	}
 	hash := hashOf(secret)
-	for i := range t.all { // to the end, whatever fits: time tells nothing
+	for i := range t.all { // do not stop at a match: the time taken must not depend on it
 		x := &t.all[i]
 		if subtle.ConstantTimeCompare([]byte(hash), []byte(x.Hash)) == 1 && !x.Expired(now) {
 			found = new(*x)
@@ -152,7 +154,7 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// List returns all tokens, in the order in which they were created.
+// List returns all tokens in order of creation.
 func (t *Tokens) List() ([]Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +162,7 @@ func (t *Tokens) List() ([]Token, error) {
 	return slices.Clone(t.all), err
 }
 
-// Create makes a token and returns its secret, which is kept nowhere. Expires is zero for a token that does not.
+// Create adds a token and returns its secret, which is not stored. If expires is zero, the token does not expire.
 func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret string, made Token, err error) {
 	switch {
 	case !slices.Contains(Roles(), role):
@@ -187,7 +189,7 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret 
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 
-// Revoke removes the token with an ID. An error wraps [ErrUnknown] where there is none.
+// Revoke removes the token with an ID. The error wraps [ErrUnknown] if there is none.
 func (t *Tokens) Revoke(id string) error {
 	unlock, err := t.lock()
 	if err != nil {
@@ -204,7 +206,7 @@ func (t *Tokens) Revoke(id string) error {
 	return t.write(left)
 }
 
-// lock waits until nobody else changes the file, here or in another process, and returns what lets others.
+// lock acquires the lock of the file against other goroutines and processes, and returns the function that releases it.
 func (t *Tokens) lock() (unlock func(), err error) {
 	path := filepath.Dir(t.path)
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -220,47 +222,34 @@ func (t *Tokens) lock() (unlock func(), err error) {
 	t.mu.Lock()
 	return func() {
 		t.mu.Unlock()
-		_ = dir.Close() // which ends the lock; nothing was written to it
+		_ = dir.Close() // releases the lock
 	}, nil
 }
 
-// write replaces the file as a whole. The caller holds the lock.
+// write replaces the file atomically. The caller holds the lock.
 func (t *Tokens) write(all []Token) error {
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := WriteFile(t.path, append(data, '\n')); err != nil {
+	f, err := renameio.NewPendingFile(t.path, renameio.WithTempDir(filepath.Dir(t.path)), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return fmt.Errorf("tokens: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, chown(f.File)); err == nil {
+		err = f.CloseAtomicallyReplace()
+	}
+	if err = errors.Join(err, f.Cleanup()); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
 	t.seen = nil
 	return t.refresh()
 }
 
-// WriteFile replaces a file as a whole, readable by its owner only: whoever reads it, or finds it after a crash, sees the old content or the
-// new. Its owner is that of the directory, where root writes: a service that is not root must be able to read the tokens that root makes.
-func WriteFile(path string, data []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(data)
-	if err = errors.Join(err, own(f), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// own gives a file of root to the owner of its directory.
-func own(f *os.File) error {
+// chown gives a file of root to the owner of its directory: a service that does not run as root must be able to read the tokens that
+// root creates.
+func chown(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -45,7 +45,7 @@ Exit codes: 0 it can be used, 1 something is wrong, 2 wrong usage.`,
 				return p.mistaken(err)
 			}
 			for _, l := range e.Config.Exposed() {
-				fmt.Fprintf(p.err, "sibyl: note: %s: %s: can be reached from other machines: sibyl serve wants a token to exist\n", e.Origin(l.Key), l.Key)
+				fmt.Fprintf(p.err, "sibyl: note: %s: %s: is reachable from other machines: sibyl serve needs a token to exist\n", e.Origin(l.Key), l.Key)
 			}
 			return nil
 		},
@@ -82,7 +82,7 @@ key does and where its value comes from, or as JSON. Secrets are hidden.`,
 
 // mistaken tells all mistakes of a configuration, one per line, and returns an error that sums them up.
 func (p *process) mistaken(err error) error {
-	mistakes, ok := errors.AsType[config.Mistakes](err)
+	mistakes, ok := errors.AsType[config.Errors](err)
 	if !ok {
 		return err
 	}

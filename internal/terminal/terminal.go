@@ -1,4 +1,4 @@
-// Package terminal knows what a terminal can show, and lays out text for it.
+// Package terminal lays out text for terminals and determines their width and colours.
 package terminal
 
 import (
@@ -7,30 +7,30 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
+	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
-// Style is what a terminal can show.
+// Style describes a terminal.
 type Style struct {
 	Width  int // columns
 	Colour bool
 }
 
-// Lengths of lines: below narrow nothing lines up, above wide lines are tiring to read.
+// Bounds of the line length: columns do not line up below narrow, and lines are tiring to read above wide.
 const (
 	narrow = 60
 	wide   = 140
 )
 
-// Roomy reports whether the columns that can be done without have room.
+// Roomy reports whether there is room for optional columns.
 func (s Style) Roomy() bool { return s.Width >= 100 }
 
 // Line returns the number of columns to fill.
 func (s Style) Line() int { return min(max(s.Width, narrow), wide) }
 
-// The attributes of text that are used, as terminals number them.
+// ANSI codes of text attributes.
 const (
 	Bold   = "1"
 	Dim    = "2"
@@ -46,31 +46,44 @@ func (s Style) Paint(attribute, text string) string {
 	return "\x1b[" + attribute + "m" + text + "\x1b[0m"
 }
 
-// PadRight fills s up to width columns.
-func PadRight(s string, width int) string {
-	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
-}
+// Width returns the number of columns that s takes: two for most East Asian characters and emoji, none for combining marks.
+func Width(s string) int { return uniseg.StringWidth(s) }
 
-// PadLeft fills s from the left up to width columns.
-func PadLeft(s string, width int) string {
-	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
-}
+// PadRight appends spaces to s up to width columns.
+func PadRight(s string, width int) string { return s + strings.Repeat(" ", max(0, width-Width(s))) }
 
-// Shorten cuts the middle out of s where it has more than width columns: both ends of a path tell more.
+// PadLeft prepends spaces to s up to width columns.
+func PadLeft(s string, width int) string { return strings.Repeat(" ", max(0, width-Width(s))) + s }
+
+// Shorten returns s with at most width columns. It replaces the middle by an ellipsis, because both ends of a path matter. It does not
+// shorten to fewer than three columns.
 func Shorten(s string, width int) string {
-	r := []rune(s)
-	if len(r) <= width || width < 3 {
+	if width < 3 || Width(s) <= width {
 		return s
 	}
-	head := (width - 1) / 2
-	tail := width - 1 - head
-	return string(r[:head]) + "…" + string(r[len(r)-tail:])
+	var ends []int // of the grapheme clusters, in bytes
+	g := uniseg.NewGraphemes(s)
+	for g.Next() {
+		_, end := g.Positions()
+		ends = append(ends, end)
+	}
+	head, tail := 0, len(s)
+	for _, end := range ends {
+		if Width(s[:end]) > (width-1)/2 {
+			break
+		}
+		head = end
+	}
+	for i := len(ends) - 2; i >= 0 && Width(s[:head])+1+Width(s[ends[i]:]) <= width; i-- {
+		tail = ends[i]
+	}
+	return s[:head] + "…" + s[tail:]
 }
 
-// eighths are blocks of one to eight eighths of a column.
+// eighths are blocks with a width of zero to eight eighths of a column.
 var eighths = []rune(" ▏▎▍▌▋▊▉█")
 
-// Bar draws the fraction f of width columns; nothing for what is not above 0.
+// Bar returns a bar over the fraction f of width columns; spaces if f is NaN or not positive.
 func Bar(f float64, width int) string {
 	if !(f > 0) {
 		return strings.Repeat(" ", width)
@@ -83,7 +96,7 @@ func Bar(f float64, width int) string {
 	return PadRight(s, width)
 }
 
-// Printable replaces what could move a terminal's cursor, or break a line, by a dot.
+// Printable replaces unprintable characters, which could move the cursor or break the line, by dots.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -93,8 +106,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Of returns what the terminal behind w can show. What is no terminal gets lines of a fixed width without colours; the
-// environment's COLUMNS, NO_COLOR and TERM=dumb are heeded.
+// Of returns the style of the terminal behind w. If w is not a terminal, the width is fixed and there are no colours. The variables
+// COLUMNS, NO_COLOR and TERM=dumb have precedence.
 func Of(w io.Writer, getenv func(string) string) Style {
 	s := Style{Width: defaultWidth}
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
@@ -112,7 +125,7 @@ func Of(w io.Writer, getenv func(string) string) Style {
 	return s
 }
 
-// defaultWidth is what files and pipes get: wide enough for all columns.
+// defaultWidth is the width of files and pipes: enough for all columns.
 const defaultWidth = 120
 
 // Is reports whether w is a terminal.
@@ -121,12 +134,12 @@ func Is(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Wrap writes text in lines of the style's width, each indented by n spaces, the last one with its end.
+// Wrap returns text in lines of the style's width, indented by n spaces, each with a line break at its end.
 func (s Style) Wrap(text string, n int) string {
 	var b strings.Builder
 	column := 0
 	for word := range strings.FieldsSeq(text) {
-		width := utf8.RuneCountInString(word)
+		width := Width(word)
 		switch {
 		case column == 0:
 			b.WriteString(strings.Repeat(" ", n))

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 )
 
@@ -18,10 +19,34 @@ func TestShorten(t *testing.T) {
 		s     string
 		width int
 		want  string
-	}{{"abcdefgh", 8, "abcdefgh"}, {"abcdefgh", 7, "abc…fgh"}, {"äöüäöü", 5, "äö…öü"}, {"abc", 2, "abc"}} {
+	}{{"abcdefgh", 8, "abcdefgh"}, {"abcdefgh", 7, "abc…fgh"}, {"äöüäöü", 5, "äö…öü"}, {"abc", 2, "abc"},
+		{"注文サービス", 12, "注文サービス"}, {"注文サービス", 8, "注…ビス"}, {"注文サービス", 7, "注…ビス"}, {"注文サービス", 6, "注…ス"}, {"🛒🛒🛒", 5, "🛒…🛒"}, {"cafe\u0301 noir", 9, "cafe\u0301 noir"},
+	} {
 		if got := Shorten(c.s, c.width); got != c.want {
 			t.Errorf("Shorten(%q, %d) = %q, want %q", c.s, c.width, got, c.want)
 		}
+	}
+}
+
+// Columns line up whatever the script of a name.
+func TestWidth(t *testing.T) {
+	for s, want := range map[string]int{
+		"": 0, "shop": 4, "4\u202f777": 5, "äöü": 3, "注文サービス": 12, "한국": 4, "🛒": 2, "❤️": 2, "👩‍👩‍👧": 2, "cafe\u0301": 4, "…·–█": 4,
+	} {
+		if got := Width(s); got != want {
+			t.Errorf("Width(%q) = %d, want %d", s, got, want)
+		}
+		if left, right := Width(PadLeft(s, 20)), Width(PadRight(s, 20)); left != 20 || right != 20 {
+			t.Errorf("%q is padded to %d and %d columns", s, left, right)
+		}
+		for width := 3; width < 20; width++ {
+			if got := Shorten(s, width); Width(got) > width {
+				t.Errorf("Shorten(%q, %d) = %q, with %d columns", s, width, got, Width(got))
+			}
+		}
+	}
+	if got, want := (Style{Width: 1}).Wrap(strings.Repeat("注文 ", 13), 2), "  "+strings.TrimSpace(strings.Repeat("注文 ", 11))+"\n  注文 注文\n"; got != want {
+		t.Errorf("Wrap = %q, want %q", got, want)
 	}
 }
 

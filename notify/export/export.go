@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -24,7 +24,6 @@ import (
 type Options struct {
 	URL       string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
 	Transport http.RoundTripper // sends requests, with what proves who sends them; nil: that of package http
-	Seed      uint64            // of the jitter
 	Log       *slog.Logger
 }
 
@@ -35,7 +34,7 @@ const (
 	mostKnown    = 4096 // traces that are not told again
 	attempts     = 5
 	firstDelay   = time.Second // doubles with each attempt; as jitter any time up to it is added
-	mostDelay    = 30 * time.Second
+	maxDelay     = 30 * time.Second
 	timeout      = 10 * time.Second // of a request
 	mostAnswer   = 64 << 10         // bytes of an answer that are read
 )
@@ -46,7 +45,6 @@ type Exporter struct {
 	log    *slog.Logger
 	client *http.Client
 	queue  chan Critical
-	random *rand.Rand // Run's
 
 	mu     sync.Mutex // guards what follows
 	known  map[trace.ID]bool
@@ -76,7 +74,7 @@ func New(o Options) (*Exporter, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Exporter{
-		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, mostWaiting), random: rand.New(rand.NewPCG(o.Seed, 0)),
+		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, mostWaiting),
 		known: make(map[trace.ID]bool),
 	}, nil
 }
@@ -163,20 +161,19 @@ func (e *Exporter) send(ctx context.Context, list []Critical) {
 	e.counts.Sent += uint64(len(list))
 }
 
+// repeat posts a body until it is accepted, a retry cannot help, or there were too many attempts.
 func (e *Exporter) repeat(ctx context.Context, body []byte) error {
-	delay := firstDelay
+	delays := backoff.ExponentialBackOff{InitialInterval: firstDelay * 3 / 2, RandomizationFactor: 1. / 3, Multiplier: 2, MaxInterval: maxDelay}
 	for attempt := 1; ; attempt++ {
 		after, again, err := e.post(ctx, body)
 		if err == nil || !again || attempt == attempts || ctx.Err() != nil {
 			return err
 		}
-		wait := delay + time.Duration(e.random.Int64N(int64(delay)))
 		select {
-		case <-time.After(min(max(wait, after), mostDelay)):
+		case <-time.After(min(max(delays.NextBackOff(), after), maxDelay)):
 		case <-ctx.Done():
 			return err
 		}
-		delay *= 2
 	}
 }
 

@@ -182,7 +182,7 @@ func (d *drawing) divide(c *canvas, rows []row) {
 	limit := min(max(line*2/5, leastName), mostName)
 	for _, r := range rows {
 		name := indentation(r.depth, limit/2) + d.name(r)
-		c.name = min(max(c.name, len([]rune(name))), limit)
+		c.name = min(max(c.name, terminal.Width(name)), limit)
 	}
 	c.indent = limit / 2
 	c.bar = max(line-2-c.name-2*timeWidth-2, leastBar)

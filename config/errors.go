@@ -1,0 +1,90 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+)
+
+// Error is one error in a configuration.
+type Error struct {
+	Where string // "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"; empty: a default
+	Key   string // empty: the error belongs to no key
+	What  string // the error and its remedy
+	Usage bool   // it is on the command line
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := e.What
+	if e.Key != "" && e.Where != "--"+dashed(e.Key) && !strings.HasPrefix(s, e.Key+" ") {
+		s = e.Key + ": " + s
+	}
+	if e.Where != "" {
+		s = e.Where + ": " + s
+	}
+	return s
+}
+
+// Errors are all errors in a configuration, in the order of the sources, at most maxErrors.
+type Errors []*Error
+
+// Error implements error: one error per line.
+func (es Errors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Usage reports whether all errors are on the command line.
+func (es Errors) Usage() bool {
+	for _, e := range es {
+		if !e.Usage {
+			return false
+		}
+	}
+	return true
+}
+
+// Bounds of error messages.
+const (
+	maxErrors = 100
+	maxQuoted = 60 // characters
+)
+
+// quote returns input as error messages repeat it.
+func quote(s string) string { return `"` + terminal.Shorten(terminal.Printable(s), maxQuoted) + `"` }
+
+// reader reads values from one source and collects the errors in it.
+type reader struct {
+	file   string // name of the file; empty: another source
+	source string // flag or environment variable
+	usage  bool   // source is a flag
+	errors Errors
+}
+
+// where returns the position of a node.
+func (r *reader) where(n *yaml.Node) string {
+	if r.file == "" {
+		return r.source
+	}
+	if n.Line == 0 { // an empty document
+		return r.file
+	}
+	return fmt.Sprintf("%s:%d", r.file, n.Line)
+}
+
+// fail records an error in the value n of a key.
+func (r *reader) fail(n *yaml.Node, key, format string, args ...any) {
+	if !r.full() {
+		r.errors = append(r.errors, &Error{Where: r.where(n), Key: key, What: fmt.Sprintf(format, args...), Usage: r.usage})
+	}
+}
+
+// full reports whether fail drops further errors.
+func (r *reader) full() bool { return len(r.errors) >= maxErrors }
