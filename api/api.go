@@ -12,9 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,6 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -131,17 +130,17 @@ func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options 
 	a.metrics = newMetrics(a)
 	a.hub.begin(options.Clock())
 	root := chi.NewRouter()
-	root.Use(a.harden, a.guardHost, middleware.GetHead)
+	root.Use(a.harden, a.requireLocal, middleware.GetHead)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
 			return
 		}
-		a.fail(w, r, refuse(http.StatusNotFound, "nothing is here: the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
+		a.fail(w, r, refusal.New(refusal.NotFound, "nothing is here", "the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
 	})
 	root.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r, root) })
 	root.Get(options.Base+"/healthz", healthy)
 	root.Get(options.Base+"/readyz", a.readyz)
-	root.With(a.only(access.Viewer)).Get(options.Base+"/metrics", a.metrics.handler.ServeHTTP)
+	root.With(a.requireRole(access.Viewer)).Get(options.Base+"/metrics", a.metrics.handler.ServeHTTP)
 	root.Route(options.Base+prefix, a.routes)
 	a.router = root
 	return a, nil
@@ -154,7 +153,7 @@ func (a *API) SetLinks(links []notify.Link) { a.links.Store(&links) }
 func (a *API) routes(r chi.Router) {
 	r = r.With(a.observe, a.authorize, a.negotiate)
 	r.With(a.validate).Get("/events", a.streamEvents)
-	r = r.With(a.bound, a.validate, a.answer)
+	r = r.With(a.limit, a.validate, a.answer)
 	r.Get("/openapi.yaml", a.getContract)
 	r.Get("/profile", a.getProfile)
 	strict := contract.NewStrictHandlerWithOptions(a, nil, contract.StrictHTTPServerOptions{
@@ -166,9 +165,11 @@ func (a *API) routes(r chi.Router) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// malformed answers a request that was valid by the contract and cannot be read all the same.
+// malformed answers a request that generated code cannot decode although it passed validation. Its errors name types of Go, so they go to the
+// log only.
 func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
-	a.fail(w, r, refuse(http.StatusBadRequest, strings.TrimSpace(err.Error())))
+	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded", slog.String("path", r.URL.Path), slog.Any("error", err))
+	a.fail(w, r, refusal.New(refusal.Malformed, "the request cannot be decoded", "the contract is at "+a.options.Base+prefix+"/openapi.yaml"))
 }
 
 func healthy(w http.ResponseWriter, _ *http.Request) {
@@ -176,10 +177,10 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz says whether traces are taken.
+// readyz reports whether traces are taken.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
-		a.fail(w, r, &fault{http.StatusServiceUnavailable, "the journal is being read: traces are not taken yet", http.Header{"Retry-After": {"1"}}})
+		a.fail(w, r, refusal.New(refusal.Overloaded, "the journal is being read: traces are not taken yet", "").Later(time.Second))
 		return
 	}
 	healthy(w, r)
@@ -188,11 +189,8 @@ func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 // change changes something that decisions depend on.
 func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	changed, err = a.engine.Change(ctx, x)
-	if refused, ok := errors.AsType[*live.Refused](err); ok {
-		return false, &fault{http.StatusServiceUnavailable, refused.Why, http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(refused.After.Seconds())))}}}
-	}
-	if err != nil && ctx.Err() != nil {
-		return false, busy()
+	if err != nil && ctx.Err() != nil && !errors.Is(err, refusal.Overloaded) {
+		return false, errBusy
 	}
 	return changed, err
 }
@@ -201,9 +199,9 @@ func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err er
 func (a *API) ask(ctx context.Context, read func(*engine.Core)) error {
 	if err := a.engine.Ask(ctx, read); err != nil {
 		if ctx.Err() != nil {
-			return busy()
+			return errBusy
 		}
-		return &fault{http.StatusServiceUnavailable, "the service is stopping", http.Header{"Retry-After": {"5"}}}
+		return refusal.New(refusal.Overloaded, "the service is stopping", "").Later(5 * time.Second)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -31,7 +31,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	byTime := based || q.From != nil || q.To != nil
 	byDuration := q.LongerNs != nil || q.ShorterNs != nil
 	if q.Slowest != nil && (byTime || byDuration) || byDuration && based {
-		return nil, refuse(http.StatusBadRequest, "either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
+		return nil, refusal.New(refusal.Malformed, "the parameters do not go together", "give either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
 	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {

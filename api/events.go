@@ -15,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -210,7 +211,7 @@ func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 // streamEvents serves events until the reader leaves, is too slow, or may not read any more, or the service stops.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	if !a.hub.enter() {
-		a.fail(w, r, &fault{http.StatusServiceUnavailable, "too many readers of events at a time", http.Header{"Retry-After": {"10"}}})
+		a.fail(w, r, refusal.New(refusal.Overloaded, "too many readers of events at a time", "").Later(10*time.Second))
 		return
 	}
 	slow := false

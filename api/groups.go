@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -180,7 +180,7 @@ func parseInstant(text *string) (trace.Nanos, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, *text)
 	if err != nil || t.Year() < 1970 || t.Year() > lastYear {
-		return 0, refuse(http.StatusBadRequest, "want a time like 2026-01-31T14:05:00Z, or nanoseconds since 1970, until 2254")
+		return 0, refusal.New(refusal.Malformed, "want a time like 2026-01-31T14:05:00Z, or nanoseconds since 1970, until 2254", "")
 	}
 	return trace.Nanos(t.UnixNano()), nil
 }

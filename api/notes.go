@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // NoteKind is what somebody noted about a problem.
@@ -124,7 +124,7 @@ func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, n
 		next[problem] = x
 	}
 	if len(next) > maxNotes {
-		return contract.Notes{}, refuse(http.StatusConflict, "too many problems have notes: remove some")
+		return contract.Notes{}, refusal.New(refusal.Conflict, "too many problems have notes", "remove some")
 	}
 	byID := make(map[string]contract.Notes, len(next))
 	for id, x := range next {
@@ -154,7 +154,7 @@ func (a *API) note(ctx context.Context, problem string, kind NoteKind, body *con
 	now := a.options.Clock().UTC()
 	expires := value(body.Expires, now.Add(noteFor)).UTC()
 	if !expires.After(now) || expires.After(now.Add(longestNote)) {
-		return contract.Notes{}, refuse(http.StatusUnprocessableEntity, "expires: want a time within the next 30 days")
+		return contract.Notes{}, refusal.New(refusal.Invalid, "expires: want a time within the next 30 days", "")
 	}
 	by := caller(ctx).name
 	notes, err := a.notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: value(body.Text, "")}, now)

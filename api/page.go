@@ -5,11 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // entry is a place in a sorted list: ascending by key, NaN last, then by ID.
@@ -71,7 +71,7 @@ func (c cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-var errCursor = refuse(http.StatusBadRequest, "the cursor does not belong to this list and order: begin without one")
+var errCursor = refusal.New(refusal.Malformed, "the cursor does not belong to this list and order", "begin without one")
 
 // parseCursor reads what String wrote for a list in the same order.
 func parseCursor(text, sort string) (cursor, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -207,15 +207,15 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 	}
 	if until := r.Body.Until; until != nil {
 		if !until.After(now) || until.Year() > lastYear {
-			return nil, refuse(http.StatusUnprocessableEntity, "until: want a time to come")
+			return nil, refusal.New(refusal.Invalid, "until: want a time to come", "")
 		}
 		w.Until = trace.Nanos(until.UnixNano())
 	}
 	switch {
 	case w.Forced && !who.role.Allows(access.Admin):
-		return nil, refuse(http.StatusForbidden, "to force a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.role))
+		return nil, refusal.New(refusal.Forbidden, "to force a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.role), "")
 	case w.Forced && w.Kind == search.Forbid:
-		return nil, refuse(http.StatusUnprocessableEntity, "force: what is forbidden is off anyway")
+		return nil, refusal.New(refusal.Invalid, "force: a forbidden tracepoint is off anyway", "")
 	}
 	_, id, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {
@@ -226,7 +226,7 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 	case err != nil:
 		return nil, err
 	case !room:
-		return nil, refuse(http.StatusConflict, "too many tracepoints are wished for or forbidden: withdraw some")
+		return nil, refusal.New(refusal.Conflict, "too many tracepoints have overrides", "withdraw some")
 	}
 	x, _, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -59,7 +60,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	case err != nil:
 		return nil, err
 	case data == nil:
-		return nil, notFound("kept trace: exemplars are")
+		return nil, refusal.New(refusal.NotFound, "this trace is not kept, or no longer", "exemplars are: see /exemplars")
 	}
 	var options analysis.Options
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -111,7 +110,7 @@ func (p page) index() (int, error) {
 	}
 	i, err := strconv.Atoi(c.ID)
 	if err != nil || i < 0 {
-		return 0, refuse(http.StatusBadRequest, errCursor.detail)
+		return 0, errCursor
 	}
 	return i, nil
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -358,7 +359,7 @@ func (w *world) check(t testing.TB, r *http.Request, out *httptest.ResponseRecor
 		if err := json.Unmarshal(out.Body.Bytes(), &e); err != nil || e.Status != out.Code || e.Type == nil || e.Title == nil || e.Detail == nil || e.Instance == nil {
 			t.Errorf("%s %s: %d without a problem: %s", r.Method, r.URL, out.Code, out.Body)
 		}
-		if got := out.Header().Get("Content-Type"); got != problemJSON {
+		if got := out.Header().Get("Content-Type"); got != refusal.ProblemType {
 			t.Errorf("%s %s: %d as %s", r.Method, r.URL, out.Code, got)
 		}
 	}

@@ -76,13 +76,15 @@ func (c *Client) told(r answer, err error) error {
 		return fmt.Errorf("%s answers %d and is no Sibyl: name it with --server", c.server, r.StatusCode())
 	}
 	if e.Status == http.StatusUnauthorized {
-		hint := "give a token with --token or SIBYL_TOKEN"
+		e.Hint = new("give a token with --token or SIBYL_TOKEN")
 		if c.token {
-			hint = "give another one with --token or SIBYL_TOKEN"
+			e.Hint = new("give another one with --token or SIBYL_TOKEN")
 		}
-		return fmt.Errorf("%s: %s; %s", c.server, e.Detail, hint)
 	}
-	return fmt.Errorf("%s: %s", c.server, e.Detail)
+	if e.Hint == nil {
+		return fmt.Errorf("%s: %s", c.server, e.Detail)
+	}
+	return fmt.Errorf("%s: %s; %s", c.server, e.Detail, *e.Hint)
 }
 
 // held returns what an answer holds, or the error that it tells.

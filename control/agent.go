@@ -2,13 +2,13 @@ package control
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -37,13 +37,13 @@ type agent struct {
 	usage    search.Usage       // since the status before, if both are of one plan
 }
 
-// Mistakes of agents.
+// Refusals of agents. Except for ErrPages, an agent should try again later: over HTTP it is told when.
 var (
-	ErrConflict = errors.New("another agent has this id: take a new one, or wait until that one is gone")
-	ErrUnknown  = errors.New("this agent is not known (any more): register")
-	ErrFull     = errors.New("too many agents, or tracepoints")
-	ErrStarting = errors.New("the service is starting")
-	ErrPages    = errors.New("the pages do not make the catalogue that was announced")
+	ErrConflict = refusal.New(refusal.Conflict, "another agent has this id", "take a new one, or wait until that one is gone")
+	ErrUnknown  = refusal.New(refusal.NotFound, "this agent is not known (any more)", "register")
+	ErrFull     = refusal.New(refusal.Overloaded, "too many agents, or tracepoints", "")
+	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
+	ErrPages    = refusal.New(refusal.Invalid, "the pages do not make the catalogue that was announced", "")
 )
 
 // quiet is how long an agent that neither waits for a plan nor asks for one keeps its id from others: one that was killed and started

@@ -20,10 +20,10 @@ var errTrailing = errors.New("something follows the object")
 func object(body []byte, field func(d *jx.Decoder, key string) error) error {
 	d := jx.DecodeBytes(body)
 	if err := d.ObjBytes(present(field)); err != nil {
-		return noJSON(err)
+		return BadJSON(err)
 	}
 	if !errors.Is(d.Skip(), io.EOF) {
-		return noJSON(errTrailing)
+		return BadJSON(errTrailing)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) 
 	}
 	if page != nil && !p.Knows(r.Catalogue) {
 		if err := json.Unmarshal(page, &r.Page); err != nil {
-			return nil, noJSON(err)
+			return nil, BadJSON(err)
 		}
 	}
 	if err := r.Validate(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // What agents send is decoded as the standard library decodes it.
@@ -34,11 +35,11 @@ func TestDecode(t *testing.T) {
 	p := New(nil, Options{})
 	for _, body := range []string{"", "x", "[]", "{", "{}x", "{}{}", `{"session":1}`, `{"session":"s",}`, `{"protocol":"1"}`, `{"protocol":1.5}`} {
 		_, err := decodeStatus([]byte(body))
-		if _, is := err.(*Refusal); !is { //nolint:errorlint // it is not wrapped
+		if _, is := err.(*refusal.Error); !is { //nolint:errorlint // it is not wrapped
 			t.Errorf("status %q: %v", body, err)
 		}
 		_, err = p.decodeRegistration([]byte(body))
-		if _, is := err.(*Refusal); !is { //nolint:errorlint // likewise
+		if _, is := err.(*refusal.Error); !is { //nolint:errorlint // likewise
 			t.Errorf("registration %q: %v", body, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"mime"
 	"net/http"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 const (
@@ -21,18 +21,8 @@ const (
 	retryAfter  = 10               // seconds, at most, that agents are told to wait; each another time
 )
 
-// Refusal is an answer that refuses a request, and what to do.
-type Refusal struct {
-	Status int
-	Detail string
-	Header http.Header // nil: nothing special
-}
-
-// Error returns the detail.
-func (r *Refusal) Error() string { return r.Detail }
-
-// Handler returns the handler of everything below [protocol.Path]. Identify returns who vouches for the sender of a request, or a
-// [*Refusal].
+// Handler returns the handler of everything below [protocol.Path]. Identify returns the token that vouches for the sender of a request, or a
+// [*refusal.Error].
 func (p *Plane) Handler(identify func(*http.Request) (principal string, err error)) http.Handler {
 	h := &handler{p, identify}
 	mux := http.NewServeMux()
@@ -48,7 +38,7 @@ type handler struct {
 	identify func(*http.Request) (string, error)
 }
 
-// serve answers with what f returns if that is an error.
+// serve answers requests with f, and with a refusal if f returns an error.
 func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -57,7 +47,7 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 		if err == nil {
 			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: principal, Transport: "http"}
 			if c.ID != protocol.Printable(c.ID, protocol.MaxText) || len(c.Session) > protocol.MaxText {
-				err = &Refusal{Status: http.StatusNotFound, Detail: "an id is a printable text of at most " + strconv.Itoa(protocol.MaxText) + " bytes"}
+				err = refusal.New(refusal.NotFound, "an id is a printable text of at most "+strconv.Itoa(protocol.MaxText)+" bytes", "")
 			} else {
 				err = f(w, r, c)
 			}
@@ -68,62 +58,51 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 	}
 }
 
-// problem is a body of an error: as RFC 9457 has it, and as the protocol does.
+// problem is the body of a refusal, which is also a [protocol.Problem].
 type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	protocol.Problem
+	refusal.Problem
+	Error string `json:"error"`
 }
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.counts.Refused.Add(1)
-	f := refusalOf(err, r.PathValue("id"))
-	if f.Status == http.StatusInternalServerError {
+	refused := refusalOf(err, r.PathValue("id"))
+	if refused.Reason == refusal.Failed {
 		h.options.Log.LogAttrs(r.Context(), slog.LevelError, "a request of an agent failed", slog.String("path", r.URL.Path), slog.Any("error", err))
 	}
-	maps.Copy(w.Header(), f.Header)
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(f.Status)
-	_ = json.NewEncoder(w).Encode(problem{"about:blank", http.StatusText(f.Status), f.Status, f.Detail, protocol.Problem{Error: f.Detail}}) // whoever left is told nothing
+	refused.Write(w, problem{refused.Problem(), refused.Error()})
 }
 
-// refusalOf says what an agent is told about an error.
-func refusalOf(err error, id string) *Refusal {
-	later := func() http.Header {
-		return http.Header{"Retry-After": {strconv.Itoa(1 + int(spread(id)*retryAfter))}}
-	}
-	if f, ok := errors.AsType[*Refusal](err); ok {
-		return f
-	}
-	if _, ok := errors.AsType[*protocol.InvalidError](err); ok {
-		return &Refusal{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
-	}
+// refusalOf returns the refusal that tells an agent about err. Agents are told to come back at different times, by their id.
+func refusalOf(err error, id string) *refusal.Error {
+	refused, ok := errors.AsType[*refusal.Error](err)
+	invalid, isInvalid := errors.AsType[*protocol.InvalidError](err)
 	switch {
-	case errors.Is(err, ErrUnknown):
-		return &Refusal{http.StatusNotFound, err.Error(), later()}
-	case errors.Is(err, ErrConflict):
-		return &Refusal{http.StatusConflict, err.Error(), later()}
-	case errors.Is(err, ErrPages), errors.Is(err, protocol.ErrVersion):
-		return &Refusal{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
-	case errors.Is(err, ErrFull), errors.Is(err, ErrStarting):
-		return &Refusal{http.StatusServiceUnavailable, err.Error(), later()}
-	case errors.Is(err, errBusy), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Refusal{http.StatusServiceUnavailable, errBusy.Error(), later()}
+	case ok:
+	case isInvalid:
+		refused = refusal.New(refusal.Invalid, invalid.Error(), "")
+	case errors.Is(err, protocol.ErrVersion):
+		refused = refusal.New(refusal.Invalid, err.Error(), "")
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.Canceled):
+		refused = errBusy
+	default:
+		refused = refusal.Failure()
 	}
-	return &Refusal{Status: http.StatusInternalServerError, Detail: "this should not happen: the log says more"}
+	if errors.Is(refused, refusal.Overloaded) || errors.Is(refused, ErrUnknown) || errors.Is(refused, ErrConflict) {
+		refused = refused.Later(time.Duration(1+int(spread(id)*retryAfter)) * time.Second)
+	}
+	return refused
 }
 
 func nothing(http.ResponseWriter, *http.Request, Caller) error {
-	return &Refusal{Status: http.StatusNotFound, Detail: "nothing is here: agents PUT " + protocol.Path + "{id}, GET " + protocol.Path + "{id}" + protocol.PlanPath +
-		" and POST " + protocol.Path + "{id}" + protocol.StatusPath}
+	return refusal.New(refusal.NotFound, "nothing is here", "agents PUT "+protocol.Path+"{id}, GET "+protocol.Path+"{id}"+protocol.PlanPath+
+		" and POST "+protocol.Path+"{id}"+protocol.StatusPath)
 }
 
 // read decodes the body of a request, with decode, when it is its turn.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return &Refusal{Status: http.StatusUnsupportedMediaType, Detail: "send the body as Content-Type: application/json"}
+		return refusal.New(refusal.UnknownType, "the body is not announced as JSON", "send Content-Type: application/json")
 	}
 	body, done, err := h.Body(w, r, protocol.MaxBody)
 	if err != nil {
@@ -155,8 +134,13 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return answer(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-func noJSON(err error) error {
-	return &Refusal{Status: http.StatusBadRequest, Detail: "no JSON of the protocol: " + err.Error()}
+// BadJSON returns the refusal of a body that cannot be decoded because of err, without the types of Go that package json names.
+func BadJSON(err error) error {
+	why := err.Error()
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		why = strings.TrimSpace(mismatch.Field + " cannot be a " + mismatch.Value)
+	}
+	return refusal.New(refusal.Malformed, "no JSON of the protocol: "+why, "")
 }
 
 // Knows reports whether all pages of a catalogue have come.
@@ -173,7 +157,7 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 	if text := r.URL.Query().Get("wait"); text != "" {
 		var err error
 		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
-			return &Refusal{Status: http.StatusBadRequest, Detail: "wait: want a duration like 30s"}
+			return refusal.New(refusal.Malformed, "wait: want a duration like 30s", "")
 		}
 	}
 	has := strings.Trim(strings.TrimPrefix(r.Header.Get("If-None-Match"), "W/"), `"`)

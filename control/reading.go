@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // Bounds of what is read at a time.
@@ -18,8 +20,8 @@ const (
 	freeBytes  = 64 << 10         // of a body that count towards nothing: whoever sends little is read whatever others do
 )
 
-// errBusy says that too much is being read, or worked on.
-var errBusy = errors.New("too much is being read: try again")
+// errBusy refuses a body because too many bytes are being read, or too many bodies are being processed.
+var errBusy = refusal.New(refusal.Overloaded, "too much is being read", "try again")
 
 // Meter counts the bytes of a body while it is being read and worked on. It is for one goroutine.
 type Meter struct {
@@ -66,8 +68,8 @@ func (m metered) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body returns the body of a request, of at most so many bytes when it is decompressed, and a function to call when it is not used any more. It
-// must come within [bodyWithin].
+// Body returns the body of a request, at most the given number of bytes when it is decompressed, and a function to call when it is not used any
+// more. The body must arrive within [bodyWithin]. An error is a [*refusal.Error].
 func (p *Plane) Body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyWithin)) // what has no deadlines is no network
@@ -91,7 +93,10 @@ func uncompressed(w http.ResponseWriter, r *http.Request, most int64, m *Meter) 
 		}
 		from = z
 	default:
-		return nil, &Refusal{http.StatusUnsupportedMediaType, "bodies are sent as they are, or with gzip", http.Header{"Accept-Encoding": {"gzip"}}}
+		return nil, &refusal.Error{
+			Reason: refusal.UnknownEncoding, Detail: "the encoding of the body is unknown", Hint: "send it without one, or with gzip",
+			Header: http.Header{"Accept-Encoding": {"gzip"}},
+		}
 	}
 	var b bytes.Buffer
 	n, err := b.ReadFrom(metered{io.LimitReader(from, most+1), m})
@@ -105,18 +110,18 @@ func uncompressed(w http.ResponseWriter, r *http.Request, most int64, m *Meter) 
 }
 
 func tooLarge(most int64) error {
-	return &Refusal{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("a body has at most %d bytes", most)}
+	return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", most), "")
 }
 
-// broken says what is wrong with a body that cannot be read.
+// broken returns the refusal of a body that cannot be read because of err.
 func broken(err error) error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(large.Limit)
 	}
 	if errors.Is(err, errBusy) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return err
+		return errBusy
 	}
-	return &Refusal{Status: http.StatusBadRequest, Detail: "the body cannot be read"}
+	return refusal.New(refusal.Malformed, "the body cannot be read", "")
 }
 
 // turn waits until the body of a request may be worked on. Few are at a time, so that plans do not wait for that.

@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -101,13 +100,13 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	return err
 }
 
-// identify returns what says who vouches for the sender of a request: the token that it shows. As long as there is none, agents of the same
-// machine need none. Pages in browsers are no agents, and are refused: they could be any site's. A browser does not say of every request that it is
-// one, but always for which host it is.
+// identify returns a function that returns the ID of the token that a request carries, or a [*refusal.Error]. As long as there is no token,
+// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. A browser does not mark every
+// request as its own, but always sends the host that the page asked for.
 func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
-			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "this is for agents, not for pages in a browser"}
+			return "", refusal.New(refusal.Forbidden, "this is for agents, not for pages in a browser", "")
 		}
 		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "bearer") {
@@ -117,22 +116,20 @@ func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case !some && !sameMachine(r.RemoteAddr):
-			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "without any token only agents on the same machine are served: make one with sibyl token create --role agent"}
+		case !some && !api.Loopback(r.RemoteAddr):
+			return "", refusal.New(refusal.Forbidden, "without any token only agents on the same machine are served", "create one with sibyl token create --role agent")
 		case !some && !api.OwnHost(r.Host):
-			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "without any token agents are served under the names of this machine only, such as localhost"}
+			return "", refusal.New(refusal.Forbidden, "without any token only requests for a name of this machine are served", "use localhost, or create a token with sibyl token create --role agent")
 		case !some:
 			return "", nil
 		case token == nil:
-			return "", &control.Refusal{Status: http.StatusUnauthorized, Detail: "this needs a token with the role agent: Authorization: Bearer …", Header: http.Header{"Www-Authenticate": {`Bearer realm="sibyl"`}}}
+			return "", &refusal.Error{
+				Reason: refusal.Unauthenticated, Detail: "this needs a token with the role agent", Hint: "send Authorization: Bearer …",
+				Header: http.Header{"Www-Authenticate": {`Bearer realm="sibyl"`}},
+			}
 		case !token.Role.Allows(access.Agent):
-			return "", &control.Refusal{Status: http.StatusForbidden, Detail: "this needs a token with the role agent; yours is " + string(token.Role)}
+			return "", refusal.New(refusal.Forbidden, "this needs a token with the role agent; yours is "+string(token.Role), "")
 		}
 		return token.ID, nil
 	}
-}
-
-func sameMachine(address string) bool {
-	at, err := netip.ParseAddrPort(address)
-	return err == nil && at.Addr().Unmap().IsLoopback()
 }

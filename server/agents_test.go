@@ -9,7 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api/access"
-	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // As long as there is no token, agents are served that are on the same machine and ask for it by a name of its own: a page in a browser whose name was
@@ -27,8 +27,8 @@ func TestWhoIsAnAgent(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+secret)
 		}
 		_, err := identify(tokens)(r)
-		if refusal, ok := errors.AsType[*control.Refusal](err); ok {
-			return refusal.Status
+		if refused, ok := errors.AsType[*refusal.Error](err); ok {
+			return refused.Code()
 		}
 		if err != nil {
 			t.Error(err)

@@ -121,6 +121,6 @@ func newReceived(registry *prometheus.Registry) *received {
 // observe counts an answer.
 func (r *received) observe(e receiver.Event) {
 	transport := e.Transport.String()
-	r.requests.WithLabelValues(transport, e.Outcome.String()).Inc()
+	r.requests.WithLabelValues(transport, e.Refused.String()).Inc()
 	r.seconds.WithLabelValues(transport).Observe(e.Duration.Seconds())
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // Apply makes c hold as far as it can change while the service runs: [config.Reload] says how far that is. What decisions depend on counts from
@@ -89,8 +89,7 @@ func (r *Reloader) reload(ctx context.Context, held *config.Effective) (next *co
 	next, refused := config.Reload(held, read)
 	if err := r.Server.Apply(ctx, &next.Config); err != nil {
 		r.Log.ErrorContext(ctx, "the configuration cannot be applied, the one before still holds", slog.Any("error", err))
-		_, again = errors.AsType[*live.Refused](err)
-		return held, again
+		return held, errors.Is(err, refusal.Overloaded)
 	}
 	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration holds only levels
 	if len(refused) > 0 {

@@ -129,7 +129,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
-		Refuse: intake{s.live}.refuse, Observe: newReceived(s.registry).observe, Log: log,
+		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})
 	if err != nil {
 		return s, err
@@ -309,11 +309,6 @@ func (s *Server) sizes() []api.Size {
 	}
 }
 
-// overload returns a refusal of the engine as the receivers pass it on.
-func overload(r *live.Refused) *receiver.Overload {
-	return &receiver.Overload{Why: r.Why, After: r.After}
-}
-
 // intake hands requests from the receivers to the engine.
 type intake struct{ *live.Service }
 
@@ -324,16 +319,5 @@ func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (
 		kind = journal.JSON
 	}
 	n, why, err := i.Service.Take(ctx, body, kind)
-	if refused, ok := errors.AsType[*live.Refused](err); ok {
-		err = overload(refused)
-	}
 	return receiver.Rejected{Spans: n, Why: why}, err
-}
-
-// refuse returns why the engine takes nothing now; nil: it takes.
-func (i intake) refuse() *receiver.Overload {
-	if refused := i.Refuse(); refused != nil {
-		return overload(refused)
-	}
-	return nil
 }

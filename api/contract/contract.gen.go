@@ -732,8 +732,11 @@ type Epochs struct {
 
 // Error defines model for Error.
 type Error struct {
-	// Detail What to do about it.
+	// Detail What is wrong.
 	Detail string `json:"detail"`
+
+	// Hint What the client can do about it.
+	Hint *string `json:"hint,omitempty"`
 
 	// Instance Identifies this answer in the log.
 	Instance string `json:"instance"`

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,9 +28,6 @@ type takes struct{ *live.Service }
 
 func (s takes) Take(ctx context.Context, body []byte, _ receiver.Format) (receiver.Rejected, error) {
 	n, why, err := s.Service.Take(ctx, body, journal.Protobuf)
-	if refused, ok := errors.AsType[*live.Refused](err); ok {
-		err = &receiver.Overload{Why: refused.Why, After: refused.After}
-	}
 	return receiver.Rejected{Spans: n, Why: why}, err
 }
 

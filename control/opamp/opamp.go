@@ -32,6 +32,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // Catalogue is what an agent can switch on, all of it.
@@ -55,7 +56,7 @@ type Server struct {
 	open     sync.WaitGroup // connections that are written to
 }
 
-// New returns a Server of a plane. Identify returns who vouches for the sender of a request, or a [*control.Refusal].
+// New returns a Server of a plane. Identify returns the token that vouches for the sender of a request, or a [*refusal.Error].
 func New(plane *control.Plane, identify func(*http.Request) (string, error), log *slog.Logger) (*Server, error) {
 	s := &Server{plane: plane, identify: identify, log: log}
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
@@ -86,13 +87,14 @@ func (s *Server) ConnContext() server.ConnContext { return s.context }
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != Path {
-		http.Error(w, "agents that speak OpAMP connect to "+Path, http.StatusNotFound)
+		refused := refusal.New(refusal.NotFound, "nothing is here", "agents that speak OpAMP connect to "+Path)
+		refused.Write(w, refused.Problem())
 		return
 	}
 	if r.Header.Get("Content-Type") == "application/x-protobuf" {
 		body, done, err := s.plane.Body(w, r, MaxMessage)
 		if err != nil {
-			unreadable(w, err)
+			s.unreadable(w, r, err)
 			return
 		}
 		defer done()
@@ -105,14 +107,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // later is when an agent that cannot be served now is to try again.
 const later = 5 * time.Second
 
-// unreadable says why a body was not read.
-func unreadable(w http.ResponseWriter, err error) {
-	if f, ok := errors.AsType[*control.Refusal](err); ok {
-		http.Error(w, f.Detail, f.Status)
-		return
+// unreadable refuses a request whose body was not read because of err.
+func (s *Server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
+	refused := s.refusalOf(r.Context(), err)
+	if errors.Is(refused, refusal.Overloaded) {
+		refused = refused.Later(later)
 	}
-	w.Header().Set("Retry-After", strconv.Itoa(int(later.Seconds())))
-	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	refused.Write(w, refused.Problem())
+}
+
+// refusalOf returns the refusal that err holds. Any other error goes to the log only.
+func (s *Server) refusalOf(ctx context.Context, err error) *refusal.Error {
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return refused
+	}
+	s.log.LogAttrs(ctx, slog.LevelError, "a request of an OpAMP agent failed", slog.Any("error", err))
+	return refusal.Failure()
 }
 
 // Close ends all connections.
@@ -124,11 +134,7 @@ func (s *Server) Close() {
 func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
 	principal, err := s.identify(r)
 	if err != nil {
-		status := http.StatusInternalServerError
-		if f, ok := errors.AsType[*control.Refusal](err); ok {
-			status = f.Status
-		}
-		return types.ConnectionResponse{HTTPStatusCode: status}
+		return types.ConnectionResponse{HTTPStatusCode: s.refusalOf(r.Context(), err).Code()}
 	}
 	a := &agent{Server: s, caller: control.Caller{Principal: principal, Transport: "opamp", Session: "http"}}
 	if r.Header.Get("Upgrade") != "" {
@@ -289,7 +295,7 @@ func (a *agent) catalogue(m *protobufs.AgentToServer) (c Catalogue, err error) {
 		Tracepoints json.RawMessage `json:"tracepoints"`
 	}
 	if err := json.Unmarshal(file.Body, &announced); err != nil {
-		return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, err)
+		return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, control.BadJSON(err))
 	}
 	c.Catalogue = announced.Catalogue
 	if a.plane.Knows(c.Catalogue) {
@@ -297,7 +303,7 @@ func (a *agent) catalogue(m *protobufs.AgentToServer) (c Catalogue, err error) {
 	}
 	if len(announced.Tracepoints) > 0 {
 		if err := json.Unmarshal(announced.Tracepoints, &c.Tracepoints); err != nil {
-			return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, err)
+			return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, control.BadJSON(err))
 		}
 	}
 	if len(c.Tracepoints) != c.Size {

@@ -19,6 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/control/opamp"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -49,7 +50,7 @@ func newWorld(t *testing.T, lease time.Duration) *world {
 	var err error
 	identify := func(r *http.Request) (string, error) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
-			return "", &control.Refusal{Status: http.StatusUnauthorized}
+			return "", refusal.New(refusal.Unauthenticated, "", "")
 		}
 		return "token", nil
 	}

@@ -36,7 +36,7 @@ func (x *changing) make(core *engine.Core, at trace.Nanos) {
 }
 
 // Change has a change made, and returns when it is durable and was made: whether there was anything to change, and room. An error that is a
-// [*Refused] says that it was not made for now; after that of ctx it may be made all the same. It counts from the end of the epoch on. It is
+// [refusal.Overloaded] says that it was not made for now; after that of ctx it may be made all the same. It counts from the end of the epoch on. It is
 // safe for concurrent use.
 func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	switch {

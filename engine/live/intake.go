@@ -13,25 +13,17 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Refused says that a request was not taken for now: nothing of it was.
-type Refused struct {
-	Why   string        // fit to be shown
-	After time.Duration // when to try again
-}
-
-// Error returns why.
-func (r *Refused) Error() string { return r.Why }
-
-// Why requests are refused.
+// Refusals of requests, all for now: nothing of the request was taken.
 var (
-	errBusy     = &Refused{"too much is waiting to be analysed", time.Second}
-	errFull     = &Refused{"the disk is full", 2 * time.Second} // exporters give up after ten
-	errOverfull = &Refused{"the journal has reached its bound", 2 * time.Second}
-	errStarting = &Refused{"the journal is being read", time.Second}
-	errStopping = &Refused{"the service is stopping", time.Second}
+	errBusy     = refusal.New(refusal.Overloaded, "too much is waiting to be analysed", "").Later(time.Second)
+	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(2 * time.Second) // exporters give up after ten
+	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its bound", "").Later(2 * time.Second)
+	errStarting = refusal.New(refusal.Overloaded, "the journal is being read", "").Later(time.Second)
+	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 )
 
 // intake decodes requests and bounds the bytes that are in flight. It is safe for concurrent use.
@@ -150,9 +142,9 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	return nil
 }
 
-// Refuse returns why any request would be refused now, which then counts as refused; nil: none would for that. It takes no time: whoever has a
-// request need not read it before. It is safe for concurrent use.
-func (s *Service) Refuse() *Refused {
+// Refuse returns the refusal that any request would get now, whatever it holds, and counts it; nil: none. It returns at once, so that a
+// receiver can refuse a request before it reads the body. It is safe for concurrent use.
+func (s *Service) Refuse() *refusal.Error {
 	switch {
 	case !s.ready.Load():
 		return errStarting
@@ -170,7 +162,7 @@ func (s *Service) Refuse() *Refused {
 }
 
 // Take takes an export request, uncompressed, and returns when it is durable: how many of its spans were left out, and why. Of body nothing
-// is kept. An error that is a [*ingest.RecordError] says that it is no such request, a [*Refused] that it was not taken for now. It is safe for
+// is kept. An error that is a [*ingest.RecordError] says that it is no such request, a [refusal.Overloaded] that it was not taken for now. It is safe for
 // concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
 	if refused := s.Refuse(); refused != nil {

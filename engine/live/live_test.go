@@ -26,6 +26,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -499,7 +500,7 @@ func TestOverload(t *testing.T) {
 			_, _, err := r.Take(context.Background(), b, journal.Protobuf)
 			if err == nil {
 				taken.Add(1)
-			} else if _, refused := errors.AsType[*Refused](err); !refused {
+			} else if !errors.Is(err, refusal.Overloaded) {
 				t.Error(err)
 			}
 		})

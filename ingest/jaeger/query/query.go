@@ -37,6 +37,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // Options say what is fetched. A zero field that has a default stands for it.
@@ -374,7 +375,7 @@ func (p *Puller) take(ctx context.Context, traces ptrace.Traces, spans int64) er
 	}
 	for {
 		rejected, err := p.intake.Take(ctx, body, receiver.Protobuf)
-		if busy, ok := errors.AsType[*receiver.Overload](err); ok {
+		if busy, ok := errors.AsType[*refusal.Error](err); ok && errors.Is(busy, refusal.Overloaded) {
 			sleep(ctx, jittered(max(busy.After, firstPause)))
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // stored is a span in a Jaeger that does not exist.
@@ -330,7 +331,7 @@ func TestUnreadable(t *testing.T) {
 func TestOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &jaeger{spans: []stored{{1, 1, "a", time.Now().Add(-time.Minute)}}}
-		busy := &receiver.Overload{Why: "busy", After: 20 * time.Second}
+		busy := refusal.New(refusal.Overloaded, "busy", "").Later(20 * time.Second)
 		to := &intake{errs: []error{busy, busy, busy}}
 		pull(t, from, to, &positions{}, Options{Lookback: time.Hour}, 10*time.Minute)
 		once(t, from, to, nil)

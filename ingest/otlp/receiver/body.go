@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// encoding is how a body is compressed.
+// encoding is the compression of a body.
 type encoding uint8
 
 const (
@@ -19,13 +19,13 @@ const (
 	zstandard
 )
 
-// encodingNames are those of HTTP's Content-Encoding and of gRPC's grpc-encoding.
+// encodingNames holds the values of HTTP's Content-Encoding and gRPC's grpc-encoding.
 var encodingNames = map[string]encoding{"": identity, "identity": identity, "gzip": gzipped, "zstd": zstandard}
 
-// maxWindow is the largest window of zstd that is undone, in bytes: RFC 9659 allows senders no more.
+// maxWindow is the largest supported window of zstd, in bytes: RFC 9659 allows senders no more.
 const maxWindow = 8 << 20
 
-// Why a body could not be read; read returns these as they are and all other errors of its source.
+// Errors of bodies.read, which also returns those of its source.
 var (
 	errOverBudget = errors.New("no memory left for the request")
 	errTooLarge   = errors.New("the request is too large")
@@ -34,8 +34,8 @@ var (
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
 //
-// A compressed body is read wholly before it is uncompressed. So a slow sender holds no decoder, uncompressing only takes
-// processor time, and few decoders are enough: their memory, up to maxWindow and a bit each, is bounded by their number.
+// A compressed body is read completely before it is uncompressed. So a slow sender holds no decoder, uncompressing only takes
+// processor time, and few decoders are enough; their number bounds their memory, which is a little over maxWindow each.
 type bodies struct {
 	budget   *budget
 	memory   memory
@@ -52,18 +52,18 @@ func newBodies(b *budget, limit int64) *bodies {
 	return s
 }
 
-// read returns all that src has, uncompressed; free must follow. size is the number of bytes in src, −1 if not known. The
+// read returns the bytes of src, uncompressed. The caller must free them. Size is the number of bytes in src, −1 if unknown. The
 // error is errOverBudget, errTooLarge, errCorrupt, or that of src or ctx.
 func (s *bodies) read(ctx context.Context, src io.Reader, size int64, enc encoding) (*body, error) {
 	limit := s.limit
 	if enc != identity {
-		limit += maxPiece // what does not compress becomes a little larger
+		limit += maxPiece // incompressible bytes become a little larger
 	}
 	switch {
 	case size > limit:
 		return nil, errTooLarge
 	case !s.budget.room(size):
-		return nil, errOverBudget // before anything of it is read
+		return nil, errOverBudget // before the first byte is read
 	}
 	b, err := s.fill(src, size, limit)
 	if err == nil && enc != identity {
@@ -79,7 +79,7 @@ func (s *bodies) read(ctx context.Context, src io.Reader, size int64, enc encodi
 	return b, nil
 }
 
-// uncompress returns what sent uncompresses to, and frees it.
+// uncompress returns sent uncompressed, and frees sent.
 func (s *bodies) uncompress(ctx context.Context, sent *body, enc encoding) (*body, error) {
 	defer sent.free()
 	select {
@@ -104,10 +104,10 @@ func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
 	return nil, errCorrupt
 }
 
-// fill returns all that src has, but at most limit bytes.
+// fill returns the bytes of src, at most limit.
 func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	b := &body{from: s, limit: limit}
-	// What a sender announces is believed up to a size that costs little if it never comes.
+	// An announced size is trusted only up to one piece, which costs little if the bytes never come.
 	err := b.extend(pieceFor(size))
 	if err == nil {
 		err = b.fill(src)
@@ -119,15 +119,14 @@ func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	return b, nil
 }
 
-// body is the bytes of one request, in memory that is charged to the budget. It grows piece by piece and becomes one
-// stretch of memory only when it is complete and known to be wanted: so what is refused in the end, however large, used
-// pieces that others used before, and leaves no garbage.
+// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece and becomes one stretch of memory only
+// once it is complete and valid, so that a refused body, however large, uses recycled pieces and leaves no garbage.
 type body struct {
 	from   *bodies
 	pieces []*[]byte
 	size   int64  // bytes in pieces
 	limit  int64  // of size
-	joined []byte // all of them, if they were more than one piece; pieces is empty then
+	joined []byte // all bytes, if there was more than one piece; pieces is empty then
 }
 
 // bytes returns the body. It must be joined.
@@ -173,7 +172,7 @@ func (b *body) join() error {
 	return nil
 }
 
-// fill appends all that src has, up to its limit. It reserves memory as bytes come.
+// fill appends the bytes of src, up to the limit of b. It reserves memory as bytes arrive.
 func (b *body) fill(src io.Reader) error {
 	var next [1]byte
 	for {
@@ -191,7 +190,7 @@ func (b *body) fill(src io.Reader) error {
 			}
 			continue
 		}
-		// Often it ends just here, so memory is only asked for when there is a byte to put there.
+		// Often src ends exactly here, so reserve memory only if there is another byte.
 		if _, err := io.ReadFull(src, next[:]); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -228,7 +227,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadByte spares gzip a buffer of its own.
+// ReadByte implements [io.ByteReader], so that gzip needs no buffer of its own.
 func (r *reader) ReadByte() (byte, error) {
 	var b [1]byte
 	_, err := r.Read(b[:])
@@ -241,7 +240,7 @@ type decoder struct {
 	zstd *zstd.Decoder
 }
 
-// open returns a reader of what sent, which is not of identity, uncompresses to.
+// open returns a reader of sent uncompressed. The encoding is not identity.
 func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 	src := &reader{pieces: sent.pieces}
 	switch {
@@ -260,6 +259,6 @@ func (d *decoder) open(sent *body, enc encoding) (io.Reader, error) {
 }
 
 func newZstd(r io.Reader) (*zstd.Decoder, error) {
-	// Without concurrency it starts no goroutines, so it needs no closing.
+	// Without concurrency the decoder starts no goroutines and need not be closed.
 	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // fuzzLimit is small, so that fuzzing finds the way beyond it, yet takes more than one piece of memory.
@@ -44,7 +46,7 @@ func newFuzzed(t testing.TB) *fuzzed {
 // was taken, and nothing is held any more.
 func (f *fuzzed) check(t *testing.T, enc encoding, body []byte) {
 	t.Helper()
-	if f.event.Outcome == Accepted && f.got == nil {
+	if f.event.Refused == refusal.None && f.got == nil {
 		t.Error("accepted, but not taken")
 	}
 	if f.got != nil {
@@ -103,8 +105,8 @@ func FuzzHTTP(f *testing.F) {
 		w := httptest.NewRecorder()
 		s.handle(w, r)
 		answer := readAnswer(t, w.Result())
-		if answer.code != outcomes[s.event.Outcome].http {
-			t.Errorf("%d for %s", answer.code, s.event.Outcome)
+		if answer.code != refuse(s.event.Refused, "").Code() {
+			t.Errorf("%d for %s", answer.code, s.event.Refused)
 		}
 		if answer.code != http.StatusOK {
 			if st := statusOf(t, answer); st.GetMessage() == "" {
@@ -132,8 +134,8 @@ func FuzzGRPC(f *testing.F) {
 		must(t, err)
 		call := &call{ctx: grpc.NewContextWithServerTransportStream(ctx, &sentStream{left: bytes.NewReader(sent), encoding: encoding})}
 		err = s.export(nil, call)
-		if (err == nil) != (s.event.Outcome == Accepted) || (err == nil) != call.answered {
-			t.Errorf("%s: %v, answered: %t", s.event.Outcome, err, call.answered)
+		if (err == nil) != (s.event.Refused == refusal.None) || (err == nil) != call.answered {
+			t.Errorf("%s: %v, answered: %t", s.event.Refused, err, call.answered)
 		}
 		if s.got == nil {
 			s.check(t, identity, nil)

@@ -2,7 +2,6 @@ package receiver
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,28 +10,29 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	grpcencoding "google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/gzip" // so that gRPC lets requests with this encoding in
+	_ "google.golang.org/grpc/encoding/gzip" // so that gRPC admits requests with this encoding
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // Sizes of buffers and windows, measured with BenchmarkGRPC.
 const (
 	readBuffer   = 64 << 10
-	streamWindow = 256 << 10 // what a request may send ahead of its reader
+	streamWindow = 256 << 10 // bytes that a request may send ahead of its reader
 	connWindow   = 1 << 20
-	pieceSize    = 64 << 10 // how much of a message is asked for at once
-	smallMessage = 1 << 10  // what gRPC itself may decode: nothing, as Export reads its messages raw
+	pieceSize    = 64 << 10 // bytes of a message that are read at once
+	smallMessage = 1 << 10  // that gRPC itself decodes: none, because Export reads its messages raw
 )
 
-func (s *Server) newGRPC(encryption *tls.Config) *grpc.Server {
-	opts := []grpc.ServerOption{
+func (s *Server) newGRPC(options ...grpc.ServerOption) *grpc.Server {
+	options = append(options,
 		grpc.ForceServerCodecV2(codec{grpcencoding.GetCodecV2(proto.Name)}),
 		grpc.InTapHandle(cancelable),
 		grpc.ConnectionTimeout(min(headerTimeout, s.opts.ReadTimeout)),
@@ -44,12 +44,9 @@ func (s *Server) newGRPC(encryption *tls.Config) *grpc.Server {
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.opts.IdleTimeout, Time: time.Minute, Timeout: answerTimeout}),
-	}
-	if encryption != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(encrypted(encryption, "h2"))))
-	}
-	server := grpc.NewServer(opts...)
-	// Export is unary, but only handlers of streams can read a message piece by piece.
+	)
+	server := grpc.NewServer(options...)
+	// Export is unary, but only stream handlers can read a message piece by piece.
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService",
 		HandlerType: (*any)(nil),
@@ -67,23 +64,23 @@ func (s *Server) export(_ any, stream grpc.ServerStream) error {
 		event.Rejected = rejected.Spans
 		err = stream.SendMsg(reply(rejected.protobuf()))
 	}
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		event.Outcome = refused.outcome
-		err = refused.status().Err()
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		event.Refused = refused.Reason
+		err = refused.GRPCStatus().Err()
 	}
 	event.Duration = time.Since(began)
 	s.opts.Observe(event)
 	return err
 }
 
-// exportGRPC returns what of a request was left out, or a refusal.
+// exportGRPC returns the rejected spans of a request, or a refusal.
 func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error) {
 	header, _ := metadata.FromIncomingContext(ctx)
 	if !s.authorized(first(header.Get("authorization"))) {
-		return Rejected{}, &refusal{outcome: Unauthenticated, why: "a valid bearer token is needed"}
+		return Rejected{}, errUnauthorized
 	}
 	if len(header) > maxHeaders {
-		return Rejected{}, &refusal{outcome: TooManyHeaders, why: "too many headers"}
+		return Rejected{}, refuse(refusal.TooManyHeaders, "too many headers")
 	}
 	if err := s.enter(); err != nil {
 		return Rejected{}, err
@@ -105,7 +102,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// readGRPC returns the one message of a call, uncompressed; free must follow.
+// readGRPC returns the one message of a call, uncompressed. The caller must free it.
 func (s *Server) readGRPC(ctx context.Context) (*body, error) {
 	stop := timeout(ctx, s.opts.ReadTimeout)
 	defer stop()
@@ -118,29 +115,29 @@ func (s *Server) readGRPC(ctx context.Context) (*body, error) {
 	if compressed {
 		var known bool
 		if enc, known = encodingNames[stream.RecvCompress()]; !known || enc == identity {
-			return nil, &refusal{outcome: UnknownEncoding, why: "the message is compressed in an unknown way"}
+			return nil, refuse(refusal.UnknownEncoding, "the message has an unknown compression")
 		}
 	}
 	return s.bodies.read(ctx, &message{stream: stream, left: size}, size, enc)
 }
 
-// readPrefix reads what stands before a message: how many bytes it has, and whether they are compressed.
+// readPrefix reads the prefix of a message: its size in bytes and whether it is compressed.
 func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	var prefix [5]byte
 	if err := stream.ReadMessageHeader(prefix[:]); err != nil {
 		return 0, false, err
 	}
 	if prefix[0] > 1 {
-		return 0, false, &refusal{outcome: Malformed, why: "a message has flags that do not exist"}
+		return 0, false, refuse(refusal.Malformed, "the message has unknown flags")
 	}
 	return int64(binary.BigEndian.Uint32(prefix[1:])), prefix[0] == 1, nil
 }
 
-// rawStream is a call whose message can be read piece by piece, as it came. gRPC's own way, RecvMsg, reads and uncompresses
-// a message wholly before anybody can count its bytes: requests of many connections could fill the memory.
+// rawStream is a call whose message can be read piece by piece, still compressed. The usual RecvMsg reads and uncompresses a whole
+// message before its bytes can be counted, so that requests of many connections could exhaust memory.
 //
-// These are methods of the type that gRPC has behind grpc.ServerTransportStream, not of that interface, so a new
-// version of gRPC may lack them. Then every test of this package fails.
+// The methods belong to the type behind grpc.ServerTransportStream, not to that interface, so that a new version of gRPC may
+// lack them. Then every test of this package fails.
 type rawStream interface {
 	ReadMessageHeader(prefix []byte) error // io.EOF: there is no message
 	Read(n int) (mem.BufferSlice, error)   // returns n bytes and no fewer; waits for them until the context is done
@@ -150,7 +147,7 @@ type rawStream interface {
 func rawStreamOf(ctx context.Context) rawStream {
 	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(rawStream)
 	if !ok {
-		panic("this version of gRPC does not let messages be read piece by piece")
+		panic("this version of gRPC cannot read messages piece by piece")
 	}
 	return stream
 }
@@ -161,7 +158,7 @@ type message struct {
 	left   int64
 }
 
-// Read reads pieces of a moderate size: for each piece, gRPC lets the sender send as much ahead.
+// Read reads pieces of moderate size: gRPC lets the sender send as many bytes ahead as a Read asks for.
 func (m *message) Read(p []byte) (int, error) {
 	n := min(len(p), pieceSize, int(m.left))
 	if n == 0 && m.left == 0 {
@@ -180,22 +177,22 @@ func (m *message) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cancelKey is under which a call's context holds the function that cancels it.
+// cancelKey is the key of the function in a call's context that cancels the call.
 type cancelKey struct{}
 
-// cancelable makes calls cancelable, which is all that ends a Read that waits for a sender.
+// cancelable makes calls cancelable: nothing else ends a Read that waits for a sender.
 func cancelable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
 }
 
-// timeout cancels the call of ctx with errSlow after d, unless stop is called before.
+// timeout cancels the call of ctx with errSlow after d, unless the caller calls stop before.
 func timeout(ctx context.Context, d time.Duration) (stop func() bool) {
 	cancel, _ := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 	return time.AfterFunc(d, func() { cancel(errSlow) }).Stop
 }
 
-// reply is a response that is encoded already.
+// reply is an encoded response.
 type reply []byte
 
 // codec sends replies as they are.
@@ -210,7 +207,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r)}, nil
 }
 
-// zstdCompressor makes gRPC let requests with this encoding in, which are then uncompressed by bodies.
+// zstdCompressor makes gRPC admit requests with this encoding, which bodies uncompresses.
 type zstdCompressor struct{}
 
 func init() {

@@ -15,6 +15,8 @@ import (
 	grpcencoding "google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // Line 1: what a Collector may be told to compress with is taken. Its client is pdata's, with the gRPC library's encodings.
@@ -75,8 +77,8 @@ func TestGRPCRefusals(t *testing.T) {
 		{name: "no protobuf", request: []byte("{}"), code: codes.InvalidArgument, message: "malformed"},
 		{name: "large", request: make([]byte, 1<<20+1), code: codes.ResourceExhausted, message: "the request has more than 1048576 bytes uncompressed"},
 		{name: "large in gzip", request: make([]byte, 1<<20+1), gzip: true, code: codes.ResourceExhausted, message: "the request has more than 1048576 bytes uncompressed"},
-		{name: "overload", intake: &Overload{Why: "full", After: 1500 * time.Millisecond}, code: codes.Unavailable, message: "full", retry: 1500 * time.Millisecond},
-		{name: "overload without time", intake: &Overload{Why: "full"}, code: codes.Unavailable, message: "full", retry: time.Second},
+		{name: "overload", intake: refusal.New(refusal.Overloaded, "full", "").Later(1500 * time.Millisecond), code: codes.Unavailable, message: "full", retry: 1500 * time.Millisecond},
+		{name: "overload without time", intake: refusal.New(refusal.Overloaded, "full", ""), code: codes.Unavailable, message: "full", retry: time.Second},
 		{name: "internal", intake: broken, code: codes.Internal, message: "internal error"},
 	}
 	for _, test := range tests {

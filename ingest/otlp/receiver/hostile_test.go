@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // rawConn is a connection of HTTP without a client.
@@ -87,7 +89,7 @@ func (s sender) Write(data []byte) (int, error) {
 // Senders that are slow, in their header or their body, lose their place.
 func TestSlowSenders(t *testing.T) {
 	var outcomes sync.Map
-	s := start(t, newDecoding(t), Options{ReadTimeout: 100 * time.Millisecond, Observe: func(e Event) { outcomes.Store(e.Transport, e.Outcome) }})
+	s := start(t, newDecoding(t), Options{ReadTimeout: 100 * time.Millisecond, Observe: func(e Event) { outcomes.Store(e.Transport, e.Refused) }})
 
 	header := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost:")
 	if n, err := io.Copy(io.Discard, header); err != nil {
@@ -109,7 +111,7 @@ func TestSlowSenders(t *testing.T) {
 		if g := rawCall(t, s.GRPCAddr().String(), "", slow); g.grpc != "4" {
 			t.Errorf("%s: the status is %s", name, g.grpc)
 		}
-		if o, _ := outcomes.Load(GRPC); o != TimedOut {
+		if o, _ := outcomes.Load(GRPC); o != refusal.TimedOut {
 			t.Errorf("%s: the outcome is %v", name, o)
 		}
 	}
@@ -140,8 +142,8 @@ func TestSenderGoesAway(t *testing.T) {
 	taken := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 	<-h.came
 	taken.Close()
-	if e := <-events; e.Outcome != Canceled {
-		t.Errorf("HTTP: %s", e.Outcome)
+	if e := <-events; e.Refused != refusal.Canceled {
+		t.Errorf("HTTP: %s", e.Refused)
 	}
 	conn := dial(t, s.GRPCAddr().String())
 	go func() {
@@ -149,8 +151,8 @@ func TestSenderGoesAway(t *testing.T) {
 		conn.Close()
 	}()
 	exportRaw(t.Context(), conn, nil)
-	if e := <-events; e.Outcome != Canceled {
-		t.Errorf("gRPC: %s", e.Outcome)
+	if e := <-events; e.Refused != refusal.Canceled {
+		t.Errorf("gRPC: %s", e.Refused)
 	}
 }
 

@@ -1,11 +1,8 @@
 package receiver
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -15,27 +12,27 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// tracesPath is the only one there is.
+// tracesPath is the only path that is served.
 const tracesPath = "/v1/traces"
 
 // contentTypes of the formats.
 var contentTypes = [...]string{Protobuf: "application/x-protobuf", JSON: "application/json"}
 
-// newHTTP returns a server for HTTP/1, which is what OTLP's senders speak to this port.
-func (s *Server) newHTTP(encryption *tls.Config) *http.Server {
+// newHTTP returns a server for HTTP/1, the version that OTLP exporters use on this port.
+func (s *Server) newHTTP() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler:           http.HandlerFunc(s.handle),
-		TLSConfig:         encrypted(encryption, "http/1.1"),
 		Protocols:         protocols,
 		ReadHeaderTimeout: min(headerTimeout, s.opts.ReadTimeout),
 		ReadTimeout:       s.opts.ReadTimeout,
 		IdleTimeout:       s.opts.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
 	}
 }
 
@@ -49,19 +46,19 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	rejected, err := s.exportHTTP(r, control, format, known, &event)
 	// Only now, so that the time the Intake takes does not count.
-	control.SetWriteDeadline(time.Now().Add(answerTimeout)) //nolint:errcheck // only recorders of tests cannot
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		event.Outcome = refused.outcome
-		refuse(w, format, refused)
+	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout)) // fails only for recorders in tests
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		event.Refused = refused.Reason
+		writeRefusal(w, format, refused)
 	} else {
 		event.Rejected = rejected.Spans
-		accept(w, format, rejected)
+		writeAccepted(w, format, rejected)
 	}
 	event.Duration = time.Since(began)
 	s.opts.Observe(event)
 }
 
-// exportHTTP returns what of a request was left out, or a refusal. The format is known only if its name was.
+// exportHTTP returns the rejected spans of a request, or a refusal. Known reports whether format is that of the Content-Type.
 func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, format Format, known bool, event *Event) (Rejected, error) {
 	enc, err := s.admit(r, known)
 	if err != nil {
@@ -76,33 +73,36 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 		return Rejected{}, s.unread(r.Context(), err)
 	}
 	defer b.free()
-	// What is read from now on only tells that the sender went away, and may take as long as the Intake does.
-	control.SetReadDeadline(time.Time{}) //nolint:errcheck // only recorders of tests cannot
+	// From now on a read only notices that the sender is gone, and may wait as long as the Intake takes.
+	_ = control.SetReadDeadline(time.Time{}) // fails only for recorders in tests
 	event.Bytes = len(b.bytes())
 	return s.take(r.Context(), b.bytes(), format)
 }
 
-// admit returns how the body is encoded, or why the header alone is reason enough to refuse the request.
+// admit returns the encoding of the body, or a refusal if the header alone is reason for one.
 func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 	enc, knownEncoding := encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))]
 	switch {
 	case len(r.Header) > maxHeaders:
-		return 0, &refusal{outcome: TooManyHeaders, why: "too many headers"}
+		return 0, refuse(refusal.TooManyHeaders, "too many headers")
 	case !s.authorized(r.Header.Get("Authorization")):
-		return 0, &refusal{outcome: Unauthenticated, why: "a valid bearer token is needed"}
+		return 0, errUnauthorized
 	case r.URL.Path != tracesPath:
-		return 0, &refusal{outcome: UnknownPath, why: "only " + tracesPath + " is served here"}
+		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" is served here")
 	case r.Method != http.MethodPost:
-		return 0, &refusal{outcome: UnknownMethod, why: "only POST is allowed"}
+		return 0, errMethod
 	case !knownType:
-		return 0, &refusal{outcome: UnknownType, why: "Content-Type must be application/x-protobuf or application/json"}
+		return 0, refuse(refusal.UnknownType, "Content-Type must be application/x-protobuf or application/json")
 	case !knownEncoding || len(r.Header["Content-Encoding"]) > 1:
-		return 0, &refusal{outcome: UnknownEncoding, why: "Content-Encoding must be identity, gzip or zstd"}
+		return 0, refuse(refusal.UnknownEncoding, "Content-Encoding must be identity, gzip or zstd")
 	}
 	return enc, nil
 }
 
-// formatOf returns the format of a Content-Type. One that is not known gets its refusal in JSON, which people can read.
+// errMethod refuses a request that is no POST.
+var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}
+
+// formatOf returns the format of a Content-Type. An unknown one is refused in JSON, which people can read.
 func formatOf(contentType string) (f Format, known bool) {
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -115,7 +115,7 @@ func formatOf(contentType string) (f Format, known bool) {
 	return Format(i), true
 }
 
-func accept(w http.ResponseWriter, format Format, rejected Rejected) {
+func writeAccepted(w http.ResponseWriter, format Format, rejected Rejected) {
 	if format == JSON {
 		respond(w, JSON, http.StatusOK, rejected.json())
 		return
@@ -123,27 +123,18 @@ func accept(w http.ResponseWriter, format Format, rejected Rejected) {
 	respond(w, Protobuf, http.StatusOK, rejected.protobuf())
 }
 
-// refuse answers with the google.rpc.Status of a refusal.
-func refuse(w http.ResponseWriter, format Format, r *refusal) {
-	header := w.Header()
-	if r.outcome == Overloaded {
-		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
-	}
-	if r.outcome == Unauthenticated {
-		header.Set("WWW-Authenticate", "Bearer")
-	}
-	if r.outcome == UnknownMethod {
-		header.Set("Allow", http.MethodPost)
-	}
+// writeRefusal answers with a refusal as a google.rpc.Status.
+func writeRefusal(w http.ResponseWriter, format Format, refused *refusal.Error) {
+	refused.SetHeader(w.Header())
 	marshal := proto.Marshal
 	if format == JSON {
 		marshal = protojson.Marshal
 	}
-	data, err := marshal(r.status().Proto())
+	data, err := marshal(refused.GRPCStatus().Proto())
 	if err != nil {
 		panic(err) // its text is valid UTF-8 and its details are known
 	}
-	respond(w, format, outcomes[r.outcome].http, data)
+	respond(w, format, refused.Code(), data)
 }
 
 func respond(w http.ResponseWriter, format Format, code int, data []byte) {
@@ -152,7 +143,7 @@ func respond(w http.ResponseWriter, format Format, code int, data []byte) {
 	header.Set("Content-Length", strconv.Itoa(len(data)))
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	w.Write(data) //nolint:errcheck // the client went away; there is nobody to tell
+	_, _ = w.Write(data) // fails only if the client is gone
 }
 
 // json returns r as an ExportTraceServiceResponse.

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // post sends a body over HTTP.
@@ -255,8 +257,8 @@ func TestHTTPAnswersOfTheIntake(t *testing.T) {
 		after   string
 		message string
 	}{
-		{"overload", &Overload{Why: "the journal is full", After: 1500 * time.Millisecond}, 429, "2", "the journal is full"},
-		{"overload without time", &Overload{Why: "\xff" + strings.Repeat("x", 1000)}, 429, "1", strings.Repeat("x", maxMessage-1)},
+		{"overload", refusal.New(refusal.Overloaded, "the journal is full", "").Later(1500 * time.Millisecond), 429, "2", "the journal is full"},
+		{"overload without time", refusal.New(refusal.Overloaded, "\xff"+strings.Repeat("x", 1000), ""), 429, "1", strings.Repeat("x", 511)},
 		{"internal", errors.New("/var/lib/secret is broken"), 500, "", "internal error"},
 	}
 	for _, test := range tests {
@@ -294,11 +296,11 @@ func TestEvents(t *testing.T) {
 	exportRaw(t.Context(), conn, []byte("{"))
 
 	want := []Event{
-		{Transport: HTTP, Outcome: Accepted, Bytes: len(data), Rejected: 1},
-		{Transport: HTTP, Outcome: Malformed, Bytes: 1},
-		{Transport: HTTP, Outcome: UnknownType},
-		{Transport: GRPC, Outcome: Accepted, Bytes: len(data), Rejected: 1},
-		{Transport: GRPC, Outcome: Malformed, Bytes: 1},
+		{Transport: HTTP, Bytes: len(data), Rejected: 1},
+		{Transport: HTTP, Refused: refusal.Malformed, Bytes: 1},
+		{Transport: HTTP, Refused: refusal.UnknownType},
+		{Transport: GRPC, Bytes: len(data), Rejected: 1},
+		{Transport: GRPC, Refused: refusal.Malformed, Bytes: 1},
 	}
 	for i, w := range want {
 		got := <-events

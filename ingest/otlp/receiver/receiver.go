@@ -1,12 +1,11 @@
-// Package receiver takes OTLP export requests from the network, over gRPC and over HTTP, and hands their bytes to an [Intake].
+// Package receiver receives OTLP export requests over gRPC and HTTP and passes their bodies to an [Intake].
 //
-// Input: connections of OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, one call of
-// Intake.Take each, and the answer that OTLP prescribes for what Take says. What spans mean is none of its business.
+// Input: connections of OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, with one call of
+// Intake.Take each, and the answer that OTLP prescribes for its result. The package does not interpret spans.
 //
-// Invariants: what requests hold together is bounded in number and in bytes ([Options]), whoever sends them and whatever they
-// expand to, and memory is reserved before it is used; a request that does not fit is answered with a retryable refusal and
-// nothing of it reaches the Intake. A request that was acknowledged was taken; one that was refused was not. Clients
-// never see errors of the inside.
+// Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients send and
+// whatever it expands to; memory is reserved before it is used. A request that does not fit gets a retryable refusal and never
+// reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see internal errors.
 //
 // Source: OTLP specification 1.x (opentelemetry.io/docs/specs/otlp) and the gRPC protocol over HTTP/2 (PROTOCOL-HTTP2).
 package receiver
@@ -18,16 +17,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/listener"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Format is how a body is encoded.
+// Format is the encoding of a body.
 type Format uint8
 
 // The formats of OTLP.
@@ -38,45 +38,38 @@ const (
 
 // Intake takes export requests. It is safe for concurrent use.
 type Intake interface {
-	// Take takes one request, uncompressed. It returns when the request is as durable as configured, and keeps nothing of
-	// body. An error that is an *[ingest.RecordError] means that the request is not OTLP; an *[Overload] that nothing was
-	// taken and the sender should try again; any other is internal. It returns soon once ctx is done.
+	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not retain body.
+	// A *[refusal.Error] means that nothing was taken and the sender should try again; an *[ingest.RecordError] that the
+	// request is not OTLP; any other error is internal. Take returns soon after ctx is done.
 	Take(ctx context.Context, body []byte, format Format) (Rejected, error)
 }
 
-// Rejected says how many spans of a request were left out. The zero Rejected: none.
+// Rejected counts the spans of a request that were left out. The zero Rejected means none.
 type Rejected struct {
 	Spans int
-	Why   string // safe to show; may say something although no span was left out
+	Why   string // fit for clients; may be set although Spans is 0
 }
 
-// Overload refuses a request for now: nothing of it was taken.
-type Overload struct {
-	Why   string        // safe to show
-	After time.Duration // when to try again; 0: a second
-}
-
-// Error returns why, for logs.
-func (o *Overload) Error() string { return o.Why }
-
-// Options says where to listen and how much to take. A zero field stands for its default.
+// Options configure a [Server]. A zero field takes its default.
 type Options struct {
 	GRPC string        // address of gRPC, host:port; "": off; port 0: any, see [Server.GRPCAddr]
 	HTTP string        // address of HTTP, likewise
 	TLS  connlimit.TLS // of both; zero: clear text
 
-	Authorized func(token string) bool // checks a bearer token; nil: none is asked for. Safe for concurrent use
+	Authorized func(token string) bool // checks a bearer token; nil: no token is needed. Safe for concurrent use
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
-	MaxInFlightBytes int64         // what all requests being read, uncompressed or taken may hold together; default 192 MiB
-	MaxRequests      int64         // requests at the same time, fewer while they are taken late; default 1024
-	MaxConnections   int           // open connections of each of the two; default 1024
+	MaxInFlightBytes int64         // memory of all requests that are read, uncompressed or taken; default 160 MiB
+	MaxRequests      int64         // concurrent requests, fewer while the Intake is slow; default 1024
+	MaxConnections   int           // open connections of each address; default 1024
 	ReadTimeout      time.Duration // from a request's header to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
 
-	Refuse  func() *Overload // asked before a body is read: why the Intake would refuse it whatever it holds; nil: it would not. Safe for concurrent use
-	Observe func(Event)      // called once for every request, when it was answered; nil: nobody. Safe for concurrent use
-	Log     *slog.Logger     // internal errors of the Intake; nil: nowhere
+	// Refuse is called before a body is read and returns the refusal that the Intake would give any request now; nil: none.
+	// Safe for concurrent use.
+	Refuse  func() *refusal.Error
+	Observe func(Event)  // called once for every answered request; nil: not called. Safe for concurrent use
+	Log     *slog.Logger // internal errors of the Intake; nil: discarded
 }
 
 // Defaults and fixed limits.
@@ -94,7 +87,7 @@ const (
 	maxHeaders      = 256 // fields of one request; SDKs send about ten
 	streamsPerConn  = 256 // concurrent gRPC requests of one connection; SDKs and Collectors have 1 to 100
 	pingInterval    = 10 * time.Second
-	overloadBackoff = time.Second // what a sender is asked to wait if nobody knows better
+	overloadBackoff = time.Second // for a refusal without a time of its own
 )
 
 func (o Options) withDefaults() Options {
@@ -105,7 +98,7 @@ func (o Options) withDefaults() Options {
 	o.ReadTimeout = or(o.ReadTimeout, defaultReadTimeout)
 	o.IdleTimeout = or(o.IdleTimeout, defaultIdleTimeout)
 	if o.Refuse == nil {
-		o.Refuse = func() *Overload { return nil }
+		o.Refuse = func() *refusal.Error { return nil }
 	}
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
@@ -123,29 +116,27 @@ func or[T ~int | ~int64](value, otherwise T) T {
 	return value
 }
 
-// errInFlight refuses options with which the largest requests would be asked to try again for ever.
+// errInFlight rejects options under which the largest requests would be refused for ever.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
-// InFlight returns how many bytes must be allowed in flight so that a request of so many gets in: a body needs its size twice, as it was sent and
+// InFlight returns the least MaxInFlightBytes that admits a request of maxRequestBytes: a body takes its size twice, as sent and
 // uncompressed, or in pieces and joined; pieces are rounded up.
 func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
 
 // Server receives OTLP. Its life is New, Listen, Serve, Shutdown.
 type Server struct {
 	opts   Options
+	tls    *tls.Config // nil: clear text
 	intake Intake
 	budget *budget
 	bodies *bodies
 
-	grpc *grpc.Server // nil: off
-	http *http.Server // nil: off
+	grpc, http *listener.Listener // set by Listen; nil: off
 
-	grpcListener, httpListener *connlimit.Listener // set by Listen
-
-	handling sync.RWMutex // read-locked by every handler of HTTP, so that Shutdown can wait for all
+	handling sync.RWMutex // read-locked by every HTTP handler, so that Shutdown can wait for all
 }
 
-// New returns a server that hands requests to intake. It opens nothing but the files of TLS.
+// New returns a server that passes requests to intake. It reads the TLS files but opens no address.
 func New(intake Intake, opts Options) (*Server, error) {
 	opts = opts.withDefaults()
 	if need := InFlight(opts.MaxRequestBytes); opts.MaxInFlightBytes < need {
@@ -156,161 +147,89 @@ func New(intake Intake, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: opts, intake: intake, budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes}}
+	s := &Server{
+		opts: opts, tls: encryption, intake: intake,
+		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes},
+	}
 	s.bodies = newBodies(s.budget, opts.MaxRequestBytes)
-	if opts.GRPC != "" {
-		s.grpc = s.newGRPC(encryption)
-	}
-	if opts.HTTP != "" {
-		s.http = s.newHTTP(encryption)
-	}
 	return s, nil
 }
 
 // Listen opens the addresses. After an error none is open.
-func (s *Server) Listen(ctx context.Context) error {
-	var err error
-	if s.grpc != nil {
-		if s.grpcListener, err = s.open(ctx, s.opts.GRPC); err != nil {
-			return fmt.Errorf("listen for OTLP over gRPC: %w", err)
-		}
+func (s *Server) Listen(ctx context.Context) (err error) {
+	if s.grpc, err = listener.OpenGRPC(ctx, s.listenerConfig("OTLP over gRPC", s.opts.GRPC), s.newGRPC); err != nil {
+		return err
 	}
-	if s.http != nil {
-		if s.httpListener, err = s.open(ctx, s.opts.HTTP); err != nil {
-			if s.grpcListener != nil {
-				err = errors.Join(err, s.grpcListener.Close())
-			}
-			return fmt.Errorf("listen for OTLP over HTTP: %w", err)
-		}
-		s.http.ConnState = s.httpListener.State
+	if s.http, err = listener.OpenHTTP(ctx, s.listenerConfig("OTLP over HTTP", s.opts.HTTP), s.newHTTP()); err != nil {
+		s.close()
+		return err
 	}
 	return nil
 }
 
-// open opens an address.
-func (s *Server) open(ctx context.Context, address string) (*connlimit.Listener, error) {
-	return connlimit.Open(ctx, address, connlimit.NewShare(s.opts.MaxConnections, s.opts.Log))
+func (s *Server) listenerConfig(name, address string) listener.Config {
+	return listener.Config{
+		Name: name, Address: address, Share: connlimit.NewShare(s.opts.MaxConnections, s.opts.Log), TLS: s.tls, Log: s.opts.Log,
+	}
 }
 
-// GRPCAddr returns the address on which gRPC is really listened for; nil if it is off. To be called after Listen.
-func (s *Server) GRPCAddr() net.Addr { return addr(s.grpcListener) }
-
-// HTTPAddr returns the address on which HTTP is really listened for; nil if it is off. To be called after Listen.
-func (s *Server) HTTPAddr() net.Addr { return addr(s.httpListener) }
-
-func addr(l *connlimit.Listener) net.Addr {
-	if l == nil {
-		return nil
-	}
-	return l.Addr()
-}
-
-// Serve answers requests until Shutdown, and returns nil then; or until one of the listeners fails, which stops the other one
-// and is the error returned.
-func (s *Server) Serve() error {
-	failed := make(chan error, 2)
-	var serving sync.WaitGroup
-	if s.grpc != nil {
-		serving.Go(func() { failed <- wrap("serve OTLP over gRPC", s.serveGRPC()) })
-	}
-	if s.http != nil {
-		serving.Go(func() { failed <- wrap("serve OTLP over HTTP", s.serveHTTP()) })
-	}
-	go func() {
-		serving.Wait()
-		close(failed)
-	}()
-	var first error
-	for err := range failed {
-		if err != nil && first == nil {
-			first = err
-			s.stop()
+// listeners returns the open addresses.
+func (s *Server) listeners() []*listener.Listener {
+	var open []*listener.Listener
+	for _, l := range []*listener.Listener{s.grpc, s.http} {
+		if l != nil {
+			open = append(open, l)
 		}
 	}
-	return first
+	return open
 }
 
-// serveGRPC returns nil after Shutdown, also if that came first, of which the server of gRPC makes an error.
-func (s *Server) serveGRPC() error {
-	err := s.grpc.Serve(s.grpcListener)
-	if errors.Is(err, grpc.ErrServerStopped) {
-		return nil
+// GRPCAddr returns the open address of gRPC; nil if it is off. Call it after Listen.
+func (s *Server) GRPCAddr() net.Addr { return s.grpc.Addr() }
+
+// HTTPAddr returns the open address of HTTP; nil if it is off. Call it after Listen.
+func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
+
+// Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other one and returns
+// the error.
+func (s *Server) Serve() error {
+	var serving errgroup.Group
+	for _, l := range s.listeners() {
+		serving.Go(func() error {
+			err := l.Serve()
+			if err != nil {
+				s.close()
+			}
+			return err
+		})
 	}
-	return err
+	return serving.Wait()
 }
 
-// serveHTTP returns nil after Shutdown, as serveGRPC does.
-func (s *Server) serveHTTP() error {
-	var err error
-	if s.http.TLSConfig != nil {
-		err = s.http.ServeTLS(s.httpListener, "", "")
-	} else {
-		err = s.http.Serve(s.httpListener)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-func wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}
-
-// Shutdown takes no more requests and returns when the present ones are answered. When ctx is done first, it closes their
-// connections, cancels their contexts, waits for the Intake, which heeds them, and returns the error of ctx.
+// Shutdown takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their connections,
+// cancels their contexts, waits for the Intake, which heeds them, and returns an error that wraps that of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
-	var failed error
-	var draining sync.WaitGroup
-	if s.grpc != nil {
-		draining.Go(s.grpc.GracefulStop)
+	var draining errgroup.Group
+	for _, l := range s.listeners() {
+		draining.Go(func() error { return l.Drain(ctx) })
 	}
-	if s.http != nil {
-		draining.Go(func() { failed = s.drainHTTP(ctx) })
-	}
-	drained := make(chan struct{})
-	go func() {
-		draining.Wait()
-		close(drained)
-	}()
-	select {
-	case <-drained:
-	case <-ctx.Done():
-		s.stop()
-		<-drained
-		failed = context.Cause(ctx)
-	}
-	return wrap("drain the OTLP receivers", failed)
-}
-
-// drainHTTP waits for handlers even if ctx is done, as the server of gRPC does by itself.
-func (s *Server) drainHTTP(ctx context.Context) error {
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		s.http.Close() //nolint:errcheck // the error that counts is the first
-	}
+	err := draining.Wait()
 	s.handling.Lock()
 	defer s.handling.Unlock()
 	return err
 }
 
-// stop closes everything at once.
-func (s *Server) stop() {
-	if s.grpc != nil {
-		s.grpc.Stop()
-	}
-	if s.http != nil {
-		s.http.Close() //nolint:errcheck // closing a listener twice is all that can fail
+// close closes all addresses and connections at once.
+func (s *Server) close() {
+	for _, l := range s.listeners() {
+		_ = l.Close() // the caller has the error that counts
 	}
 }
 
-// Load is how much the server is doing.
+// Load is the present load of a [Server].
 type Load struct {
 	Requests   int64          // being read, uncompressed or taken
-	Bytes      int64          // which they hold
+	Bytes      int64          // that these hold
 	GRPC, HTTP connlimit.Load // connections
 }
 
@@ -318,16 +237,6 @@ type Load struct {
 func (s *Server) Load() Load {
 	return Load{
 		Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load(),
-		GRPC: s.grpcListener.Load(), HTTP: s.httpListener.Load(),
+		GRPC: s.grpc.Load(), HTTP: s.http.Load(),
 	}
-}
-
-// encrypted returns a copy of c that offers the given protocol only; nil for clear text.
-func encrypted(c *tls.Config, protocol string) *tls.Config {
-	if c == nil {
-		return nil
-	}
-	c = c.Clone()
-	c.NextProtos = []string{protocol}
-	return c
 }

@@ -16,6 +16,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // held is an intake that keeps requests until they are let go, or canceled.
@@ -173,7 +175,7 @@ func TestTakenLate(t *testing.T) {
 // Line 4: what would be refused whatever it holds is refused before anything of its body is read.
 func TestRefuse(t *testing.T) {
 	h := newHeld()
-	s := start(t, h, Options{Refuse: func() *Overload { return &Overload{Why: "the disk is full"} }})
+	s := start(t, h, Options{Refuse: func() *refusal.Error { return refusal.New(refusal.Overloaded, "the disk is full", "") }})
 	wantOverload(t, s, "the disk is full")
 	if len(h.came) != 0 {
 		t.Error("the intake was asked all the same")
@@ -267,14 +269,14 @@ func TestServeFails(t *testing.T) {
 	if s.GRPCAddr() != nil {
 		t.Error("gRPC is on")
 	}
-	must(t, s.httpListener.Close())
+	must(t, s.http.Listener.Close())
 	if err := s.Serve(); err == nil {
 		t.Error("Serve returned nil")
 	}
 	s, err = New(drop{}, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
 	must(t, err)
 	must(t, s.Listen(t.Context()))
-	must(t, s.grpcListener.Close())
+	must(t, s.grpc.Listener.Close())
 	if err := s.Serve(); err == nil {
 		t.Error("Serve returned nil")
 	}

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 // client says how an exporter of the SDK is set up.
@@ -127,7 +128,7 @@ func TestSDKTriesAgain(t *testing.T) {
 			var refused atomic.Int64
 			s := start(t, intake(func(ctx context.Context, body []byte, format Format) (Rejected, error) {
 				if refused.Add(1) <= 2 {
-					return Rejected{}, &Overload{Why: "not now", After: quick}
+					return Rejected{}, refusal.New(refusal.Overloaded, "not now", "").Later(quick)
 				}
 				return taken.Take(ctx, body, format)
 			}), Options{})

@@ -78,5 +78,5 @@ export async function answered<T>(answer: Answer<T>): Promise<T> {
   if (got.response.ok) return legibly(got.data) as T;
   if (got.response.status === 401) lock();
   const problem = got.error as Partial<Schemas["Error"]> | undefined;
-  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, legible(problem?.detail ?? "") || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
+  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, legible([problem?.detail, problem?.hint].filter(Boolean).join(": ")) || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
 }

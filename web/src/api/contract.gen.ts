@@ -590,8 +590,10 @@ export interface components {
             type: string;
             title: string;
             status: number;
-            /** @description What to do about it. */
+            /** @description What is wrong. */
             detail: string;
+            /** @description What the client can do about it. */
+            hint?: string;
             /** @description Identifies this answer in the log. */
             instance: string;
         };

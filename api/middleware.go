@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -28,12 +29,13 @@ import (
 	_ "embed" // the contract
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
 //go:embed openapi.yaml
 var contractText []byte
 
-// loadContract reads the contract.
+// loadContract parses the contract.
 func loadContract() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(contractText)
 	if err != nil {
@@ -42,10 +44,10 @@ func loadContract() (*openapi3.T, error) {
 	return doc, nil
 }
 
-// policy is what pages may do that a browser makes of an answer: nothing.
+// policy is the Content-Security-Policy of answers: a browser that shows one as a page lets it do nothing.
 const policy = "default-src 'none'; frame-ancestors 'none'"
 
-// harden sets the headers that every answer has, and makes an answer of a panic.
+// harden sets the security headers of every answer, bounds the body, and answers after a panic.
 func (a *API) harden(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -60,7 +62,7 @@ func (a *API) harden(next http.Handler) http.Handler {
 				return
 			}
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(p) // the server knows what to do
+				panic(p) // for the server, which closes the connection
 			}
 			a.fail(w, r, fmt.Errorf("panic: %v", p))
 		}()
@@ -68,9 +70,9 @@ func (a *API) harden(next http.Handler) http.Handler {
 	})
 }
 
-// guardHost refuses, where no token protects what is served, callers from other machines, and pages of other sites that had their name
-// resolved to this machine (DNS rebinding).
-func (a *API) guardHost(next http.Handler) http.Handler {
+// requireLocal refuses callers from other machines, and pages of sites whose name was resolved to this machine (DNS rebinding), as long as
+// there is no token.
+func (a *API) requireLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, some, err := a.tokens.Find("", a.options.Clock())
 		switch {
@@ -78,24 +80,24 @@ func (a *API) guardHost(next http.Handler) http.Handler {
 			a.fail(w, r, err)
 		case some:
 			next.ServeHTTP(w, r)
-		case !loopback(r.RemoteAddr):
-			a.fail(w, r, refuse(http.StatusForbidden, "without any token only callers on the same machine are served: make one with sibyl token create"))
+		case !Loopback(r.RemoteAddr):
+			a.fail(w, r, refusal.New(refusal.Forbidden, "without any token only callers on the same machine are served", "create one with sibyl token create"))
 		case !OwnHost(r.Host) && !slices.Contains(a.options.Hosts, hostname(r.Host)):
-			a.fail(w, r, refuse(http.StatusForbidden, "without any token this is served under the names of this machine only, such as localhost"))
+			a.fail(w, r, refusal.New(refusal.Forbidden, "without any token only requests for a name of this machine are served", "use localhost, or create a token with sibyl token create"))
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// loopback reports whether an address with a port is one of this machine's own.
-func loopback(address string) bool {
+// Loopback reports whether an address with a port is a loopback address.
+func Loopback(address string) bool {
 	at, err := netip.ParseAddrPort(address)
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// OwnHost reports whether the host that a request names is this machine as it calls itself: a loopback address, or localhost. A page whose name was
-// resolved to this machine (DNS rebinding) names another.
+// OwnHost reports whether the Host of a request names this machine: a loopback address, or localhost. The requests of a page whose name was
+// resolved to this machine (DNS rebinding) have the name of the page.
 func OwnHost(host string) bool {
 	name := hostname(host)
 	if at, err := netip.ParseAddr(name); err == nil {
@@ -112,7 +114,7 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// principal is who calls.
+// principal is the caller of a request.
 type principal struct {
 	name string
 	role access.Role
@@ -120,13 +122,13 @@ type principal struct {
 
 type principalKey struct{}
 
-// caller returns who calls, for what is noted about it.
+// caller returns the principal of a request, for notes and the log.
 func caller(ctx context.Context) principal {
 	p, _ := ctx.Value(principalKey{}).(principal)
 	return p
 }
 
-// operation returns what the contract says about the present request; nil where it says nothing.
+// operation returns the operation of a request in the contract, with its path; nil if the contract has none.
 func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathItem, string) {
 	pattern := strings.TrimPrefix(chi.RouteContext(r.Context()).RoutePattern(), a.options.Base+prefix)
 	item := a.doc.Paths.Value(pattern)
@@ -140,23 +142,23 @@ func (a *API) operation(r *http.Request) (*openapi3.Operation, *openapi3.PathIte
 	return item.GetOperation(method), item, pattern
 }
 
-// authorize lets those in who may do what they ask for.
+// authorize refuses callers without the role that the operation needs.
 func (a *API) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)
 		role, _ := op.Extensions["x-role"].(string)
-		a.only(access.Role(role))(next).ServeHTTP(w, r)
+		a.requireRole(access.Role(role))(next).ServeHTTP(w, r)
 	})
 }
 
-// only lets those in who have a role. Callers without a token are administrators as long as there is none; guardHost has seen to it where
-// they come from.
-func (a *API) only(needed access.Role) func(http.Handler) http.Handler {
+// requireRole refuses callers without a role. As long as there is no token, every caller is an administrator: requireLocal has refused those
+// from elsewhere.
+func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who, err := a.identify(r)
 			if err == nil && !who.role.Allows(needed) {
-				err = refuse(http.StatusForbidden, fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.role))
+				err = refusal.New(refusal.Forbidden, fmt.Sprintf("this needs a token with the role %s; yours is %s", needed, who.role), "")
 			}
 			if err == nil {
 				err = sameSite(r)
@@ -170,7 +172,7 @@ func (a *API) only(needed access.Role) func(http.Handler) http.Handler {
 	}
 }
 
-// identify returns who calls.
+// identify returns the caller of a request.
 func (a *API) identify(r *http.Request) (principal, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -187,21 +189,21 @@ func (a *API) identify(r *http.Request) (principal, error) {
 	case token != nil:
 		return principal{"token " + token.ID, token.Role}, nil
 	}
-	detail := "this needs a token: Authorization: Bearer …, made with sibyl token create"
+	refused := refusal.New(refusal.Unauthenticated, "this needs a token", "send Authorization: Bearer … with one from sibyl token create")
 	challenge := `Bearer realm="sibyl"`
 	if secret != "" {
-		detail, challenge = "the token is not known, was revoked, or has expired", challenge+`, error="invalid_token"`
+		refused.Detail, challenge = "the token is not known, was revoked, or has expired", challenge+`, error="invalid_token"`
 	}
-	return principal{}, &fault{http.StatusUnauthorized, detail, http.Header{"Www-Authenticate": {challenge}}}
+	refused.Header = http.Header{"Www-Authenticate": {challenge}}
+	return principal{}, refused
 }
 
-// sameSite refuses changes that pages of other sites ask for. There are no cookies to misuse; but on the loopback there may be no token
-// either.
+// sameSite refuses changes by pages of other sites. There are no cookies to misuse, but on the loopback there may be no token either.
 func sameSite(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
-	err := refuse(http.StatusForbidden, "changes are taken from this site's own pages and from programs, not from other sites")
+	err := refusal.New(refusal.Forbidden, "changes are taken from this site's own pages and from programs, not from other sites", "")
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return err
 	}
@@ -213,7 +215,7 @@ func sameSite(r *http.Request) error {
 	return nil
 }
 
-// negotiate refuses what would be answered in a form that the caller does not want.
+// negotiate refuses requests whose Accept header excludes the media types of the answer.
 func (a *API) negotiate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)
@@ -226,7 +228,7 @@ func (a *API) negotiate(next http.Handler) http.Handler {
 		}
 		slices.Sort(offers)
 		if accept != "" && len(offers) > 0 && !accepts(accept, offers) {
-			a.fail(w, r, refuse(http.StatusNotAcceptable, "this is served as "+strings.Join(offers, " or ")))
+			a.fail(w, r, refusal.New(refusal.NotAcceptable, "this is served as "+strings.Join(offers, " or "), ""))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -250,7 +252,7 @@ func accepts(header string, offers []string) bool {
 	return false
 }
 
-// validate holds a request against the contract.
+// validate refuses requests that break the contract.
 func (a *API) validate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, item, pattern := a.operation(r)
@@ -268,7 +270,7 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	}
 	if op.RequestBody != nil {
 		if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-			return refuse(http.StatusUnsupportedMediaType, "send the body as Content-Type: application/json")
+			return refusal.New(refusal.UnknownType, "the body is not announced as JSON", "send Content-Type: application/json")
 		}
 	}
 	params := make(map[string]string)
@@ -283,11 +285,11 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	return invalid(err)
 }
 
-// knownQuery refuses parameters that the operation does not have: a filter with a slip in its name would pass for one that matches all.
+// knownQuery refuses unknown parameters: a filter with a misspelt name would silently match everything.
 func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return refuse(http.StatusBadRequest, "the query cannot be read: escape what is no letter or digit")
+		return refusal.New(refusal.Malformed, "the query cannot be read", "escape characters other than letters and digits")
 	}
 	var known []string
 	for _, p := range op.Parameters {
@@ -298,62 +300,62 @@ func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			return refuse(http.StatusBadRequest, "this takes no parameters")
+			return refusal.New(refusal.Malformed, "this takes no parameters", "")
 		case !slices.Contains(known, name):
-			return refuse(http.StatusBadRequest, fmt.Sprintf("there is no parameter %.64q here, but %s", name, strings.Join(known, ", ")))
+			return refusal.New(refusal.Malformed, fmt.Sprintf("there is no parameter %.64q here", name), "there are "+strings.Join(known, ", "))
 		case len(values) > 1:
-			return refuse(http.StatusBadRequest, "give "+name+" once")
+			return refusal.New(refusal.Malformed, name+" is given more than once", "")
 		}
 	}
 	return nil
 }
 
-// invalid says what the contract has against a request.
+// invalid returns the refusal for an error of validation; nil for nil.
 func invalid(err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody))
+		return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody), "")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return refuse(http.StatusRequestTimeout, "the body did not come in time")
+		return refusal.New(refusal.TimedOut, "the body did not come in time", "")
 	}
-	what, why := "", "want another value"
+	field, why := "", "want another value"
 	if schema, ok := errors.AsType[*openapi3.SchemaError](err); ok {
 		why = schema.Reason
-		what = strings.Join(schema.JSONPointer(), ".")
+		field = strings.Join(schema.JSONPointer(), ".")
 	}
 	request, ok := errors.AsType[*openapi3filter.RequestError](err)
 	switch {
 	case ok && request.Parameter != nil:
-		status := http.StatusBadRequest
+		reason := refusal.Malformed
 		if request.Parameter.In == openapi3.ParameterInPath {
-			status = http.StatusNotFound // such a thing cannot be
+			reason = refusal.NotFound // nothing can have such a name
 		}
 		if errors.Is(err, openapi3filter.ErrInvalidRequired) {
 			why = "it must be given"
 		}
-		return refuse(status, request.Parameter.Name+": "+why)
-	case what != "" || ok && request.RequestBody != nil && why != "want another value":
-		return refuse(http.StatusUnprocessableEntity, strings.TrimPrefix(what+": "+why, ": "))
+		return refusal.New(reason, request.Parameter.Name+": "+why, "")
+	case field != "" || ok && request.RequestBody != nil && why != "want another value":
+		return refusal.New(refusal.Invalid, strings.TrimPrefix(field+": "+why, ": "), "")
 	case errors.Is(err, openapi3filter.ErrInvalidRequired):
-		return refuse(http.StatusBadRequest, "a body is missing")
+		return refusal.New(refusal.Malformed, "a body is missing", "")
 	}
-	return refuse(http.StatusBadRequest, "the body is no JSON that can be read")
+	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
 }
 
-// bound keeps requests from piling up, and ends those that take too long: to come, to answer, or to be taken.
-func (a *API) bound(next http.Handler) http.Handler {
+// limit bounds the requests that are served at a time, and the time of each: to arrive, to be answered, and to be read by the client.
+func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer a.serving.Add(-1)
 		if a.serving.Add(1) > maxServing {
-			a.fail(w, r, &fault{http.StatusServiceUnavailable, "too many requests at a time", http.Header{"Retry-After": {"1"}}})
+			a.fail(w, r, refusal.New(refusal.Overloaded, "too many requests at a time", "").Later(time.Second))
 			return
 		}
 		now, conn := a.options.Clock(), http.NewResponseController(w)
 		if r.ContentLength != 0 {
-			_ = conn.SetReadDeadline(now.Add(patience)) // what has no deadlines is no network
+			_ = conn.SetReadDeadline(now.Add(patience)) // fails only for recorders in tests
 		}
 		_ = conn.SetWriteDeadline(now.Add(patience + writeWithin))
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -362,7 +364,7 @@ func (a *API) bound(next http.Handler) http.Handler {
 	})
 }
 
-// wrongMethod says which methods a path has.
+// wrongMethod refuses a request whose path has other methods only, and lists those.
 func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Router) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -375,10 +377,10 @@ func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Route
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	a.fail(w, r, &fault{http.StatusMethodNotAllowed, "this takes " + allow, http.Header{"Allow": {allow}}})
+	a.fail(w, r, &refusal.Error{Reason: refusal.UnknownMethod, Detail: "this takes " + allow, Header: http.Header{"Allow": {allow}}})
 }
 
-// observe measures requests by operation.
+// observe measures the duration of requests by operation.
 func (a *API) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		op, _, _ := a.operation(r)
@@ -397,7 +399,7 @@ func (a *API) observe(next http.Handler) http.Handler {
 	})
 }
 
-// trace answers a request with a span around it, below that of the caller if there is one.
+// trace serves a request within a span, a child of the caller's if there is one.
 func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))

@@ -1,0 +1,158 @@
+// Package listener opens, serves and drains the addresses of a service: HTTP or gRPC, optionally over TLS, with a share of the
+// connections that may be open.
+package listener
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
+)
+
+// Config describes an address to open.
+type Config struct {
+	Name    string // of the service in errors, like "the API"
+	Address string // host:port; "": off
+	Share   *connlimit.Share
+	TLS     *tls.Config  // nil: clear text
+	Log     *slog.Logger // gets errors of single connections, at level debug
+}
+
+// Limits of an HTTP server that sets none itself, and of every gRPC server unless its options say otherwise.
+const (
+	headerTimeout = 10 * time.Second // for a header, or to set a connection up
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 32 << 10
+)
+
+// Listener is an open address with its server. Its life is OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil Listener is one that is
+// off: it has no address and no load.
+type Listener struct {
+	*connlimit.Listener
+
+	name  string
+	serve func() error
+	drain func(context.Context) error
+	stop  func() error
+}
+
+// OpenHTTP opens an address for server, which it completes with limits, a log and the connection limit; nil if c has no address. Server speaks
+// HTTP/1 only.
+func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, error) {
+	l, err := open(ctx, c)
+	if l == nil {
+		return nil, err
+	}
+	var conns net.Listener = l.Listener
+	if c.TLS != nil {
+		conns = tls.NewListener(conns, only(c.TLS, "http/1.1"))
+	}
+	setIfZero(&server.ReadHeaderTimeout, headerTimeout)
+	setIfZero(&server.IdleTimeout, idleTimeout)
+	setIfZero(&server.MaxHeaderBytes, maxHeader)
+	server.ErrorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug)
+	server.ConnState = l.State
+	l.serve = func() error { return server.Serve(conns) }
+	l.drain = server.Shutdown
+	l.stop = server.Close
+	return l, nil
+}
+
+// OpenGRPC opens an address for the server that newServer returns; nil if c has no address.
+func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption) *grpc.Server) (*Listener, error) {
+	l, err := open(ctx, c)
+	if l == nil {
+		return nil, err
+	}
+	options := []grpc.ServerOption{grpc.ConnectionTimeout(headerTimeout), grpc.MaxHeaderListSize(maxHeader)}
+	if c.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(only(c.TLS, "h2"))))
+	}
+	server := newServer(options...)
+	l.serve = func() error { return server.Serve(l.Listener) }
+	l.drain = func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, server.Stop)() // which ends GracefulStop
+		server.GracefulStop()
+		return context.Cause(ctx) // nil unless time was up
+	}
+	l.stop = func() error { server.Stop(); return nil }
+	return l, nil
+}
+
+// open opens the address of c, without a server; nil if c has none.
+func open(ctx context.Context, c Config) (*Listener, error) {
+	if c.Address == "" {
+		return nil, nil
+	}
+	conns, err := connlimit.Open(ctx, c.Address, c.Share)
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s: %w", c.Name, err)
+	}
+	return &Listener{Listener: conns, name: c.Name}, nil
+}
+
+// only returns a copy of c that offers one application protocol.
+func only(c *tls.Config, protocol string) *tls.Config {
+	c = c.Clone()
+	c.NextProtos = []string{protocol}
+	return c
+}
+
+func setIfZero[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Serve answers requests until Drain or Close, and returns nil then, also if that came first; or until accepting fails.
+func (l *Listener) Serve() error {
+	err := l.serve()
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", l.name, err)
+}
+
+// Drain takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their connections, which
+// cancels their contexts, and returns an error. Over gRPC it then still waits for handlers; over HTTP it does not.
+func (l *Listener) Drain(ctx context.Context) error {
+	if err := l.drain(ctx); err != nil {
+		return errors.Join(fmt.Errorf("drain %s: %w", l.name, err), l.stop())
+	}
+	return nil
+}
+
+// Close closes the address and all connections at once. Nothing is wrong with closing twice, or before Serve.
+func (l *Listener) Close() error {
+	_ = l.stop() // closing again the listeners is all that can fail
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Addr returns the address that is really open; nil if l is off.
+func (l *Listener) Addr() net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Listener.Addr()
+}
+
+// Load returns the number of connections; none if l is off.
+func (l *Listener) Load() connlimit.Load {
+	if l == nil {
+		return connlimit.Load{}
+	}
+	return l.Listener.Load()
+}

@@ -1,0 +1,119 @@
+// Package refusal provides the error with which a service refuses a request, and writes it over HTTP and gRPC.
+//
+// An [Error] holds only text that is fit for clients. Errors of any other type stay inside: the caller logs them and answers with
+// [Failure].
+package refusal
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Reason is the kind of a refusal, from a small fixed set, fit for a metric label. It is an error so that callers can test for it:
+// errors.Is(err, refusal.Overloaded).
+type Reason uint8
+
+// The reasons.
+const (
+	None            Reason = iota // the request was accepted
+	Overloaded                    // for now: too much at once, a full disk, starting or stopping; nothing was done
+	Malformed                     // cannot be decoded
+	Invalid                       // can be decoded, but breaks a rule
+	TooLarge                      // the body, uncompressed
+	TooManyHeaders                // of one request
+	UnknownEncoding               // of the body
+	UnknownType                   // of the body
+	UnknownMethod                 // of HTTP
+	UnknownPath                   // of HTTP
+	NotAcceptable                 // no representation that the client accepts
+	NotFound                      // no such thing, or no longer
+	Conflict                      // with the present state
+	Unauthenticated               // without a token, or with an unknown one
+	Forbidden                     // for this client
+	TimedOut                      // the body came too slowly
+	Canceled                      // by the client
+	Failed                        // an internal error
+)
+
+// reasons holds the name of each Reason and its usual status. Some protocols prescribe another one: see [Error.Status].
+var reasons = [...]struct {
+	name string
+	http int
+	grpc codes.Code
+}{
+	None:            {"accepted", http.StatusOK, codes.OK},
+	Overloaded:      {"overloaded", http.StatusServiceUnavailable, codes.Unavailable},
+	Malformed:       {"malformed", http.StatusBadRequest, codes.InvalidArgument},
+	Invalid:         {"invalid", http.StatusUnprocessableEntity, codes.InvalidArgument},
+	TooLarge:        {"too_large", http.StatusRequestEntityTooLarge, codes.ResourceExhausted},
+	TooManyHeaders:  {"too_many_headers", http.StatusRequestHeaderFieldsTooLarge, codes.InvalidArgument},
+	UnknownEncoding: {"unknown_encoding", http.StatusUnsupportedMediaType, codes.Unimplemented},
+	UnknownType:     {"unknown_type", http.StatusUnsupportedMediaType, codes.InvalidArgument},
+	UnknownMethod:   {"unknown_method", http.StatusMethodNotAllowed, codes.Unimplemented},
+	UnknownPath:     {"unknown_path", http.StatusNotFound, codes.NotFound},
+	NotAcceptable:   {"not_acceptable", http.StatusNotAcceptable, codes.InvalidArgument},
+	NotFound:        {"not_found", http.StatusNotFound, codes.NotFound},
+	Conflict:        {"conflict", http.StatusConflict, codes.Aborted},
+	Unauthenticated: {"unauthenticated", http.StatusUnauthorized, codes.Unauthenticated},
+	Forbidden:       {"forbidden", http.StatusForbidden, codes.PermissionDenied},
+	TimedOut:        {"timed_out", http.StatusRequestTimeout, codes.DeadlineExceeded},
+	Canceled:        {"canceled", http.StatusRequestTimeout, codes.Canceled},
+	Failed:          {"failed", http.StatusInternalServerError, codes.Internal},
+}
+
+// String returns the name of r in metrics.
+func (r Reason) String() string { return reasons[r].name }
+
+// Error returns the name of r.
+func (r Reason) Error() string { return r.String() }
+
+// Error refuses a request. errors.Is(err, r) reports whether err holds an Error with the [Reason] r. An Error is immutable once it is
+// shared.
+type Error struct {
+	Reason Reason
+	Detail string        // what is wrong
+	Hint   string        // what the client can do about it; "": nothing in particular
+	After  time.Duration // when to try again; 0: trying again does not help
+	Status int           // of HTTP; 0: the usual one of Reason
+	Header http.Header   // of the answer over HTTP, such as Allow; nil: none
+}
+
+// New returns an Error with the usual status of reason. An empty hint is none.
+func New(reason Reason, detail, hint string) *Error {
+	return &Error{Reason: reason, Detail: detail, Hint: hint}
+}
+
+// Failure returns the refusal that stands for an internal error, which the caller logs.
+func Failure() *Error { return New(Failed, "internal error", "Sibyl's log has the details") }
+
+// Error returns the detail and the hint.
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Detail
+	}
+	return e.Detail + ": " + e.Hint
+}
+
+// Is reports whether target is the Reason of e.
+func (e *Error) Is(target error) bool {
+	r, ok := target.(Reason)
+	return ok && r == e.Reason
+}
+
+// Later returns a copy of e that asks the client to try again after d.
+func (e *Error) Later(d time.Duration) *Error {
+	later := *e
+	later.After = d
+	return &later
+}
+
+// maxText bounds texts for clients, in bytes: gRPC sends them in headers.
+const maxText = 512
+
+// Text returns text cut to a bounded size and valid as UTF-8, as protobuf and headers need it.
+func Text(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+}
