@@ -117,7 +117,7 @@ func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapsh
 		}
 		s.tally.types++
 		if name := last.nameOf(group.ID, s.learned); name != "" { // it is not cheap to find
-			names.Call(group.ID, name)
+			names.SetName(group.ID, name)
 			continue
 		}
 		names.Add(&analysis.Summary{
@@ -158,7 +158,7 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 	}
 }
 
-// problemOf returns what lists say about a problem.
+// problemOf returns a problem as lists show it.
 func problemOf(c *engine.Core, names *describe.Names, p *analysis.Problem, v *search.Investigation, rank int) contract.Problem {
 	x := contract.Problem{
 		ID: p.ID.String(), Rank: rank, Kind: contract.Kind(p.Kind.String()), Onset: contract.Onset(p.Onset.String()),
@@ -181,32 +181,59 @@ func problemOf(c *engine.Core, names *describe.Names, p *analysis.Problem, v *se
 		if w.Total.N > 0 {
 			p50, p99 := w.Latency.Quantile(0.5), w.Latency.Quantile(0.99)
 			x.P50Ns, x.P99Ns = new(int64(p50)), new(int64(p99))
-			names.Judge(&analysis.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
+			names.AddSummary(&analysis.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
 		}
 	}
 	if v != nil {
 		x.Since, x.State = instant(v.Opened), contract.State(v.Status.String())
 	}
-	x.Diagnosis = names.Diagnosis(p, v.Answer()).String()
+	sentence := names.Diagnosis(p, v.Answer())
+	x.Diagnosis, x.DiagnosisParts = sentence.String(), diagnosisParts(names, sentence)
 	if e := describe.Leading(p); e != nil {
 		x.Leading, x.Share = names.Edge(e), number(e.Score)
 	}
 	return x
 }
 
-// why says why a problem ranks where it does.
+// diagnosisParts returns the parts of a diagnosis with references to their evidence.
+func diagnosisParts(names *describe.Names, s describe.Sentence) []contract.DiagnosisPart {
+	parts := s.Parts()
+	all := make([]contract.DiagnosisPart, 0, len(parts))
+	for _, p := range parts {
+		all = append(all, contract.DiagnosisPart{Text: p.Text, Evidence: diagnosisEvidence(names, p.Evidence)})
+	}
+	return all
+}
+
+func diagnosisEvidence(names *describe.Names, e describe.Evidence) *contract.DiagnosisEvidence {
+	if e.Kind == "" {
+		return nil
+	}
+	x := &contract.DiagnosisEvidence{Kind: contract.EvidenceKind(e.Kind)}
+	switch {
+	case e.Kind == describe.EdgeEvidence:
+		x.Edge = new(edgeID(e.Edge))
+	case e.Kind == describe.LocationEvidence:
+		x.Operation = new(names.Op(e.Operation))
+	case e.Explained:
+		x.Explanation = &e.Explanation
+	}
+	return x
+}
+
+// why explains the rank of a problem.
 func why(p *contract.Problem) string {
-	text := "changed: significantly worse than its own past"
+	text := "changed: significantly worse than its own history"
 	if p.Onset == contract.OnsetChronic {
-		text = "chronic: high without a change, so after what changed"
+		text = "chronic: high without a change, ranked after problems that changed"
 	}
 	switch p.Kind {
 	case contract.KindVariable:
-		text += "; among the variable by CoV " + units.Ratio(value(p.Cov.Value, math.NaN()))
+		text += "; variable problems rank by CoV, here " + units.Ratio(value(p.Cov.Value, math.NaN()))
 	case contract.KindSlow:
-		text += "; slow, after the variable, by excess"
+		text += "; slow problems rank after variable ones, by excess time"
 	case contract.KindShifted:
-		text += "; shifted, after the slow, by the size of the shift"
+		text += "; shifted problems rank after slow ones, by the size of the shift"
 	}
 	return text + "; impact " + describe.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
 }

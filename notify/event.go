@@ -257,7 +257,7 @@ func NewTest(at trace.Nanos, source string) *Event {
 		Investigation: &search.Investigation{Problem: analysis.Hash{Lo: 1}, Opened: at},
 	})
 	p := e.Data.Problem
-	p.Service, p.Operation, p.RequestType, p.Diagnosis = "sibyl", "test", "test", "This is a test: nothing is wrong."
+	p.Service, p.Operation, p.RequestType, p.Diagnosis = "sibyl", "test", "test", "This is a test: there is no problem."
 	return e
 }
 

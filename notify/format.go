@@ -313,7 +313,7 @@ func (e *Event) figures() []figure {
 	add(p.Impact > 0, "impact", "Impact", units.Nanos(float64(p.Impact))+" lost per second")
 	add(p.Requests > 0, "requests", "Requests", strconv.FormatUint(p.Requests, 10))
 	if len(p.Explanations) > 0 {
-		add(true, "goes_with", "Goes with", p.Explanations[0].Name)
+		add(true, "goes_with", "Correlated with", p.Explanations[0].Name)
 	}
 	return list
 }
