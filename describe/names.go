@@ -1,6 +1,6 @@
 // Package describe presents requests and problems to people and programs. It names operations, places on the critical path and
 // request types ([Names]), describes a problem in one sentence whose phrases refer to their evidence ([Names.Diagnosis]), presents
-// problems with their evidence for the API, reports and webhooks ([Problem], [Evidenced]), and exports critical paths as profiles
+// problems for the API, reports and webhooks ([Problem], [Findings]), and exports critical paths as profiles
 // for other tools ([Pprof], [Folded]).
 //
 // It computes no statistics: every number comes from its input. It is safe for concurrent use while its input does not change.
