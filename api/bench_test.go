@@ -41,8 +41,9 @@ func crowded(b *testing.B, groups, problems int) *world {
 			s.decided = append(s.decided, id)
 			s.problems = append(s.problems, contract.Problem{
 				ID: id.String(), Rank: i + 1, Kind: contract.KindSlow, Onset: contract.OnsetChanged, Level: contract.LevelGroup, State: contract.StateNone,
-				Diagnosis: "service GET /1 takes 75.8 ms on average, 1.1× the expected 66.3 ms; 99 % of what is wrong is service GET /1.",
-				Impact:    new(float64(i * 7919 % 5000)),
+				Diagnosis:      "service GET /1 takes 75.8 ms on average, 1.1× the expected 66.3 ms; 99 % of the slowdown is in service GET /1.",
+				DiagnosisParts: []contract.DiagnosisPart{},
+				Impact:         new(float64(i * 7919 % 5000)),
 			})
 		}
 	})

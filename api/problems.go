@@ -52,7 +52,7 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	return list, nil
 }
 
-// problemEntries returns the problems by what they are sorted by.
+// problemEntries returns the problems with the keys by which they are sorted.
 func (s *snapshot) problemEntries(sort string) []entry[analysis.Hash] {
 	entries := make([]entry[analysis.Hash], len(s.problems))
 	for i := range s.problems {
@@ -79,7 +79,7 @@ func (s *snapshot) problemEntries(sort string) []entry[analysis.Hash] {
 	return entries
 }
 
-// shownDecisions is how many decisions are shown with a problem.
+// shownDecisions bounds the decisions shown with a problem.
 const shownDecisions = 100
 
 // GetProblem implements contract.StrictServerInterface.
@@ -129,16 +129,16 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 	return d, nil
 }
 
-// next says what Sibyl does about a problem, or what somebody can do.
+// next describes what Sibyl does about a problem, or what people can do.
 func (r renderer) next(v *search.Investigation, missing []string) string {
 	if v == nil {
-		return "It waits for its turn: too many other problems are investigated."
+		return "Queued: too many other problems are being investigated."
 	}
 	switch v.Status {
 	case search.Opened:
-		return "It was just opened: tracepoints are chosen when the epoch ends, as far as there are any within the budget."
+		return "Just opened: tracepoints are chosen when the epoch ends, if any fit the budget."
 	case search.Investigating:
-		return units.Plural(len(v.Wants), "tracepoint") + " on for it: waiting for requests that show where the time goes."
+		return units.Plural(len(v.Wants), "tracepoint") + " on: waiting for requests that show where the time goes."
 	case search.Located, search.Explained:
 		if op := v.Answer(); op != 0 {
 			return "Look at " + r.Op(op) + ". " + sentenceOf(v.Reason)
@@ -146,16 +146,16 @@ func (r renderer) next(v *search.Investigation, missing []string) string {
 		return sentenceOf(v.Reason)
 	case search.Exhausted:
 		if len(missing) > 0 {
-			return "Add tracepoints within " + strings.Join(missing, ", ") + ": what is there does not show more. " + sentenceOf(v.Reason)
+			return strings.TrimSpace("Add tracepoints within " + strings.Join(missing, ", ") + ": the existing ones show no more. " + sentenceOf(v.Reason))
 		}
-		return "What can be switched on does not show more. " + sentenceOf(v.Reason)
+		return strings.TrimSpace("The available tracepoints show no more. " + sentenceOf(v.Reason))
 	case search.Gone:
-		return "Nothing: the problem closed by itself."
+		return "Nothing to do: the problem closed by itself."
 	}
 	return ""
 }
 
-// sentenceOf makes a sentence of a reason.
+// sentenceOf returns a reason as a sentence.
 func sentenceOf(reason string) string {
 	if reason == "" {
 		return ""

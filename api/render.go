@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -16,19 +15,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// number returns x as JSON has it: nil for what is not known.
-func number(x float64) *float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil
-	}
-	return &x
-}
+// number returns x; nil, which JSON encodes as null, if it is unknown.
+func number(x float64) *float64 { return describe.Number(x).Pointer() }
 
 func interval(value, low, high float64) contract.Interval {
-	return contract.Interval{Value: number(value), Low: number(low), High: number(high)}
+	return intervalOf(describe.Number(value), describe.Number(low), describe.Number(high))
 }
 
-// instant returns a time; nil for none.
+func intervalOf(value, low, high describe.Number) contract.Interval {
+	return contract.Interval{Value: value.Pointer(), Low: low.Pointer(), High: high.Pointer()}
+}
+
+// instant returns t; nil if it is 0.
 func instant(t trace.Nanos) *time.Time {
 	if t == 0 {
 		return nil
@@ -38,7 +36,7 @@ func instant(t trace.Nanos) *time.Time {
 
 func at(t trace.Nanos) time.Time { return time.Unix(0, int64(t)).UTC() }
 
-// hex16 returns a 64-bit identity; "" for none.
+// hex16 returns a 64-bit identity as text; "" if it is 0.
 func hex16[T ~uint64](x T) string {
 	if x == 0 {
 		return ""
@@ -46,10 +44,10 @@ func hex16[T ~uint64](x T) string {
 	return fmt.Sprintf("%016x", uint64(x))
 }
 
-// edgeID returns the identity of an edge; zeros for all beyond the bound.
+// edgeID returns the identity of an edge as text; zeros for the remainder.
 func edgeID(e trace.Edge) string { return fmt.Sprintf("%016x", uint64(e)) }
 
-// problemID returns the identity of a problem; "" for none.
+// problemID returns the identity of a problem as text; "" if it is zero.
 func problemID(h analysis.Hash) string {
 	if h.IsZero() {
 		return ""
@@ -57,17 +55,17 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// renderer makes answers of what the engine holds, while it may be read.
+// renderer presents the state of a core while that may be read.
 type renderer struct {
 	*describe.Names
 	core *engine.Core
 }
 
-// reader returns what makes answers of the core, which the caller may read now.
+// reader returns a renderer of c. The caller must be allowed to read c now.
 func (a *API) reader(c *engine.Core) renderer { return renderer{a.refresh(c).names(c), c} }
 
-// path returns the operations down to a calling context of a request type. What only the tree knows is looked up there: contexts that lead
-// over tracepoints which were never on together.
+// path returns the operations down to a calling context of a request type. Contexts that the dictionary lacks, since they lead over
+// tracepoints that were never on together, are looked up in the tree.
 func (r renderer) path(requestType analysis.Hash, ctx trace.Context) []string {
 	path := r.Context(ctx)
 	if len(path) > 0 || ctx == 0 {
@@ -81,7 +79,7 @@ func (r renderer) path(requestType analysis.Hash, ctx trace.Context) []string {
 	return path
 }
 
-// tracepoint returns the name of a tracepoint; its identity if it has none that is known.
+// tracepoint returns the name of a tracepoint; its identity if the name is unknown.
 func (r renderer) tracepoint(tp trace.Symbol) string {
 	if name := r.Table.Text(tp); name != "" && name != trace.Overflow {
 		return name
@@ -99,38 +97,35 @@ func arm(name trace.Symbol) string {
 	return ""
 }
 
-func (r renderer) place(e *analysis.EdgeShare) contract.Place {
-	p := contract.Place{Edge: edgeID(e.Edge), Label: r.Edge(e), Context: []string{}, Operation: describe.OtherPlaces}
-	if e.Edge == 0 {
-		return p
+// optional returns s; nil if it is empty.
+func optional(s string) *string {
+	if s == "" {
+		return nil
 	}
-	op := r.Last(e.Context)
-	p.Context, p.Service, p.Operation, p.Kind = r.Context(e.Context), r.Service(op), r.OpName(op), r.Table.Operation(op).Kind.String()
-	for _, x := range []struct {
-		op trace.Op
-		to **string
-	}{{e.Before, &p.Before}, {e.After, &p.After}, {e.Callee, &p.Callee}} {
-		if x.op != 0 {
-			*x.to = new(r.Op(x.op))
-		}
+	return &s
+}
+
+func contractPlace(p *describe.Place) contract.Place {
+	return contract.Place{
+		Edge: edgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
+		Before: optional(p.Before), After: optional(p.After), Callee: optional(p.Callee),
 	}
-	return p
 }
 
 // placeOf returns the place of an edge without its statistics.
 func (r renderer) placeOf(e trace.Edge) contract.Place {
 	info := r.Table.EdgeInfo(e)
-	return r.place(&analysis.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	p := r.Place(&analysis.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	return contractPlace(&p)
 }
 
 func (r renderer) edges(edges []analysis.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
-	for i := range edges {
-		e := &edges[i]
+	for _, e := range r.ProblemEdges(edges) {
 		all = append(all, contract.Edge{
-			Place: r.place(e), MeanNs: number(e.Mean), ShareMean: number(e.ShareMean),
-			ShareVariance: interval(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: number(e.TailLift),
-			ExcessNs: interval(e.Excess, e.ExcessLow, e.ExcessHigh), Affected: number(e.Affected), Score: number(e.Score),
+			Place: contractPlace(&e.Place), MeanNs: e.MeanNS.Pointer(), ShareMean: e.ShareMean.Pointer(),
+			ShareVariance: intervalOf(e.ShareVariance, e.ShareLow, e.ShareHigh), TailLiftNs: e.TailLiftNS.Pointer(),
+			ExcessNs: intervalOf(e.ExcessNS, e.ExcessLowNS, e.ExcessHighNS), Affected: e.Affected.Pointer(), Score: e.Score.Pointer(),
 		})
 	}
 	return all
@@ -151,12 +146,10 @@ func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
 
 func (r renderer) explanations(list []analysis.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
-	for i := range list {
-		x := &list[i]
-		what, where := r.Variable(x)
+	for _, x := range r.Explanations(list, nil) {
 		all = append(all, contract.Explanation{
-			Variable: x.Variable, Value: x.Value, Where: r.Context(x.Where), Target: hex16(x.Target),
-			Effect: interval(x.Effect, x.Low, x.High), PValue: number(x.PValue), Remains: number(x.Remains), Text: what + where,
+			Variable: x.Variable, Value: x.Value, Where: x.Where, Target: hex16(x.TargetEdge), Effect: intervalOf(x.Effect, x.Low, x.High),
+			PValue: x.PValue.Pointer(), Remains: x.Remains.Pointer(), Text: x.Name,
 		})
 	}
 	return all
@@ -192,7 +185,7 @@ func (r renderer) operations(ops []trace.Op) []string {
 	return all
 }
 
-// shownSuspects is how many suspects lists show of an investigation.
+// shownSuspects bounds the suspects of an investigation in lists.
 const shownSuspects = 3
 
 func (r renderer) investigation(v *search.Investigation, suspects int) contract.Investigation {
@@ -204,7 +197,7 @@ func (r renderer) investigation(v *search.Investigation, suspects int) contract.
 	}
 }
 
-// shownEvidence bounds the evidence of an investigation that is shown.
+// shownEvidence bounds the evidence shown of an investigation.
 const shownEvidence = 200
 
 func (r renderer) investigationDetail(v *search.Investigation) *contract.InvestigationDetail {
@@ -298,7 +291,7 @@ func (r renderer) picks(requestType analysis.Hash, picks []search.Pick) []contra
 	return all
 }
 
-// decided says in one sentence what was decided.
+// decided describes a decision in one sentence.
 func (r renderer) decided(d *search.Decision) string {
 	text := ""
 	if d.From != d.To {
@@ -322,7 +315,7 @@ func (r renderer) decided(d *search.Decision) string {
 	return text
 }
 
-// picked names what was picked: by its operation where the search knows it, which it does not of what people want.
+// picked returns the operation of a pick or, if the search does not know it, as for tracepoints that people enable, the tracepoint.
 func (r renderer) picked(p *search.Pick) string {
 	if p.Op != 0 {
 		return r.Op(p.Op)

@@ -17,15 +17,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// snapshot is what lists are served from: the state at the end of an epoch. It is immutable but for the caches of sorted lists.
+// snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of sorted lists.
 type snapshot struct {
-	ended    trace.Nanos // 0: no epoch did
+	ended    trace.Nanos // end of the epoch; 0: none ended yet
 	learned  bool
 	progress float64
 	length   time.Duration // of an epoch
 	types    map[analysis.Hash]string
 	problems []contract.Problem // ranked; without notes
-	byID     map[string]int     // their indices
+	byID     map[string]int     // indices of problems
 	groups   []groupRow
 	tally    tally
 	decided  []analysis.Hash // of problems, in their order
@@ -34,7 +34,7 @@ type snapshot struct {
 	sorted map[string]*list[analysis.Hash]
 }
 
-// tally counts what status and metrics tell.
+// tally holds the counts of status and metrics.
 type tally struct {
 	groups, types, uninvestigated int
 	on, wishes, investigations    int
@@ -53,20 +53,20 @@ type groupRow struct {
 	since, seen     trace.Nanos
 }
 
-// snapshots holds the last snapshot.
+// snapshots holds the latest snapshot.
 type snapshots struct {
 	last          atomic.Pointer[snapshot]
-	ended, before atomic.Int64 // ends of the last epoch and of the one before it, as [API.Epoch] was told; 0: it was not
-	wanted        atomic.Bool  // somebody read since the last one was made
+	ended, before atomic.Int64 // ends of the last two epochs that [API.Epoch] reported; 0: none
+	wanted        atomic.Bool  // the latest snapshot was read
 }
 
-// current returns a snapshot that is as of the last epoch; if that is just being made, of the one before.
+// current returns the snapshot of the last epoch or, while that is being built, of the one before.
 func (a *API) current(ctx context.Context) (*snapshot, error) {
 	s := &a.snapshot
 	wanted := s.wanted.Swap(true)
 	last := s.last.Load()
 	if ended := s.ended.Load(); last != nil && ended != 0 {
-		if at := int64(last.ended); at == ended || wanted && at == s.before.Load() { // the next one is being made
+		if at := int64(last.ended); at == ended || wanted && at == s.before.Load() { // the next one is being built
 			return last, nil
 		}
 	}
@@ -75,7 +75,7 @@ func (a *API) current(ctx context.Context) (*snapshot, error) {
 	return made, err
 }
 
-// refresh returns the snapshot of the last epoch. It runs while nothing else uses the core.
+// refresh returns the snapshot of the last epoch. Nothing else may use the core meanwhile.
 func (a *API) refresh(c *engine.Core) *snapshot {
 	last := a.snapshot.last.Load()
 	if last != nil && last.ended == c.Ended() && last.learned == c.Learned() && last.tally.groups == c.Grouper().Len() {
@@ -116,8 +116,8 @@ func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapsh
 			continue
 		}
 		s.tally.types++
-		if name := last.nameOf(group.ID, s.learned); name != "" { // it is not cheap to find
-			names.Call(group.ID, name)
+		if name := last.nameOf(group.ID, s.learned); name != "" { // expensive to compute
+			names.SetName(group.ID, name)
 			continue
 		}
 		names.Add(&analysis.Summary{
@@ -127,10 +127,10 @@ func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapsh
 	}
 }
 
-// typeNameOps is how many operations tell request types with the same entry apart, in their names.
+// typeNameOps is the number of operations that distinguish request types with the same entry, in their names.
 const typeNameOps = 3
 
-// nameOf returns the name that a request type had; "" if none is known. While requests are learned from names may change.
+// nameOf returns the name of a request type in s; "" if it has none or may change: names do while Sibyl is learning.
 func (s *snapshot) nameOf(requestType analysis.Hash, learned bool) string {
 	if s == nil || !s.learned || !learned {
 		return ""
@@ -158,55 +158,85 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 	}
 }
 
-// problemOf returns what lists say about a problem.
+// problemOf returns a problem as lists show it.
 func problemOf(c *engine.Core, names *describe.Names, p *analysis.Problem, v *search.Investigation, rank int) contract.Problem {
+	trend := addWindows(c, names, p.Group)
+	d := names.Problem(p, v.Answer())
 	x := contract.Problem{
-		ID: p.ID.String(), Rank: rank, Kind: contract.Kind(p.Kind.String()), Onset: contract.Onset(p.Onset.String()),
-		Level: contract.Level(p.Level.String()), Group: p.Group.String(), RequestType: p.RequestType.String(),
-		RequestTypeName: names.RequestType(p.RequestType, p.Entry), Requests: int64(p.Requests),
-		Cov: interval(p.CoV, p.CoVLow, p.CoVHigh), MeanNs: p.Mean.Nanoseconds(), Rate: number(p.Rate), Impact: number(p.Impact),
-		State: contract.StateNone, TrendNs: []float64{},
-	}
-	if p.Expected > 0 {
-		x.ExpectedNs = new(p.Expected.Nanoseconds())
-	}
-	if g := c.Grouper().Group(p.Group); g != nil {
-		for _, past := range g.Windows() {
-			x.TrendNs = append(x.TrendNs, past.Total.Mean())
-		}
-		w := &g.Current
-		if w.Total.N == 0 { // it was just begun anew
-			w = &g.Reference
-		}
-		if w.Total.N > 0 {
-			p50, p99 := w.Latency.Quantile(0.5), w.Latency.Quantile(0.99)
-			x.P50Ns, x.P99Ns = new(int64(p50)), new(int64(p99))
-			names.Judge(&analysis.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
-		}
+		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
+		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),
+		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(),
+		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend,
 	}
 	if v != nil {
 		x.Since, x.State = instant(v.Opened), contract.State(v.Status.String())
 	}
-	x.Diagnosis = names.Diagnosis(p, v.Answer()).String()
 	if e := describe.Leading(p); e != nil {
 		x.Leading, x.Share = names.Edge(e), number(e.Score)
 	}
 	return x
 }
 
-// why says why a problem ranks where it does.
+// addWindows adds the quantiles of a group to names, and returns the means of its windows, oldest first; not nil.
+func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float64 {
+	means := []float64{}
+	g := c.Grouper().Group(id)
+	if g == nil {
+		return means
+	}
+	for _, past := range g.Windows() {
+		means = append(means, past.Total.Mean())
+	}
+	w := &g.Current
+	if w.Total.N == 0 { // just restarted
+		w = &g.Reference
+	}
+	if w.Total.N > 0 {
+		p50, p99 := w.Latency.Quantile(0.5), w.Latency.Quantile(0.99)
+		names.AddSummary(&analysis.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
+	}
+	return means
+}
+
+// diagnosisParts returns the parts of a diagnosis with references to their evidence.
+func diagnosisParts(names *describe.Names, s describe.Sentence) []contract.DiagnosisPart {
+	parts := s.Parts()
+	all := make([]contract.DiagnosisPart, 0, len(parts))
+	for _, p := range parts {
+		all = append(all, contract.DiagnosisPart{Text: p.Text, Evidence: diagnosisEvidence(names, p.Evidence)})
+	}
+	return all
+}
+
+func diagnosisEvidence(names *describe.Names, e describe.Evidence) *contract.DiagnosisEvidence {
+	if e.Kind == "" {
+		return nil
+	}
+	x := &contract.DiagnosisEvidence{Kind: contract.EvidenceKind(e.Kind)}
+	switch {
+	case e.Kind == describe.EdgeEvidence:
+		x.Edge = new(edgeID(e.Edge))
+	case e.Kind == describe.LocationEvidence:
+		x.Operation = new(names.Op(e.Operation))
+	case e.Explained:
+		x.Explanation = &e.Explanation
+	}
+	return x
+}
+
+// why explains the rank of a problem.
 func why(p *contract.Problem) string {
-	text := "changed: significantly worse than its own past"
+	text := "changed: significantly worse than its own history"
 	if p.Onset == contract.OnsetChronic {
-		text = "chronic: high without a change, so after what changed"
+		text = "chronic: high without a change, ranked after problems that changed"
 	}
 	switch p.Kind {
 	case contract.KindVariable:
-		text += "; among the variable by CoV " + units.Ratio(value(p.Cov.Value, math.NaN()))
+		text += "; variable problems rank by CoV, here " + units.Ratio(value(p.Cov.Value, math.NaN()))
 	case contract.KindSlow:
-		text += "; slow, after the variable, by excess"
+		text += "; slow problems rank after variable ones, by excess time"
 	case contract.KindShifted:
-		text += "; shifted, after the slow, by the size of the shift"
+		text += "; shifted problems rank after slow ones, by the size of the shift"
 	}
 	return text + "; impact " + describe.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
 }
@@ -235,7 +265,7 @@ func (s *snapshot) count(c *engine.Core) {
 	}
 }
 
-// in returns the groups, or problems, in an order that make fills in where it was not asked for yet.
+// in returns the groups or problems in an order. On its first use the list is built from entries.
 func (s *snapshot) in(order string, entries func() []entry[analysis.Hash]) *list[analysis.Hash] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,14 +279,14 @@ func (s *snapshot) in(order string, entries func() []entry[analysis.Hash]) *list
 	return l
 }
 
-// names returns names over a table that the caller may read now, which call request types as the snapshot does.
+// names returns names with the request types of s, over the table of c. The caller must be allowed to read c now.
 func (s *snapshot) names(c *engine.Core) *describe.Names {
 	n := describe.New(c.Table(), describe.Verbatim)
 	n.Types = s.types
 	return n
 }
 
-// requestType returns the request type with the given identity or name, and whether there is one.
+// requestType returns the request type with the given identity or name, and whether it exists.
 func (s *snapshot) requestType(text string) (analysis.Hash, bool) {
 	if id, err := analysis.ParseHash(text); err == nil {
 		_, ok := s.types[id]
@@ -270,7 +300,7 @@ func (s *snapshot) requestType(text string) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// wantedType returns the request type that a parameter names; zero if there is none. A request type that does not exist has nothing.
+// wantedType returns the request type that a parameter names; zero if the parameter is empty. None is true if there is no such type.
 func (s *snapshot) wantedType(text *string) (id analysis.Hash, none bool) {
 	if text == nil || *text == "" {
 		return analysis.Hash{}, false
@@ -279,5 +309,5 @@ func (s *snapshot) wantedType(text *string) (id analysis.Hash, none bool) {
 	return id, !ok
 }
 
-// epoch returns when the epoch ended that is shown.
+// epoch returns the end of the epoch; nil if none ended yet.
 func (s *snapshot) epoch() *time.Time { return instant(s.ended) }

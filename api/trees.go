@@ -170,8 +170,9 @@ func (r renderer) matches(c *engine.Core, t *cct.Tree, requestType analysis.Hash
 		if len(m.Nodes) == 0 {
 			m = t.Match(r.Table.Path(e.Context), nil)
 		}
+		place := r.Place(e)
 		x := contract.Match{
-			Problem: p.ID.String(), Place: r.place(e), Score: number(e.Score), Nodes: []contract.MatchedNode{}, Distance: m.Distance,
+			Problem: p.ID.String(), Place: contractPlace(&place), Score: number(e.Score), Nodes: []contract.MatchedNode{}, Distance: m.Distance,
 			RunnersUp: []contract.RunnerUp{},
 		}
 		for k, n := range m.Nodes[:min(len(m.Nodes), matchedNodes)] {

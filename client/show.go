@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// page writes what people read.
+// page builds output for people.
 type page struct {
 	out   strings.Builder
 	style terminal.Style
@@ -30,10 +30,10 @@ func (p *page) flush(w io.Writer) error {
 func (p *page) bold(text string) string { return p.style.Paint(terminal.Bold, text) }
 func (p *page) dim(text string) string  { return p.style.Paint(terminal.Dim, text) }
 
-// clean makes text from traces fit for a terminal.
+// clean makes text from traces safe to print on a terminal.
 func clean(text string) string { return terminal.Printable(text) }
 
-// of returns a number that may not be known.
+// of returns *x; NaN if x is nil: unknown.
 func of(x *float64) float64 {
 	if x == nil {
 		return math.NaN()
@@ -48,7 +48,7 @@ func nanos(x *int64) string {
 	return units.Duration(time.Duration(*x))
 }
 
-// perSecond writes time lost per second.
+// perSecond formats time lost per second, in ns.
 func perSecond(x *float64) string {
 	if ns := of(x); ns > 0 {
 		return units.Nanos(ns) + "/s"
@@ -56,7 +56,7 @@ func perSecond(x *float64) string {
 	return units.Unknown
 }
 
-// span writes how long something lasts, roughly.
+// span formats a duration roughly.
 func span(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -83,12 +83,12 @@ func intervalText(x contract.Interval) string {
 	return units.Ratio(of(x.Value)) + " (" + units.Ratio(*x.Low) + "–" + units.Ratio(*x.High) + ")"
 }
 
-// ShowProblems writes the open problems, the first one first.
+// ShowProblems writes a list of problems, in its order.
 func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	switch {
 	case list.Learning:
-		p.printf("Sibyl is still learning what is normal: there are no problems yet. See GET /api/v1/status.\n")
+		p.printf("Sibyl is still learning what is normal: no problems yet. See GET /api/v1/status.\n")
 	case len(list.Items) == 0:
 		p.printf("No open problem matches.\n")
 	}
@@ -101,7 +101,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	return p.flush(w)
 }
 
-// problem writes three lines: what it is, what is wrong, how bad it is.
+// problem writes three lines: rank, kind and state; the diagnosis; the numbers.
 func (p *page) problem(x *contract.Problem) {
 	attribute := terminal.Yellow
 	if x.Onset == contract.OnsetChanged {
@@ -109,7 +109,7 @@ func (p *page) problem(x *contract.Problem) {
 	}
 	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), string(x.State))
 	if x.State == contract.StateNone {
-		p.printf(": waits for its turn")
+		p.printf(": queued")
 	}
 	p.printf("  %s", p.since(x.Since))
 	for _, note := range []struct {
@@ -128,7 +128,7 @@ func (p *page) problem(x *contract.Problem) {
 	}
 }
 
-// Limits of what is shown of a problem; JSON holds everything.
+// Bounds of the evidence shown; JSON holds all of it.
 const (
 	shownEdges        = 6
 	shownExplanations = 5
@@ -140,10 +140,10 @@ const (
 func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	p.problem(&d.Problem)
-	p.printf("\n%s\n%s", p.bold("What now"), style.Wrap(clean(d.Next), 2))
+	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
 	p.edges(d)
 	if len(d.Explanations) > 0 {
-		p.printf("\n%s\n", p.bold("It goes with"))
+		p.printf("\n%s\n", p.bold("Correlated with"))
 		for i := range d.Explanations[:min(len(d.Explanations), shownExplanations)] {
 			x := &d.Explanations[i]
 			p.printf("  %-5s %s\n", units.Percent(of(x.Effect.Value)), clean(x.Text))
@@ -161,8 +161,12 @@ func (p *page) edges(d *contract.ProblemDetail) {
 		return
 	}
 	title := "Where the variance is"
-	if d.Problem.Kind != contract.KindVariable {
-		title = "Where what is wrong is"
+	switch d.Problem.Kind {
+	case contract.KindVariable:
+	case contract.KindSlow:
+		title = "Where the slowdown is"
+	case contract.KindShifted:
+		title = "Where the change is"
 	}
 	p.printf("\n%s\n", p.bold(title))
 	for i := range d.Edges[:min(len(d.Edges), shownEdges)] {
@@ -171,9 +175,9 @@ func (p *page) edges(d *contract.ProblemDetail) {
 		if d.Problem.Kind == contract.KindVariable {
 			share = of(e.ShareVariance.Value)
 		}
-		line := fmt.Sprintf("%s a request", units.Nanos(of(e.MeanNs)))
+		line := fmt.Sprintf("%s per request", units.Nanos(of(e.MeanNs)))
 		if x := of(e.ExcessNs.Value); x > 0 {
-			line += ", " + units.Signed(x) + " above what is healthy"
+			line += ", " + units.Signed(x) + " above the baseline"
 		}
 		p.printf("  %s %s %s\n", terminal.PadLeft(units.Percent(share), 6), clean(e.Place.Label), p.dim(line))
 	}
@@ -194,12 +198,12 @@ func (p *page) investigation(d *contract.InvestigationDetail) {
 	}
 }
 
-// timeline writes the latest decisions, the latest last.
+// timeline writes the latest decisions, oldest first.
 func (p *page) timeline(decisions []contract.Decision) {
 	if len(decisions) == 0 {
 		return
 	}
-	p.printf("\n%s\n", p.bold("What was decided"))
+	p.printf("\n%s\n", p.bold("Decisions"))
 	for i := min(len(decisions), shownDecisions) - 1; i >= 0; i-- {
 		x := &decisions[i]
 		p.printf("  %s  %s\n", x.At.Local().Format("15:04:05"), clean(x.Text))

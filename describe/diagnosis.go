@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -9,73 +8,61 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sentence is text in which names and numbers to look at stand out.
-type Sentence []Phrase
-
-// Phrase is a part of a sentence.
-type Phrase struct {
-	Text   string
-	Strong bool
-}
-
-// Plain appends text.
-func (s *Sentence) Plain(text string) { *s = append(*s, Phrase{Text: text}) }
-
-// Strong appends text that stands out.
-func (s *Sentence) Strong(text string) { *s = append(*s, Phrase{Text: text, Strong: true}) }
-
-// String returns s without emphasis.
-func (s Sentence) String() string {
-	var b strings.Builder
-	for _, p := range s {
-		b.WriteString(p.Text)
-	}
-	return b.String()
-}
-
-// Diagnosis says in one sentence what is wrong, where, and when. Located is the operation that was located as the cause; 0: none was.
+// Diagnosis describes p in one sentence: how slow the requests are, where the time goes, and when it does. Located is the operation
+// that the investigation located as the cause; 0 if it located none.
 func (n *Names) Diagnosis(p *analysis.Problem, located trace.Op) Sentence {
 	var s Sentence
+	latency := Evidence{Kind: LatencyEvidence}
 	switch name := n.RequestType(p.RequestType, p.Entry); p.Kind {
 	case analysis.KindVariable:
 		n.spread(&s, p, name)
 	case analysis.KindSlow:
 		s.Strong(name)
 		s.Plain(" takes ")
-		s.Strong(units.Duration(p.Mean))
-		s.Plain(" on average" + against(p))
+		s.cite(units.Duration(p.Mean), latency)
+		s.Plain(" on average")
+		versus(&s, p)
 	case analysis.KindShifted:
 		s.Plain("requests of ")
 		s.Strong(name)
-		s.Plain(" take other paths than they did, and " + units.Duration(p.Mean) + " on average" + against(p))
+		s.Plain(" changed their ")
+		s.mention("call flow", Evidence{Kind: CallFlowEvidence})
+		s.Plain(" and take ")
+		s.mention(units.Duration(p.Mean), latency)
+		s.Plain(" on average")
+		versus(&s, p)
 	}
 	n.culprit(&s, p)
 	if e := Leading(p); located != 0 && (e == nil || n.Last(e.Context) != located) {
-		s.Plain("; located: ")
-		s.Strong(n.Op(located))
+		s.Plain("; located in ")
+		s.cite(n.Op(located), Evidence{Kind: LocationEvidence, Operation: located})
 	}
 	n.cause(&s, p)
 	s.Plain(".")
 	return s
 }
 
-// spread says how far durations lie apart.
+// spread describes how widely the durations of p's requests vary.
 func (n *Names) spread(s *Sentence, p *analysis.Problem, name string) {
+	latency := Evidence{Kind: LatencyEvidence}
 	sum := n.Summary(p)
 	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
-		s.Strong(units.Percent(m.Delayed + m.TimedOut))
+		size := Evidence{Kind: SizeEvidence}
+		s.cite(units.Percent(m.Delayed+m.TimedOut), size)
 		s.Plain(" of the requests of ")
 		s.Strong(name)
-		s.Plain(" take far longer than their size lets expect, or time out (CoV at equal size ")
-		s.Strong(units.Ratio(p.CoV))
+		s.Plain(" take far longer than their size would suggest, or time out (CoV at equal size ")
+		s.cite(units.Ratio(p.CoV), size)
 		s.Plain(")")
 		return
 	}
-	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // p99 does not tell
-		s.Plain("few requests of ")
+	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // the slow requests are too few for the p99 to show them
+		s.Plain("a few requests of ")
 		s.Strong(name)
-		s.Plain(" take far longer than its p99 of " + units.Duration(sum.P99) + " (CoV ")
-		s.Strong(units.Ratio(p.CoV))
+		s.Plain(" take far longer than its p99 of ")
+		s.mention(units.Duration(sum.P99), latency)
+		s.Plain(" (CoV ")
+		s.cite(units.Ratio(p.CoV), latency)
 		s.Plain(")")
 		return
 	}
@@ -83,51 +70,65 @@ func (n *Names) spread(s *Sentence, p *analysis.Problem, name string) {
 		s.Plain("p99 of ")
 		s.Strong(name)
 		s.Plain(" is ")
-		s.Strong(units.Ratio(float64(sum.P99)/float64(sum.P50)) + "×")
-		s.Plain(" its median (" + units.Duration(sum.P99) + " against " + units.Duration(sum.P50) + ")")
+		s.cite(units.Ratio(float64(sum.P99)/float64(sum.P50))+"×", latency)
+		s.Plain(" its median (")
+		s.mention(units.Duration(sum.P99), latency)
+		s.Plain(" vs. ")
+		s.mention(units.Duration(sum.P50), latency)
+		s.Plain(")")
 		return
 	}
 	s.Plain("durations of ")
 	s.Strong(name)
 	s.Plain(" vary by ")
-	s.Strong(units.Percent(p.CoV))
-	s.Plain(" of their mean of " + units.Duration(p.Mean))
+	s.cite(units.Percent(p.CoV), latency)
+	s.Plain(" around their mean of ")
+	s.mention(units.Duration(p.Mean), latency)
 }
 
-// against compares the mean with what was expected, where that is known.
-func against(p *analysis.Problem) string {
+// versus compares the mean with the expected duration, if there is one.
+func versus(s *Sentence, p *analysis.Problem) {
 	if p.Expected <= 0 {
-		return ""
+		return
 	}
-	ratio := units.Ratio(float64(p.Mean) / float64(p.Expected))
-	return ", " + ratio + "× the expected " + units.Duration(p.Expected)
+	baseline := Evidence{Kind: BaselineEvidence}
+	s.Plain(", ")
+	s.mention(units.Ratio(float64(p.Mean)/float64(p.Expected))+"×", baseline)
+	s.Plain(" the expected ")
+	s.mention(units.Duration(p.Expected), baseline)
 }
 
-// culprit names the leading edge, with the share that makes it lead; nothing where no edge has a part in what is wrong.
+// culprit names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0: the requests got
+// faster, or are as they were.
 func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 	e := Leading(p)
 	if e == nil {
 		return
 	}
-	share, what := e.ShareVariance, " of the variance is "
-	if p.Kind != analysis.KindVariable {
-		share, what = e.Score, " of what is wrong is "
+	share, whole := e.Score, "slowdown"
+	switch p.Kind {
+	case analysis.KindVariable:
+		share, whole = e.ShareVariance, "variance"
+	case analysis.KindShifted:
+		whole = "change"
+	case analysis.KindSlow:
 	}
 	if share <= 0 {
-		return // it got better, or is as it was: no place stands out
+		return
 	}
-	if share != share { // NaN: a place without a number
-		s.Plain("; most of it at ")
+	edge := Evidence{Kind: EdgeEvidence, Edge: e.Edge}
+	if share != share { // NaN: unknown
+		s.Plain("; most of it in ")
 	} else {
 		s.Plain("; ")
 		part := units.Share(share)
-		s.Strong(part)
+		s.cite(part, edge)
 		if p.Kind == analysis.KindVariable && part != "all" {
-			s.Plain(plusMinus(e))
+			s.mention(plusMinus(e), edge)
 		}
-		s.Plain(what)
+		s.Plain(" of the " + whole + " is in ")
 	}
-	s.Strong(n.Edge(e))
+	s.cite(n.Edge(e), edge)
 }
 
 // plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is not known.
@@ -139,22 +140,29 @@ func plusMinus(e *analysis.EdgeShare) string {
 	return " ± " + units.PercentNumber(half)
 }
 
-// cause names the best explanation, if it accounts for at least a tenth of the variance: less is no cause.
+// leastCause is the part of the variance below which a variable is not mentioned as a cause.
+const leastCause = 0.1
+
+// cause names the best explanation, if it accounts for enough of the variance.
 func (n *Names) cause(s *Sentence, p *analysis.Problem) {
-	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= 0.1) {
+	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= leastCause) {
 		return
 	}
 	x := &p.Explanations[0]
-	if x.Value == "" || x.Variable == variableSkeleton { // whose value is no word
-		s.Plain("; it goes with ")
-	} else {
-		s.Plain("; most where ")
+	e := Evidence{Kind: VariableEvidence, Explained: true}
+	if x.Variable == variableSkeleton {
+		e.Kind = CallFlowEvidence
 	}
-	what, _ := n.Variable(x)
-	s.Strong(what)
+	if x.Value == "" || x.Variable == variableSkeleton { // a hash, which means nothing to people
+		s.Plain("; correlated with ")
+	} else {
+		s.Plain("; mostly when ")
+	}
+	text, _ := n.Variable(x)
+	s.cite(text, e)
 }
 
-// PerSecond writes a problem's impact: time lost per second of operation.
+// PerSecond formats a problem's impact: time lost per second of operation, in ns.
 func PerSecond(impact float64) string {
 	if impact != impact || impact <= 0 {
 		return units.Unknown

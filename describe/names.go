@@ -1,8 +1,9 @@
-// Package describe puts into words what is known about requests and problems: names of operations, places and request types, the sentence
-// that says what is wrong, and critical paths as profiles that other tools open.
+// Package describe presents requests and problems to people and programs. It names operations, places on the critical path and
+// request types ([Names]), describes a problem in one sentence whose phrases refer to their evidence ([Names.Diagnosis]), presents
+// problems for the API, reports and webhooks ([Problem], [Findings]), and exports critical paths as profiles
+// for other tools ([Pprof], [Folded]).
 //
-// It computes no statistics: what is said is said from the numbers that it is given. It is safe for concurrent use as long as nobody
-// changes what it reads.
+// It computes no statistics: every number comes from its input. It is safe for concurrent use while its input does not change.
 package describe
 
 import (
@@ -12,15 +13,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// OtherPlaces names the edges beyond the bound, which are kept together.
+// OtherPlaces names the remainder: all edges beyond the bound, counted together.
 const OtherPlaces = "other"
 
-// Names puts identities into words. It reads its table, and nothing else that changes.
+// Names translates identities into names. Of the state that changes it reads the table only.
 type Names struct {
 	Table     *trace.Table
 	Clean     func(string) string      // applied to all text that came from traces
-	Types     map[analysis.Hash]string // names of request types; Add adds to them
-	taken     map[string]bool          // names of these
+	Types     map[analysis.Hash]string // names of request types, see Add and SetName
+	taken     map[string]bool          // the names in Types
 	summaries map[summaryKey]*analysis.Summary
 }
 
@@ -29,10 +30,10 @@ type summaryKey struct {
 	id    analysis.Hash
 }
 
-// Verbatim leaves text as it came, for formats that escape it themselves.
+// Verbatim returns s unchanged. It is for formats that escape text themselves.
 func Verbatim(s string) string { return s }
 
-// New returns names without any request type or summary. Clean is applied to all text that came from traces; [Verbatim] leaves it.
+// New returns names without request types and summaries. Clean is applied to all text from traces; [Verbatim] leaves it unchanged.
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
 		Table: table, Clean: clean,
@@ -40,9 +41,10 @@ func New(table *trace.Table, clean func(string) string) *Names {
 	}
 }
 
-// Add makes s known: a request type by its name, which is unique among those that were added, and the statistics of s to sentences.
+// Add adds the summary of a group or request type, as [Names.AddSummary] does, and gives a request type a name that is unique among
+// those added.
 func (n *Names) Add(s *analysis.Summary) {
-	n.Judge(s)
+	n.AddSummary(s)
 	if s.Level != analysis.RequestTypeLevel {
 		return
 	}
@@ -50,19 +52,20 @@ func (n *Names) Add(s *analysis.Summary) {
 	if n.taken[name] {
 		name += " #" + s.ID.String()[:8]
 	}
-	n.Call(s.ID, name)
+	n.SetName(s.ID, name)
 }
 
-// Judge makes the statistics of s known to sentences.
-func (n *Names) Judge(s *analysis.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
+// AddSummary adds statistics that sentences about the requests of s quote.
+func (n *Names) AddSummary(s *analysis.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
 
-// Call gives a request type a name.
-func (n *Names) Call(requestType analysis.Hash, name string) {
+// SetName names a request type.
+func (n *Names) SetName(requestType analysis.Hash, name string) {
 	n.taken[name] = true
 	n.Types[requestType] = name
 }
 
-// typeName returns the entry operation, with what tells it apart where several request types enter there.
+// typeName returns the name of a request type: its own, or that of its entry operation followed by the operations that distinguish it
+// from other request types with the same entry.
 func (n *Names) typeName(s *analysis.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
@@ -71,7 +74,7 @@ func (n *Names) typeName(s *analysis.Summary) string {
 	if len(s.Distinct) == 0 {
 		return name
 	}
-	const most = 3 // to keep names short; the first are the most telling
+	const most = 3 // keeps names short; the most distinctive operations come first
 	var parts []string
 	for _, op := range s.Distinct[:min(most, len(s.Distinct))] {
 		if n.Table.Operation(op).Service == n.Table.Operation(s.Entry).Service {
@@ -83,7 +86,7 @@ func (n *Names) typeName(s *analysis.Summary) string {
 	return name + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// RequestType returns the name of the request type with the given identity; of one that was not added that of its entry.
+// RequestType returns the name of a request type; if it was not added, the name of its entry operation.
 func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	if name, ok := n.Types[id]; ok {
 		return name
@@ -91,12 +94,12 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 	return n.Op(entry)
 }
 
-// Summary returns what is known about the requests that p is about; nil if it was not added.
+// Summary returns the summary of the requests of p; nil if it was not added.
 func (n *Names) Summary(p *analysis.Problem) *analysis.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
-// Op returns "service operation".
+// Op returns the name of an operation as "service operation".
 func (n *Names) Op(op trace.Op) string {
 	return strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
 }
@@ -107,9 +110,9 @@ func (n *Names) Service(op trace.Op) string { return n.Clean(n.Table.ServiceName
 // OpName returns op's name without its service.
 func (n *Names) OpName(op trace.Op) string { return n.Clean(n.Table.OpName(op)) }
 
-// Context returns the operations from the root down to c.
+// Context returns the names of the operations from the root down to c; not nil.
 func (n *Names) Context(c trace.Context) []string {
-	path := []string{} // not nil: JSON shows it as a list
+	path := []string{} // JSON encodes nil as null
 	for _, op := range n.Table.Path(c) {
 		path = append(path, n.Op(op))
 	}
@@ -119,7 +122,7 @@ func (n *Names) Context(c trace.Context) []string {
 // Last returns the operation that c ends with; 0 for the empty context.
 func (n *Names) Last(c trace.Context) trace.Op { return n.Table.Context(c).Op }
 
-// Edge returns the short name of a place on the path: who spends time there, and where within its span.
+// Edge returns the short name of a place on the critical path: the operation, and the position within its span.
 func (n *Names) Edge(e *analysis.EdgeShare) string {
 	if e.Edge == 0 {
 		return OtherPlaces
@@ -139,7 +142,7 @@ func (n *Names) Edge(e *analysis.EdgeShare) string {
 	return name
 }
 
-// wire returns the name of the time between a caller and its callee.
+// wire returns the name of the edge between a caller and its callee.
 func (n *Names) wire(e *analysis.EdgeShare) string {
 	name := n.Service(n.Last(e.Context)) + " → " + n.Op(e.Callee)
 	if e.Before == e.Callee {
@@ -148,7 +151,7 @@ func (n *Names) wire(e *analysis.EdgeShare) string {
 	return name + " (wire or queue)"
 }
 
-// Leading returns the edge that a problem is about; nil if it has none.
+// Leading returns the first edge of p, which leads it; nil if p has no edges.
 func Leading(p *analysis.Problem) *analysis.EdgeShare {
 	if len(p.Edges) == 0 {
 		return nil
@@ -156,7 +159,7 @@ func Leading(p *analysis.Problem) *analysis.EdgeShare {
 	return &p.Edges[0]
 }
 
-// Variables that are no attributes, as analysis names them.
+// Variables that analysis derives, by name. All others are attributes.
 const (
 	variableCount    = "count"
 	variablePresent  = "present"
@@ -164,19 +167,19 @@ const (
 	variableSkeleton = "skeleton"
 )
 
-// Bins says what the requests of a group have in common besides their path; "" if nothing.
+// Bins returns the attribute values that all requests of a group share, for people; "" if groups are told apart by path alone.
 func (n *Names) Bins(s *analysis.Summary) string {
 	var parts []string
 	for i := range s.Bins {
 		b := &s.Bins[i]
-		what, _ := n.Variable(&analysis.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
-		parts = append(parts, what)
+		text, _ := n.Variable(&analysis.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// Variable puts the variable of an explanation into words, with its value if one stands out, and its place.
-func (n *Names) Variable(x *analysis.Explanation) (what, where string) {
+// Variable returns the variable of an explanation for people, with its value if it has one, and the place if text does not name it.
+func (n *Names) Variable(x *analysis.Explanation) (text, where string) {
 	at := n.Op(n.Last(x.Where))
 	value := ""
 	if x.Value != "" {
@@ -184,7 +187,7 @@ func (n *Names) Variable(x *analysis.Explanation) (what, where string) {
 	}
 	switch {
 	case x.Variable == variableSkeleton:
-		return "the path that requests take", ""
+		return "the call flow", ""
 	case x.Where == 0:
 		return n.Clean(x.Variable) + value, ""
 	case x.Variable == variableCount:

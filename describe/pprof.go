@@ -6,8 +6,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pprof writes the critical paths of request types as a gzipped pprof profile: one sample per calling context that has
-// time of its own, with the exclusive nanoseconds over all requests, and the label request_type. The sample type requests
+// Pprof writes the critical paths of request types as a gzipped pprof profile: one sample per calling context with
+// time of its own, with its exclusive nanoseconds over all requests and the label request_type. The sample type requests
 // counts requests at their entry.
 func Pprof(w io.Writer, profiles []Profile) error {
 	b := pprofBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
@@ -34,7 +34,7 @@ type pprofBuilder struct {
 	functions map[string]*profile.Location
 }
 
-// add adds the sample of frame i, unless it has nothing to say.
+// add adds the sample of frame i, unless both of its values are 0.
 func (b *pprofBuilder) add(p *Profile, i int) {
 	s := &profile.Sample{Value: []int64{0, p.Nanos(i)}, Label: map[string][]string{"request_type": {p.Name}}}
 	if i == 0 {
@@ -43,13 +43,13 @@ func (b *pprofBuilder) add(p *Profile, i int) {
 	if s.Value[0] == 0 && s.Value[1] <= 0 {
 		return
 	}
-	for ; i >= 0; i = p.Frames[i].Parent { // pprof wants the leaf first
+	for ; i >= 0; i = p.Frames[i].Parent { // leaf first
 		s.Location = append(s.Location, b.location(p.Frames[i].Name))
 	}
 	b.out.Sample = append(b.out.Sample, s)
 }
 
-// location returns the place called name; there is one for each.
+// location returns the location of the function called name, and creates it on first use.
 func (b *pprofBuilder) location(name string) *profile.Location {
 	if l, ok := b.functions[name]; ok {
 		return l

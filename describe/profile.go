@@ -23,9 +23,9 @@ type Frame struct {
 	Parent   int     // -1 for the entry
 	Depth    int     // 0 for the entry
 	End      int     // index after the last frame below this one
-	Own      float64 // ns a request that belong to the context itself
-	Total    float64 // ns a request, with everything below
-	Variance float64 // share of the variance of its own time; NaN: not known or no own time
+	Own      float64 // ns per request in the context itself
+	Total    float64 // ns per request, including the frames below
+	Variance float64 // share of the variance, of its own time; NaN if unknown or without own time
 	Low      float64 // 95 % interval
 	High     float64
 	key      trace.Context
@@ -43,7 +43,7 @@ func NewProfile(n *Names, s *analysis.Summary) Profile {
 	return Profile{Name: name, Count: s.Count, Frames: b.preorder()}
 }
 
-// builder makes the tree in the order in which contexts turn up.
+// builder builds the tree; frames are in order of first use.
 type builder struct {
 	names  *Names
 	frames []Frame
@@ -60,14 +60,14 @@ func (b *builder) add(parent int, name string, key trace.Context) int {
 	return i
 }
 
-// Edge adds the time of one edge. Time on the wire and the remainder get frames of their own.
+// edge adds the time of one edge. Time on the wire and the remainder get frames of their own.
 func (b *builder) edge(e *analysis.EdgeShare) {
 	var at int
 	switch {
 	case e.Edge == 0:
 		at = b.add(0, OtherPlaces, 0)
 	case e.Callee != 0:
-		at = b.add(b.context(e.Context), b.names.wire(e), trace.Context(trace.EdgeOf(e.Context, e.Callee, e.Callee))) // no context, so no other frame's key
+		at = b.add(b.context(e.Context), b.names.wire(e), trace.Context(trace.EdgeOf(e.Context, e.Callee, e.Callee))) // not a context, so distinct from the keys of other frames
 	default:
 		at = b.context(e.Context)
 	}
@@ -75,8 +75,8 @@ func (b *builder) edge(e *analysis.EdgeShare) {
 	f.Own, f.Variance, f.Low, f.High = e.Mean, e.ShareVariance, e.ShareLow, e.ShareHigh
 }
 
-// Context returns the frame of c, made with its ancestors if there is none. A context that the dictionary does not know
-// hangs below the entry.
+// context returns the frame of c, and creates it with its ancestors on first use. A context missing from the dictionary becomes a child
+// of the entry.
 func (b *builder) context(c trace.Context) int {
 	var missing []trace.Context
 	at, known := b.index[c]
@@ -94,7 +94,7 @@ func (b *builder) context(c trace.Context) int {
 	return at
 }
 
-// maxDepth bounds what is shown of a calling context.
+// maxDepth bounds the depth of a profile.
 const maxDepth = 1 << 12
 
 // preorder returns the frames depth first, siblings by falling total time, then name.
@@ -148,7 +148,7 @@ func (p *Profile) Stack(i int) []string {
 	return path
 }
 
-// Nanos returns the time of frame i itself, summed over all requests.
+// Nanos returns the own time of frame i, summed over all requests.
 func (p *Profile) Nanos(i int) int64 {
 	return int64(math.Round(p.Frames[i].Own * float64(p.Count)))
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// format is what bodies look like to one sort of receiver.
+// format is the form of bodies for one kind of receiver.
 type format struct {
 	contentType string
-	path        string             // that is called if the URL of an endpoint names no other
-	body        func(e *Event) any // nil: there is nothing to tell of e; else what JSON is made of
+	path        string             // default path of endpoints
+	body        func(e *Event) any // the value to encode as JSON; nil: e is not sent
 }
 
-// formats holds the formats by their names in the configuration.
+// formats are the formats by their names in the configuration.
 var formats = map[string]format{
 	"sibyl":              {"application/json", "", func(e *Event) any { return e }},
 	"cloudevents":        {"application/cloudevents+json", "", cloudEvent},
@@ -29,7 +29,7 @@ var formats = map[string]format{
 	"slack":              {"application/json", "", slackMessage},
 }
 
-// render returns the body that tells e; nil if there is nothing to tell.
+// render returns the body of e; nil if e is not sent in this format.
 func (f *format) render(e *Event) []byte {
 	v := f.body(e)
 	if v == nil {
@@ -39,7 +39,7 @@ func (f *format) render(e *Event) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(err) // texts and numbers, NaN among them taken care of
+		panic(err) // cannot happen: texts and numbers, NaN encoded as null
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
@@ -71,7 +71,7 @@ func escapeSource(s string) string {
 }
 
 const (
-	// alertLife is how long an alert lasts of which nothing more is heard: as long as a problem may go on without news. Without it
+	// alertLife is the lifetime of an alert without further events: as long as a problem may stay open without news. Without it
 	// Alertmanager would resolve the alert after minutes.
 	alertLife = 7 * 24 * time.Hour
 	// testLife is the same for a test.
@@ -87,9 +87,9 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// alerts returns the alert of a problem that changed, and of any that closed: what is chronic raises no alarm. A decision about the
-// problem keeps the alert alive, and raises it if the problem was chronic until then. The labels are the same as long as the problem
-// lasts, because they are the alert's identity.
+// alerts returns the alert of a problem that changed, and of any that closed; chronic problems raise no alert. A decision about the
+// problem keeps the alert alive, and raises it if the problem was chronic until then. The labels, which identify the alert, stay the
+// same for the life of the problem.
 func alerts(e *Event) any {
 	p := e.Data.Problem
 	if p == nil || !e.resolved && e.Type != Test && p.Onset != "changed" {
@@ -131,7 +131,7 @@ func filled(pairs ...string) map[string]string {
 	return m
 }
 
-// annotation returns e for Grafana: a moment, or the time that a problem lasted when it closed.
+// annotation returns e as an annotation of Grafana: a point in time or, when a problem closes, its lifetime.
 func annotation(e *Event) any {
 	a := struct {
 		Time int64    `json:"time"` // ms
@@ -171,7 +171,7 @@ type slackBlock struct {
 	Elements []slackText `json:"elements,omitempty"` // of a context; at most 10
 }
 
-// Bounds of what Slack takes: a section of 3000 characters, a field or a link of 2000. Escaped, a rune takes up to five.
+// Slack accepts sections of 3000 characters, fields and links of 2000. Escaped, a rune takes up to five.
 const (
 	mostSentence = 500  // runes before they are escaped
 	mostLink     = 2000 // bytes
@@ -211,12 +211,12 @@ func slackMessage(e *Event) any {
 
 func markdown(text string) *slackText { return &slackText{"mrkdwn", text} }
 
-// slackEscape escapes what would be a mention, a link or a character of control.
+// slackEscape escapes mentions, links and control characters.
 func slackEscape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
-// slackLink returns a link. What would end its address is escaped as in a URL.
+// slackLink returns a link. Characters that would end its address are percent-encoded.
 func slackLink(u URL) string {
 	address := strings.NewReplacer("|", "%7C", "<", "%3C", ">", "%3E", " ", "%20").Replace(u.URL)
 	return "<" + address + "|" + slackEscape(strings.ReplaceAll(u.Name, "|", "/")) + ">"
@@ -229,7 +229,7 @@ var titles = map[Type]string{
 
 func (e *Event) title() string { return titles[e.Type] }
 
-// sentence says in one sentence what happened.
+// sentence describes e in one sentence.
 func (e *Event) sentence() string {
 	p, d := e.Data.Problem, e.Data.Decision
 	switch {
@@ -247,10 +247,10 @@ func (e *Event) sentence() string {
 	return string(e.Type)
 }
 
-// mostNamed is how many tracepoints a sentence names.
+// mostNamed bounds the tracepoints that a sentence names.
 const mostNamed = 3
 
-// sentence says in one sentence what was decided.
+// sentence describes d in one sentence.
 func (d *Decision) sentence() string {
 	var parts []string
 	if len(d.On) > 0 {
@@ -280,10 +280,10 @@ func listed(names []string, all int) string {
 	return strings.Join(names, ", ") + " …"
 }
 
-// figure is something that is known of a problem: for people by name, for programs by key.
+// figure is a number or name about a problem: with a name for people and a key for programs.
 type figure struct{ key, name, text string }
 
-// figures returns what is known of the event's problem; at most ten.
+// figures returns the known figures of the event's problem; at most ten.
 func (e *Event) figures() []figure {
 	var list []figure
 	add := func(known bool, key, name, text string) {
@@ -299,9 +299,9 @@ func (e *Event) figures() []figure {
 	add(place != "", "located_at", "Located at", place)
 	if p.Edge != nil {
 		add(true, "edge", "Edge", p.Edge.Name)
-		add(p.Edge.ShareVariance.known(), "share_of_variance", "Share of variance", units.Percent(float64(p.Edge.ShareVariance)))
+		add(p.Edge.ShareVariance.Known(), "share_of_variance", "Share of variance", units.Percent(float64(p.Edge.ShareVariance)))
 	}
-	add(p.CoV.known(), "cov", "CoV", units.Ratio(float64(p.CoV)))
+	add(p.CoV.Known(), "cov", "CoV", units.Ratio(float64(p.CoV)))
 	for _, x := range []struct {
 		key, name string
 		ns        *int64
@@ -313,12 +313,12 @@ func (e *Event) figures() []figure {
 	add(p.Impact > 0, "impact", "Impact", units.Nanos(float64(p.Impact))+" lost per second")
 	add(p.Requests > 0, "requests", "Requests", strconv.FormatUint(p.Requests, 10))
 	if len(p.Explanations) > 0 {
-		add(true, "goes_with", "Goes with", p.Explanations[0].Name)
+		add(true, "goes_with", "Correlated with", p.Explanations[0].Name)
 	}
 	return list
 }
 
-// place returns where the search located the problem; empty if the event does not say so.
+// place returns the place that the investigation located; empty if the event is not about that.
 func (e *Event) place() string {
 	d := e.Data.Decision
 	if e.Type != ProblemLocated && e.Type != ProblemExplained || d == nil || len(d.Suspects) == 0 {
@@ -331,10 +331,10 @@ func (e *Event) place() string {
 	return s.Context[len(s.Context)-1]
 }
 
-// mostLinks keeps messages to people short.
+// mostLinks keeps messages short.
 const mostLinks = 5
 
-// links returns where people can read on, the problem's own page first.
+// links returns links for people, the page of the problem first.
 func (p *Problem) links() []URL {
 	var list []URL
 	if p.URL != "" {

@@ -3,65 +3,54 @@ package report
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// jsonContrast is a host or version that is slower than the others.
+// jsonContrast is a host or version whose requests are slower than the others.
 type jsonContrast struct {
 	Key      string           `json:"key"`
 	Value    string           `json:"value"`
 	Requests int              `json:"requests"` // sampled, with the value
 	Rest     int              `json:"rest"`     // sampled, with other values
 	Duration jsonDifference   `json:"duration"`
-	Edges    []jsonDifference `json:"edges"` // those that are slower, the most first
+	Edges    []jsonDifference `json:"edges"` // the slower ones, by falling excess
 }
 
 type jsonDifference struct {
-	Edge     *jsonPlace `json:"edge"` // null: the duration
-	MeanNS   number     `json:"mean_ns"`
-	RestNS   number     `json:"rest_ns"`
-	ExcessNS number     `json:"excess_ns"`
-	LowNS    number     `json:"low_ns"`
-	HighNS   number     `json:"high_ns"`
-	PValue   number     `json:"p_value"`
+	Edge     *describe.Place `json:"edge"` // null: the duration
+	MeanNS   describe.Number `json:"mean_ns"`
+	RestNS   describe.Number `json:"rest_ns"`
+	ExcessNS describe.Number `json:"excess_ns"`
+	LowNS    describe.Number `json:"low_ns"`
+	HighNS   describe.Number `json:"high_ns"`
+	PValue   describe.Number `json:"p_value"`
 }
 
-// jsonRecovery is what would come back if an edge were at its reference level.
+// jsonRecovery is the time that requests would gain with one edge at its reference level.
 type jsonRecovery struct {
-	Edge         *jsonPlace `json:"edge"`
-	LevelNS      int64      `json:"level_ns"`
-	Requests     int        `json:"requests"` // replayed
-	MeanNS       number     `json:"mean_ns"`
-	MeanLowNS    number     `json:"mean_low_ns"`
-	MeanHighNS   number     `json:"mean_high_ns"`
-	MeanFraction number     `json:"mean_fraction"`
-	P99NS        int64      `json:"p99_ns"`
-	P99Fraction  number     `json:"p99_fraction"`
+	Edge         *describe.Place `json:"edge"`
+	LevelNS      int64           `json:"level_ns"`
+	Requests     int             `json:"requests"` // replayed
+	MeanNS       describe.Number `json:"mean_ns"`
+	MeanLowNS    describe.Number `json:"mean_low_ns"`
+	MeanHighNS   describe.Number `json:"mean_high_ns"`
+	MeanFraction describe.Number `json:"mean_fraction"`
+	P99NS        int64           `json:"p99_ns"`
+	P99Fraction  describe.Number `json:"p99_fraction"`
 }
 
-// jsonCommon is a set of places in different request types that rise and fall together.
+// jsonCommon is a set of places in different request types whose times rise and fall together.
 type jsonCommon struct {
 	Edges       []jsonTypedEdge `json:"edges"`
-	Correlation number          `json:"correlation"`
-	PValue      number          `json:"p_value"`
+	Correlation describe.Number `json:"correlation"`
+	PValue      describe.Number `json:"p_value"`
 }
 
 type jsonTypedEdge struct {
 	RequestType   string   `json:"request_type"`
 	RequestTypeID string   `json:"request_type_id"`
 	Context       []string `json:"context"`
-}
-
-// placeOf returns the edge of p with the given identity, nil for none.
-func (n *names) placeOf(p *analysis.Problem, edge trace.Edge) *jsonPlace {
-	for i := range p.Edges {
-		if e := &p.Edges[i]; edge != 0 && e.Edge == edge {
-			place := n.jsonPlace(e)
-			return &place
-		}
-	}
-	return nil
 }
 
 func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonContrast {
@@ -77,21 +66,21 @@ func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonC
 
 func (n *names) jsonDifference(p *analysis.Problem, d *explain.Difference) jsonDifference {
 	return jsonDifference{
-		Edge: n.placeOf(p, d.Edge), MeanNS: number(d.Mean), RestNS: number(d.Rest), ExcessNS: number(d.Value),
-		LowNS: number(d.Low), HighNS: number(d.High), PValue: number(d.PValue),
+		Edge: n.PlaceOf(p.Edges, d.Edge), MeanNS: describe.Number(d.Mean), RestNS: describe.Number(d.Rest), ExcessNS: describe.Number(d.Value),
+		LowNS: describe.Number(d.Low), HighNS: describe.Number(d.High), PValue: describe.Number(d.PValue),
 	}
 }
 
 func (n *names) jsonRecovery(p *analysis.Problem, x *explain.Recovery) jsonRecovery {
 	return jsonRecovery{
-		Edge: n.placeOf(p, x.Edge), LevelNS: int64(x.Level), Requests: x.Requests,
-		MeanNS: number(x.Mean.Value), MeanLowNS: number(x.Mean.Low), MeanHighNS: number(x.Mean.High),
-		MeanFraction: number(x.MeanPart), P99NS: int64(x.P99), P99Fraction: number(x.P99Part),
+		Edge: n.PlaceOf(p.Edges, x.Edge), LevelNS: int64(x.Level), Requests: x.Requests,
+		MeanNS: describe.Number(x.Mean.Value), MeanLowNS: describe.Number(x.Mean.Low), MeanHighNS: describe.Number(x.Mean.High),
+		MeanFraction: describe.Number(x.MeanPart), P99NS: int64(x.P99), P99Fraction: describe.Number(x.P99Part),
 	}
 }
 
 func (n *names) jsonCommon(c *engine.CommonEdges) jsonCommon {
-	j := jsonCommon{Edges: []jsonTypedEdge{}, Correlation: number(c.Correlation), PValue: number(c.PValue)}
+	j := jsonCommon{Edges: []jsonTypedEdge{}, Correlation: describe.Number(c.Correlation), PValue: describe.Number(c.PValue)}
 	for _, e := range c.Edges {
 		j.Edges = append(j.Edges, jsonTypedEdge{
 			RequestType: n.RequestType(e.RequestType, 0), RequestTypeID: e.RequestType.String(), Context: n.Context(e.Context),

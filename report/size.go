@@ -3,40 +3,38 @@ package report
 import (
 	"strconv"
 
-	"github.com/sibyl-trace/sibyl/describe"
-
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// jsonSizeModel is how durations depend on sizes.
+// jsonSizeModel models durations by size.
 type jsonSizeModel struct {
-	InterceptNS number `json:"intercept_ns"`
-	NSPerByte   number `json:"ns_per_byte"`
-	NSPerPacket number `json:"ns_per_packet"` // beyond the first
-	PacketBytes int    `json:"packet_bytes"`
-	Requests    uint64 `json:"requests"` // sampled
-	Delayed     number `json:"delayed"`  // part of them
-	TimedOut    number `json:"timed_out"`
-	BadLow      number `json:"bad_low"` // interval of both together
-	BadHigh     number `json:"bad_high"`
-	CoVTotal    number `json:"cov_total"` // of the durations as they are
+	InterceptNS describe.Number `json:"intercept_ns"`
+	NSPerByte   describe.Number `json:"ns_per_byte"`
+	NSPerPacket describe.Number `json:"ns_per_packet"` // beyond the first
+	PacketBytes int             `json:"packet_bytes"`
+	Requests    uint64          `json:"requests"` // sampled
+	Delayed     describe.Number `json:"delayed"`  // part of them
+	TimedOut    describe.Number `json:"timed_out"`
+	BadLow      describe.Number `json:"bad_low"` // interval of both together
+	BadHigh     describe.Number `json:"bad_high"`
+	CoVTotal    describe.Number `json:"cov_total"` // of the durations, sizes aside
 }
 
-// jsonSizeModelOf returns nil, which JSON shows as null, for requests that are not judged by size.
+// jsonSizeModelOf returns m as JSON has it; nil for nil: sizes are not modelled.
 func jsonSizeModelOf(m *analysis.SizeModel) *jsonSizeModel {
 	if m == nil {
 		return nil
 	}
 	return &jsonSizeModel{
-		InterceptNS: number(m.Base), NSPerByte: number(m.PerByte), NSPerPacket: number(m.PerSegment), PacketBytes: m.Segment,
-		Requests: m.Requests, Delayed: number(m.Delayed), TimedOut: number(m.TimedOut),
-		BadLow: number(m.BadLow), BadHigh: number(m.BadHigh), CoVTotal: number(m.CoVTotal),
+		InterceptNS: describe.Number(m.Base), NSPerByte: describe.Number(m.PerByte), NSPerPacket: describe.Number(m.PerSegment), PacketBytes: m.Segment,
+		Requests: m.Requests, Delayed: describe.Number(m.Delayed), TimedOut: describe.Number(m.TimedOut),
+		BadLow: describe.Number(m.BadLow), BadHigh: describe.Number(m.BadHigh), CoVTotal: describe.Number(m.CoVTotal),
 	}
 }
 
-// sizeSentence says what a request takes for its size, and how requests compare with that; empty for requests that are not judged by
-// size.
+// sizeSentence describes m and the requests that take longer than it predicts; empty if m is nil.
 func sizeSentence(m *analysis.SizeModel) (s describe.Sentence) {
 	if m == nil {
 		return nil

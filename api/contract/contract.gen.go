@@ -40,6 +40,39 @@ func (e AgentState) Valid() bool {
 	}
 }
 
+// Defines values for EvidenceKind.
+const (
+	EvidenceKindBaseline EvidenceKind = "baseline"
+	EvidenceKindCallFlow EvidenceKind = "call_flow"
+	EvidenceKindEdge     EvidenceKind = "edge"
+	EvidenceKindLatency  EvidenceKind = "latency"
+	EvidenceKindLocation EvidenceKind = "location"
+	EvidenceKindSize     EvidenceKind = "size"
+	EvidenceKindVariable EvidenceKind = "variable"
+)
+
+// Valid indicates whether the value is a known member of the EvidenceKind enum.
+func (e EvidenceKind) Valid() bool {
+	switch e {
+	case EvidenceKindBaseline:
+		return true
+	case EvidenceKindCallFlow:
+		return true
+	case EvidenceKindEdge:
+		return true
+	case EvidenceKindLatency:
+		return true
+	case EvidenceKindLocation:
+		return true
+	case EvidenceKindSize:
+		return true
+	case EvidenceKindVariable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExemplarStratum.
 const (
 	ExemplarStratumFast    ExemplarStratum = "fast"
@@ -679,6 +712,36 @@ type DeployList struct {
 	NextCursor *string  `json:"next_cursor"`
 }
 
+// DiagnosisEvidence The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there.
+type DiagnosisEvidence struct {
+	// Edge Of kind `edge`: the `place.edge` of one of the problem's `edges`.
+	Edge *string `json:"edge,omitempty"`
+
+	// Explanation Of kinds `variable` and `call_flow`: index of one of the problem's `explanations`.
+	Explanation *int `json:"explanation,omitempty"`
+
+	// Kind * `latency`: the durations of the requests: mean, percentiles, CoV.
+	// * `baseline`: the expected duration, from the history of the requests.
+	// * `size`: the durations at equal size, see `SizeModel`.
+	// * `edge`: an edge of the critical path.
+	// * `location`: the operation that the investigation located.
+	// * `variable`: an explanation: an attribute such as a host or a version, a number of calls, errors.
+	// * `call_flow`: the paths that the requests take; with `explanation` if they explain the problem, without if they are the problem.
+	Kind EvidenceKind `json:"kind"`
+
+	// Operation Of kind `location`: the operation, as in the suspects of the investigation.
+	Operation *string `json:"operation,omitempty"`
+}
+
+// DiagnosisPart defines model for DiagnosisPart.
+type DiagnosisPart struct {
+	// Evidence The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there.
+	Evidence *DiagnosisEvidence `json:"evidence,omitempty"`
+
+	// Text Never empty.
+	Text string `json:"text"`
+}
+
 // Edge defines model for Edge.
 type Edge struct {
 	// Affected Part of the requests that bears the excess.
@@ -777,6 +840,15 @@ type Evidence struct {
 	Tracepoint string   `json:"tracepoint"`
 	Within     string   `json:"within"`
 }
+
+// EvidenceKind * `latency`: the durations of the requests: mean, percentiles, CoV.
+// * `baseline`: the expected duration, from the history of the requests.
+// * `size`: the durations at equal size, see `SizeModel`.
+// * `edge`: an edge of the critical path.
+// * `location`: the operation that the investigation located.
+// * `variable`: an explanation: an attribute such as a host or a version, a number of calls, errors.
+// * `call_flow`: the paths that the requests take; with `explanation` if they explain the problem, without if they are the problem.
+type EvidenceKind string
 
 // Exemplar defines model for Exemplar.
 type Exemplar struct {
@@ -1128,17 +1200,20 @@ type Problem struct {
 	// Cov A value with its 95 % interval.
 	Cov Interval `json:"cov"`
 
-	// Diagnosis What is wrong in one sentence.
-	Diagnosis  string `json:"diagnosis"`
-	ExpectedNs *int64 `json:"expected_ns"`
-	Group      ID     `json:"group"`
-	ID         ID     `json:"id"`
+	// Diagnosis One sentence: how slow the requests are, where, and when.
+	Diagnosis string `json:"diagnosis"`
+
+	// DiagnosisParts The diagnosis in parts, each with the evidence that it rests on. Their texts, in order, are `diagnosis`.
+	DiagnosisParts []DiagnosisPart `json:"diagnosis_parts"`
+	ExpectedNs     *int64          `json:"expected_ns"`
+	Group          ID              `json:"group"`
+	ID             ID              `json:"id"`
 
 	// Impact Nanoseconds lost per second.
 	Impact *float64 `json:"impact"`
 	Kind   Kind     `json:"kind"`
 
-	// Leading The edge that it is about.
+	// Leading Name of the leading edge.
 	Leading string `json:"leading"`
 	Level   Level  `json:"level"`
 	MeanNs  int64  `json:"mean_ns"`
@@ -1160,7 +1235,7 @@ type Problem struct {
 	// Requests That were judged.
 	Requests int64 `json:"requests"`
 
-	// Share Part of what is wrong that lies there.
+	// Share Part of the problem that lies in the leading edge.
 	Share *float64 `json:"share"`
 
 	// Since When its investigation began; null: none did.

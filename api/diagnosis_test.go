@@ -1,0 +1,106 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// TestDiagnosisParts checks on all problems of a world that the parts of a diagnosis concatenate to it, and that each refers to
+// evidence in the problem's own answer.
+func TestDiagnosisParts(t *testing.T) {
+	w := troubled(t)
+	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location
+		return slices.ContainsFunc(w.core.Problems(), func(p analysis.Problem) bool {
+			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.State().Investigation(p.ID).Answer() != 0
+		})
+	})
+	seen := make(map[contract.EvidenceKind]bool)
+	for _, p := range decode[contract.ProblemList](t, w.call(t, http.MethodGet, prefix+"/problems", nil)).Items {
+		d := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, prefix+"/problems/"+p.ID, nil))
+		text := ""
+		for _, part := range p.DiagnosisParts {
+			text += part.Text
+			if part.Evidence != nil {
+				seen[part.Evidence.Kind] = true
+				checkDiagnosisEvidence(t, &d, part)
+			}
+		}
+		if text != p.Diagnosis {
+			t.Errorf("parts %q, diagnosis %q", text, p.Diagnosis)
+		}
+	}
+	if !seen[contract.EvidenceKindLatency] || !seen[contract.EvidenceKindEdge] || len(seen) < 3 {
+		t.Errorf("the world shows too little: %v", seen)
+	}
+}
+
+func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contract.DiagnosisPart) {
+	t.Helper()
+	e := part.Evidence
+	fail := func(why string) { t.Errorf("%q rests on %+v, but %s", part.Text, *e, why) }
+	if (e.Edge != nil) != (e.Kind == contract.EvidenceKindEdge) || (e.Operation != nil) != (e.Kind == contract.EvidenceKindLocation) {
+		fail("lacks its reference, or has another")
+	}
+	switch e.Kind {
+	case contract.EvidenceKindEdge:
+		if !slices.ContainsFunc(d.Edges, func(x contract.Edge) bool { return x.Place.Edge == *e.Edge }) {
+			fail("the problem has no such edge")
+		}
+	case contract.EvidenceKindLocation:
+		if !slices.ContainsFunc(d.Investigation.Investigation.Suspects, func(s contract.Suspect) bool { return s.Operation == *e.Operation }) {
+			fail("the investigation has no such suspect")
+		}
+	case contract.EvidenceKindVariable:
+		if e.Explanation == nil || *e.Explanation >= len(d.Explanations) {
+			fail("the problem has no such explanation")
+		}
+	case contract.EvidenceKindBaseline:
+		if d.Problem.ExpectedNs == nil {
+			fail("the problem has no baseline")
+		}
+	case contract.EvidenceKindLatency, contract.EvidenceKindSize, contract.EvidenceKindCallFlow:
+	default:
+		fail("is of no known kind")
+	}
+}
+
+// TestWhy explains the rank of each kind of problem.
+func TestWhy(t *testing.T) {
+	cov := 1.5
+	for want, p := range map[string]*contract.Problem{
+		"changed: significantly worse than its own history; variable problems rank by CoV, here 1.5; impact –, rank 1":                                 {Rank: 1, Onset: contract.OnsetChanged, Kind: contract.KindVariable, Cov: contract.Interval{Value: &cov}},
+		"chronic: high without a change, ranked after problems that changed; slow problems rank after variable ones, by excess time; impact –, rank 2": {Rank: 2, Onset: contract.OnsetChronic, Kind: contract.KindSlow},
+		"changed: significantly worse than its own history; shifted problems rank after slow ones, by the size of the shift; impact –, rank 3":         {Rank: 3, Onset: contract.OnsetChanged, Kind: contract.KindShifted},
+	} {
+		if got := why(p); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestNext tells people what to do in each state of an investigation.
+func TestNext(t *testing.T) {
+	w := newWorld(t)
+	names := w.reader(w.core)
+	for want, c := range map[string]struct {
+		v       *search.Investigation
+		missing []string
+	}{
+		"Queued: too many other problems are being investigated.":                         {},
+		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {v: &search.Investigation{Status: search.Opened}},
+		"1 tracepoint on: waiting for requests that show where the time goes.":            {v: &search.Investigation{Status: search.Investigating, Wants: make([]search.Want, 1)}},
+		"One place stands out.":                                            {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
+		"The available tracepoints show no more. All were tried.":          {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried"}},
+		"Add tracepoints within a b, c d: the existing ones show no more.": {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b", "c d"}},
+		"Nothing to do: the problem closed by itself.":                     {v: &search.Investigation{Status: search.Gone}},
+	} {
+		if got := names.next(c.v, c.missing); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package describe
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// marked returns a sentence with the text of each part that rests on evidence as [text](kind).
+func marked(s Sentence) string {
+	var b strings.Builder
+	for _, p := range s.Parts() {
+		if p.Evidence.Kind == "" {
+			b.WriteString(p.Text)
+		} else {
+			b.WriteString("[" + p.Text + "](" + string(p.Evidence.Kind) + ")")
+		}
+	}
+	return b.String()
+}
+
+// TestDiagnosis describes variations of two problems. Parts with evidence are written as [text](kind).
+func TestDiagnosis(t *testing.T) {
+	const (
+		inBank   = "; [83 % ± 4](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge)"
+		variable = "p99 of shop POST /checkout is [14×](latency) its median ([1.42 s](latency) vs. [101 ms](latency))"
+		slow     = "shop GET / takes [35 ms](latency) on average"
+		expected = ", [2.3×](baseline) the expected [15 ms](baseline)"
+	)
+	for _, c := range []struct {
+		name    string
+		problem func(*shop) *analysis.Problem
+		change  func(*analysis.Problem)
+		want    string
+	}{
+		{"variable", (*shop).variable, func(*analysis.Problem) {}, variable + inBank + "; mostly when [bank.route = fallback](variable)."},
+		{
+			"slow requests beyond the p99", (*shop).variable, func(p *analysis.Problem) { p.CoV = 20; p.Explanations = nil },
+			"a few requests of shop POST /checkout take far longer than its p99 of [1.42 s](latency) (CoV [20](latency))" + inBank + ".",
+		},
+		{
+			"without summary and edges", (*shop).variable, func(p *analysis.Problem) { p.Group, p.Edges, p.Explanations = analysis.Hash{}, nil, nil },
+			"durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency).",
+		},
+		{
+			"at equal size", (*shop).variable,
+			func(p *analysis.Problem) {
+				p.Size, p.Edges, p.Explanations = &analysis.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
+			},
+			"[7 %](size) of the requests of shop POST /checkout take far longer than their size would suggest, or time out (CoV at equal size [0.82](size)).",
+		},
+		{
+			"size model without delays", (*shop).variable, func(p *analysis.Problem) { p.Size, p.Explanations = &analysis.SizeModel{}, nil },
+			variable + inBank + ".",
+		},
+		{
+			"numeric cause", (*shop).variable, func(p *analysis.Problem) { p.Explanations[0].Value = "" },
+			variable + inBank + "; correlated with [bank.route](variable).",
+		},
+		{
+			"call flow as cause", (*shop).variable,
+			func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "skeleton", "1f" },
+			variable + inBank + "; correlated with [the call flow](call_flow).",
+		},
+		{
+			"missing call as cause", (*shop).variable,
+			func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "present", "false" },
+			variable + inBank + "; mostly when [payment POST /charge is not called](variable).",
+		},
+		{
+			"errors as cause", (*shop).variable, func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "errors", "" },
+			variable + inBank + "; correlated with [errors of payment POST /charge](variable).",
+		},
+		{"weak cause", (*shop).variable, func(p *analysis.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + "."},
+		{
+			"share above 1", (*shop).variable, func(p *analysis.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil },
+			variable + "; [all](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
+		},
+		{
+			"share without interval", (*shop).variable, func(p *analysis.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },
+			variable + "; [83 %](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
+		},
+		{"slow", (*shop).slow, func(*analysis.Problem) {}, slow + expected + "; [95 %](edge) of the slowdown is in [shop render page](edge)."},
+		{
+			"slow, without baseline and score", (*shop).slow, func(p *analysis.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() },
+			slow + "; most of it in [shop render page](edge).",
+		},
+		{"slow, led by no edge", (*shop).slow, func(p *analysis.Problem) { p.Edges[0].Score = -0.07 }, slow + expected + "."},
+		{"slow, led by the remainder", (*shop).slow, func(p *analysis.Problem) { p.Edges[0].Edge = 0 }, slow + expected + "; [95 %](edge) of the slowdown is in [other](edge)."},
+		{
+			"shifted", (*shop).slow, func(p *analysis.Problem) { p.Kind = analysis.KindShifted },
+			"requests of shop GET / changed their [call flow](call_flow) and take [35 ms](latency) on average" + expected +
+				"; [95 %](edge) of the change is in [shop render page](edge).",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newShop()
+			p := c.problem(s)
+			c.change(p)
+			if diff := cmp.Diff(c.want, marked(s.names().Diagnosis(p, 0))); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDiagnosisLocated names the located operation unless the leading edge does.
+func TestDiagnosisLocated(t *testing.T) {
+	const plain = "shop GET / takes 35 ms on average, 2.3× the expected 15 ms; 95 % of the slowdown is in shop render page"
+	s := newShop()
+	for located, want := range map[trace.Op]string{s.bank: plain + "; located in bank POST /charge.", s.rendered: plain + "."} {
+		got := s.names().Diagnosis(s.slow(), located)
+		if got.String() != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		for _, p := range got.Parts() {
+			if p.Evidence.Kind == LocationEvidence && (p.Evidence.Operation != located || p.Text != "bank POST /charge") {
+				t.Errorf("location %+v", p)
+			}
+		}
+	}
+}
+
+// anyProblem draws a problem about the shop with numbers and names of all kinds.
+func anyProblem(t *rapid.T, s *shop) *analysis.Problem {
+	number := rapid.OneOf(rapid.Float64Range(-1, 30), rapid.Just(math.NaN()))
+	p := rapid.SampledFrom([]*analysis.Problem{s.variable(), s.slow()}).Draw(t, "problem")
+	p.Kind = rapid.SampledFrom([]analysis.ProblemKind{analysis.KindVariable, analysis.KindSlow, analysis.KindShifted}).Draw(t, "kind")
+	p.CoV = number.Draw(t, "CoV")
+	p.Mean = time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "mean"))
+	p.Expected = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "expected"))
+	if rapid.Bool().Draw(t, "sized") {
+		p.Size = &analysis.SizeModel{Delayed: rapid.Float64Range(0, 1).Draw(t, "delayed")}
+	}
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		e.ShareVariance, e.Score, e.ShareLow = number.Draw(t, "share"), number.Draw(t, "score"), number.Draw(t, "low")
+	}
+	p.Edges = p.Edges[:rapid.IntRange(0, len(p.Edges)).Draw(t, "edges")]
+	for i := range p.Explanations {
+		x := &p.Explanations[i]
+		x.Effect = number.Draw(t, "effect")
+		x.Variable = rapid.OneOf(rapid.SampledFrom([]string{"count", "present", "errors", "skeleton", "concurrency"}), rapid.String()).Draw(t, "variable")
+		x.Value = rapid.SampledFrom([]string{"", "false", "x; y [z](edge)"}).Draw(t, "value")
+	}
+	return p
+}
+
+// TestPartsAreTheSentence checks that the parts of any diagnosis concatenate to its text, that no two neighbours rest on the same
+// evidence, and that each reference leads to evidence that exists.
+func TestPartsAreTheSentence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newShop()
+		p := anyProblem(t, s)
+		located := rapid.SampledFrom([]trace.Op{0, s.bank, s.rendered}).Draw(t, "located")
+		sentence := s.names().Diagnosis(p, located)
+		text, last := "", Phrase{}
+		for i, part := range sentence.Parts() {
+			if part.Text == "" || i > 0 && part.Evidence == last.Evidence {
+				t.Fatalf("part %d %+v after %+v", i, part, last)
+			}
+			checkEvidence(t, p, part.Evidence, located)
+			text, last = text+part.Text, part
+		}
+		if text != sentence.String() || !strings.HasSuffix(text, ".") {
+			t.Fatalf("parts %q, sentence %q", text, sentence)
+		}
+	})
+}
+
+func checkEvidence(t *rapid.T, p *analysis.Problem, e Evidence, located trace.Op) {
+	switch e.Kind {
+	case "", LatencyEvidence, SizeEvidence:
+	case BaselineEvidence:
+		if p.Expected <= 0 {
+			t.Fatal("no baseline is known")
+		}
+	case EdgeEvidence:
+		if e.Edge != p.Edges[0].Edge {
+			t.Fatalf("edge %x is not the leading one", e.Edge)
+		}
+	case LocationEvidence:
+		if e.Operation != located {
+			t.Fatalf("operation %x was not located", e.Operation)
+		}
+	case VariableEvidence, CallFlowEvidence:
+		if e.Explained && !(p.Explanations[e.Explanation].Effect >= leastCause) {
+			t.Fatalf("%+v explains too little to be mentioned", p.Explanations[e.Explanation])
+		}
+	default:
+		t.Fatalf("unknown evidence %q", e.Kind)
+	}
+}
+
+func TestPerSecond(t *testing.T) {
+	for impact, want := range map[float64]string{2.12e8: "212 ms/s", 0: "–", -1: "–"} {
+		if got := PerSecond(impact); got != want {
+			t.Errorf("PerSecond(%v) = %q, want %q", impact, got, want)
+		}
+	}
+	if got := PerSecond(math.NaN()); got != "–" {
+		t.Errorf("PerSecond(NaN) = %q", got)
+	}
+}

@@ -1,0 +1,183 @@
+package describe
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Problem presents a problem. Fractions are 0–1, durations nanoseconds; nil and unknown numbers are null in JSON.
+//
+// It is the one model from which the API, reports and webhooks take their views. Its JSON is that of reports and webhooks.
+type Problem struct {
+	ID            string   `json:"id"`
+	Kind          string   `json:"kind,omitempty"` // empty, like the numbers, if only the identity is known
+	Onset         string   `json:"onset,omitempty"`
+	Level         string   `json:"level,omitempty"`
+	Group         string   `json:"group"`
+	RequestType   string   `json:"request_type"` // its name
+	RequestTypeID string   `json:"request_type_id"`
+	Service       string   `json:"service"`   // of the entry operation
+	Operation     string   `json:"operation"` // the name of the entry operation
+	Diagnosis     string   `json:"diagnosis"` // one sentence
+	Requests      uint64   `json:"requests"`  // judged
+	Rate          Number   `json:"rate"`      // requests per second
+	MeanNS        *int64   `json:"mean_ns"`
+	ExpectedNS    *int64   `json:"expected_ns"`
+	P50NS         *int64   `json:"p50_ns"`
+	P99NS         *int64   `json:"p99_ns"`
+	CoV           Number   `json:"cov"`
+	CoVLow        Number   `json:"cov_low"`
+	CoVHigh       Number   `json:"cov_high"`
+	Impact        Number   `json:"impact"` // ns lost per second
+	Sentence      Sentence `json:"-"`      // Diagnosis with its evidence
+}
+
+// Findings present what analysis found out about a problem.
+type Findings struct {
+	Edge         *ProblemEdge  `json:"edge"`  // the leading one; nil: none
+	Edges        []ProblemEdge `json:"edges"` // the leading one first
+	Explanations []Explanation `json:"explanations"`
+}
+
+// Place presents an edge of a critical path without its statistics.
+type Place struct {
+	Edge      trace.Edge `json:"-"`
+	Name      string     `json:"name"`    // short, for people
+	Context   []string   `json:"context"` // root first, the edge's own operation last; empty for the remainder
+	Service   string     `json:"service"`
+	Operation string     `json:"operation"` // [OtherPlaces] for the remainder
+	Kind      string     `json:"kind"`
+	Before    string     `json:"before,omitempty"` // the critical child before it; for groups
+	After     string     `json:"after,omitempty"`
+	Callee    string     `json:"callee,omitempty"` // the edge is time on the wire to this operation, or in its queue
+}
+
+// Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the edge count 0.
+type Edge struct {
+	Place
+
+	MeanNS        Number `json:"mean_ns"`
+	ShareMean     Number `json:"share_mean"`
+	ShareVariance Number `json:"share_variance"`
+	ShareLow      Number `json:"share_low"` // 95 % interval of ShareVariance
+	ShareHigh     Number `json:"share_high"`
+	TailLiftNS    Number `json:"tail_lift_ns"`
+}
+
+// ProblemEdge presents an edge of the critical path of a problem's requests.
+type ProblemEdge struct {
+	Edge
+
+	ExcessNS     Number `json:"excess_ns"`
+	ExcessLowNS  Number `json:"excess_low_ns"` // 95 % interval
+	ExcessHighNS Number `json:"excess_high_ns"`
+	Affected     Number `json:"affected"` // part of the requests that bears the excess
+	Score        Number `json:"score"`    // part of the problem
+}
+
+// Explanation presents a variable that accounts for part of a problem.
+type Explanation struct {
+	Name       string     `json:"name"` // the variable with value and place, for people
+	Variable   string     `json:"variable"`
+	Value      string     `json:"value"`  // empty: the variable is a number
+	Where      []string   `json:"where"`  // context; empty: the whole request
+	Target     *Place     `json:"target"` // the edge that it explains; nil: the duration
+	TargetEdge trace.Edge `json:"-"`      // 0: the duration
+	Effect     Number     `json:"effect"` // part of the variance, with its 95 % interval
+	Low        Number     `json:"low"`
+	High       Number     `json:"high"`
+	PValue     Number     `json:"p_value"`
+	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
+}
+
+// Identify returns a problem of which only the identity is known.
+func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.Op) Problem {
+	return Problem{
+		ID: problem.String(), Group: group.String(), RequestType: n.RequestType(requestType, entry), RequestTypeID: requestType.String(),
+		Service: n.Service(entry), Operation: n.OpName(entry),
+		Rate: Unknown(), CoV: Unknown(), CoVLow: Unknown(), CoVHigh: Unknown(), Impact: Unknown(),
+	}
+}
+
+// Problem presents p. Located is the operation that the investigation located; 0: none. Quantiles are those of the summary of p's
+// requests, if that was added.
+func (n *Names) Problem(p *analysis.Problem, located trace.Op) Problem {
+	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
+	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
+	x.Sentence = n.Diagnosis(p, located)
+	x.Diagnosis = x.Sentence.String()
+	x.Requests, x.Rate, x.MeanNS, x.ExpectedNS = p.Requests, Number(p.Rate), nanos(p.Mean), nanos(p.Expected)
+	if s := n.Summary(p); s != nil {
+		x.P50NS, x.P99NS = nanos(s.P50), nanos(s.P99)
+	}
+	x.CoV, x.CoVLow, x.CoVHigh, x.Impact = Number(p.CoV), Number(p.CoVLow), Number(p.CoVHigh), Number(p.Impact)
+	return x
+}
+
+// Findings presents the edges and explanations of p.
+func (n *Names) Findings(p *analysis.Problem) Findings {
+	f := Findings{Edges: n.ProblemEdges(p.Edges), Explanations: n.Explanations(p.Explanations, p.Edges)}
+	if len(f.Edges) > 0 {
+		f.Edge = &f.Edges[0]
+	}
+	return f
+}
+
+// Place presents e without its statistics.
+func (n *Names) Place(e *analysis.EdgeShare) Place {
+	p := Place{Edge: e.Edge, Name: n.Edge(e), Context: []string{}, Operation: OtherPlaces}
+	if e.Edge == 0 {
+		return p
+	}
+	op := n.Last(e.Context)
+	p.Context, p.Service, p.Operation, p.Kind = n.Context(e.Context), n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String()
+	p.Before, p.After, p.Callee = n.Op(e.Before), n.Op(e.After), n.Op(e.Callee)
+	return p
+}
+
+// PlaceOf presents the one of edges with the given identity; nil if there is none.
+func (n *Names) PlaceOf(edges []analysis.EdgeShare, edge trace.Edge) *Place {
+	for i := range edges {
+		if e := &edges[i]; edge != 0 && e.Edge == edge {
+			place := n.Place(e)
+			return &place
+		}
+	}
+	return nil
+}
+
+// PathEdge presents an edge of a group or request type.
+func (n *Names) PathEdge(e *analysis.EdgeShare) Edge {
+	return Edge{
+		Place: n.Place(e), MeanNS: Number(e.Mean), ShareMean: Number(e.ShareMean), ShareVariance: Number(e.ShareVariance),
+		ShareLow: Number(e.ShareLow), ShareHigh: Number(e.ShareHigh), TailLiftNS: Number(e.TailLift),
+	}
+}
+
+// ProblemEdges presents the edges of a problem; not nil.
+func (n *Names) ProblemEdges(edges []analysis.EdgeShare) []ProblemEdge {
+	all := make([]ProblemEdge, 0, len(edges))
+	for i := range edges {
+		e := &edges[i]
+		all = append(all, ProblemEdge{
+			Edge: n.PathEdge(e), ExcessNS: Number(e.Excess), ExcessLowNS: Number(e.ExcessLow), ExcessHighNS: Number(e.ExcessHigh),
+			Affected: Number(e.Affected), Score: Number(e.Score),
+		})
+	}
+	return all
+}
+
+// Explanations presents explanations of a problem with the given edges; not nil.
+func (n *Names) Explanations(list []analysis.Explanation, edges []analysis.EdgeShare) []Explanation {
+	all := make([]Explanation, 0, len(list))
+	for i := range list {
+		x := &list[i]
+		text, where := n.Variable(x)
+		all = append(all, Explanation{
+			Name: text + where, Variable: n.Clean(x.Variable), Value: n.Clean(x.Value), Where: n.Context(x.Where),
+			Target: n.PlaceOf(edges, x.Target), TargetEdge: x.Target, Effect: Number(x.Effect), Low: Number(x.Low), High: Number(x.High),
+			PValue: Number(x.PValue), Remains: Number(x.Remains),
+		})
+	}
+	return all
+}
