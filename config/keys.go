@@ -140,7 +140,7 @@ func problemKeys() []definition {
 }
 
 func searchKeys() []definition {
-	names := append([]string{search.DefaultStrategy}, without(search.Strategies(), search.DefaultStrategy)...)
+	names := append([]string{search.DefaultStrategy}, without(search.StrategyNames(), search.DefaultStrategy)...)
 	all := []definition{
 		applied(definition{key: "strategy", kind: choice(names...), preset: search.DefaultStrategy, help: "How it is chosen what to switch on next."}),
 		applied(definition{key: "explore", kind: number(0, 0.1), preset: 0.0, help: "Share of the requests that have everything on, to learn from."}),

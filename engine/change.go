@@ -58,11 +58,16 @@ func DecodeChange(b []byte) (x Change, err error) {
 // MostWishes bounds what people may have decided about at a time.
 const MostWishes = 10_000
 
-// Apply makes a change. It reports false if there was nothing to change, or no room.
+// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that settings have.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
 		s := x.Settings
+		strategy, err := strategyNamed(s.Strategy, c.options.Strategies)
+		if err != nil {
+			return false
+		}
+		c.strategy = strategy
 		c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
 		c.options.Retention = s.Retention
 		return true

@@ -80,7 +80,7 @@ func (q *Question) split(r int, list []int, n int, reason string) []Pick {
 	s := newSplitter(q, list, q.mass)
 	var picks []Pick
 	for range n {
-		picks = append(picks, q.pick(s.next(), q.Regions[r].Share/float64(1+len(picks)), reason))
+		picks = append(picks, q.Pick(s.next(), q.Regions[r].Share/float64(1+len(picks)), reason))
 	}
 	return picks
 }

@@ -190,7 +190,7 @@ func (n *step) evict(e entry) {
 func (n *step) note(problem analysis.Hash, tp trace.Symbol) {
 	k := slices.IndexFunc(n.decisions, func(d Decision) bool { return d.Investigation == problem })
 	if k < 0 {
-		d := Decision{At: n.Now, Investigation: problem, Strategy: n.strategy, Reason: WhyBudget}
+		d := Decision{At: n.Now, Investigation: problem, Strategy: n.strategy.Name, Reason: WhyBudget}
 		if v := n.state.Investigation(problem); v != nil {
 			d.From, d.To = v.Status, v.Status
 		}
@@ -228,7 +228,7 @@ func (n *step) complain(total Usage) {
 			told[o.Tracepoint] = true
 		}
 	}
-	d := Decision{At: n.Now, Strategy: n.strategy, Reason: "what people or agents decided"}
+	d := Decision{At: n.Now, Strategy: n.strategy.Name, Reason: "what people or agents decided"}
 	for _, l := range n.old.Leases {
 		if !plan.has(l.Tracepoint) && !told[l.Tracepoint] {
 			told[l.Tracepoint] = true

@@ -50,7 +50,7 @@ func (i *inquiry) run() {
 // begin makes the decision's evidence.
 func (i *inquiry) begin() {
 	i.d = Decision{
-		At: i.Now, Investigation: i.v.Problem, Strategy: i.strategy, From: i.v.Status,
+		At: i.Now, Investigation: i.v.Problem, Strategy: i.strategy.Name, From: i.v.Status,
 		Group: GroupEvidence{i.p.Group, i.p.RequestType, i.p.Kind, i.p.Requests, i.p.Rate, finite(i.p.CoV)},
 		Tree:  TreeEvidence{i.tree.Version, len(i.tree.Nodes), i.tree.Tracepoints}, Overhead: i.overhead(i.v.Problem),
 	}

@@ -55,8 +55,7 @@ type step struct {
 	forbidden map[trace.Symbol]bool
 	broken    map[trace.Symbol]bool
 	silent    map[Silence]bool // with Until 0
-	strategy  string
-	answer    Strategy
+	strategy  Strategy
 	costs     *costs
 	leading   map[trace.Op]bool // operations that better-ranked problems' investigations are picking in
 }
@@ -67,7 +66,10 @@ func newStep(in Input) *step {
 		forbidden: make(map[trace.Symbol]bool), broken: make(map[trace.Symbol]bool), silent: make(map[Silence]bool),
 		leading: make(map[trace.Op]bool),
 	}
-	n.strategy, n.answer = StrategyNamed(in.Strategy)
+	n.strategy = in.Strategy
+	if n.strategy.Pick == nil {
+		n.strategy = defaultStrategy()
+	}
 	n.costs = newCosts(in.Trees, in.Rates)
 	n.state.Investigations = slices.Clone(in.State.Investigations)
 	for _, w := range in.State.Wishes {
@@ -119,7 +121,7 @@ func (n *step) open(p *analysis.Problem) *Investigation {
 		return nil
 	}
 	n.state.Investigations = append(n.state.Investigations, Investigation{
-		Problem: p.ID, RequestType: p.RequestType, Group: p.Group, Entry: p.Entry, Opened: n.Now, Changed: n.Now, Strategy: n.strategy,
+		Problem: p.ID, RequestType: p.RequestType, Group: p.Group, Entry: p.Entry, Opened: n.Now, Changed: n.Now, Strategy: n.strategy.Name,
 	})
 	return &n.state.Investigations[len(n.state.Investigations)-1]
 }

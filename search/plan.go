@@ -79,11 +79,11 @@ type Input struct {
 	Budget   Budget
 	Measured Usage      // what agents measured of State.Plan; zero: nothing
 	Arms     []ArmTimes // how long requests took by arm of State.Plan, for every problem; may be empty
-	// Pairs says, by problem, which edges vary together, the largest share first: what the strategy covariance goes by. May be nil.
+	// Pairs says, by problem, which edges vary together, the largest share first, for strategies that use pairs. May be nil.
 	Pairs map[analysis.Hash][]analysis.PairShare
 	// Unavailable holds the tracepoints that agents cannot enable, or that did harm.
 	Unavailable []trace.Symbol
-	Strategy    string // one of Strategies; empty: adaptive
+	Strategy    Strategy // the zero value: the default one
 	Seed        uint64
 	Epoch       time.Duration // how long until the next call
 	// Explore is the share of the requests that have everything on, so that the tree learns places and what they take while all is

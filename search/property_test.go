@@ -26,7 +26,7 @@ type game struct {
 func drawGame(t *rapid.T) *game {
 	g := &game{world: newWorld(rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size"), 3)}
 	g.in = Input{
-		Strategy: rapid.SampledFrom(Strategies()).Draw(t, "strategy"), Seed: 3, Epoch: epoch, Table: &g.table,
+		Strategy: named(rapid.SampledFrom(append(StrategyNames(), supplied.Name)).Draw(t, "strategy")), Seed: 3, Epoch: epoch, Table: &g.table,
 		Budget: Budget{
 			Tracepoints: rapid.IntRange(0, 12).Draw(t, "tracepoints"), Bytes: rapid.Float64Range(0, 20_000).Draw(t, "bytes"),
 			CPU:         rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),

@@ -126,8 +126,9 @@ func (s *script) wish(d *datadriven.TestData) {
 
 func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	s.in.Now = s.in.Now.Add(s.in.Epoch)
-	s.in.Strategy = "hierarchical"
-	d.MaybeScanArgs(t, "strategy", &s.in.Strategy)
+	strategy := "hierarchical"
+	d.MaybeScanArgs(t, "strategy", &strategy)
+	s.in.Strategy = named(strategy)
 	s.in.Budget = Budget{}
 	d.MaybeScanArgs(t, "budget", &s.in.Budget.Tracepoints)
 	d.MaybeScanArgs(t, "of-type", &s.in.Budget.RequestType.Tracepoints)

@@ -3,7 +3,6 @@ package search
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -53,73 +52,72 @@ type Candidate struct {
 	Loose      bool    // may be executed anywhere in the operation
 }
 
-// Strategy returns what to switch on next, best first, with reasons. It is pure and picks no candidate twice.
-type Strategy func(q *Question) []Pick
+// Strategy ranks the tracepoints that could be switched on next. [Strategies] returns the published ones; a caller of [Next] may
+// supply another. The zero value stands for the default strategy.
+type Strategy struct {
+	Name string // in decisions and investigations
 
-var strategies = []struct {
-	name string
-	pick Strategy
-}{
-	{"adaptive", adaptive},
-	{"binary", binary},
-	{"breadth-first", breadthFirst},
-	{Covariance, covariance},
-	{"cross-layer", crossLayer},
-	{"flat", flat},
-	{"hierarchical", hierarchical},
-	{"random", random},
-	{"variables", variables},
+	// Pick returns the tracepoints to switch on, best first and each with a reason. It is pure and picks no candidate twice.
+	Pick func(q *Question) []Pick
+
+	// Frugal switches a known place off as soon as it is not being divided. Otherwise a place stays on while it carries a
+	// tenth of the leading operation's share itself.
+	Frugal bool
+
+	// UsesPairs says that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
+	UsesPairs bool
 }
 
-// DefaultStrategy is the name of the strategy that is used where none is chosen.
+// DefaultStrategy is the name of the strategy that is used if none is named.
 const DefaultStrategy = "adaptive"
 
-// Covariance is the name of the strategy that goes by pairs of edges, see Input.Pairs.
-const Covariance = "covariance"
+// Strategies returns the published strategies, ascending by name.
+func Strategies() []Strategy {
+	return []Strategy{
+		defaultStrategy(),
+		{Name: "binary", Pick: binary},
+		{Name: "covariance", Pick: covariance, UsesPairs: true},
+		{Name: "cross-layer", Pick: crossLayer},
+		{Name: "hierarchical", Pick: Hierarchical},
+	}
+}
 
-// Strategies returns the names of all strategies, ascending.
-func Strategies() []string {
+func defaultStrategy() Strategy { return Strategy{Name: DefaultStrategy, Pick: adaptive, Frugal: true} }
+
+// StrategyNames returns the names of the published strategies, ascending.
+func StrategyNames() []string {
 	var names []string
-	for _, s := range strategies {
-		names = append(names, s.name)
+	for _, s := range Strategies() {
+		names = append(names, s.Name)
 	}
 	return names
 }
 
-// StrategyNamed returns the strategy with the given name, the default one for any other.
-func StrategyNamed(name string) (string, Strategy) {
-	for _, s := range strategies {
-		if s.name == name {
-			return s.name, s.pick
-		}
-	}
-	return DefaultStrategy, adaptive
-}
+// PicksAtOnce bounds the picks of the strategies that have no bound of their own.
+const PicksAtOnce = 8
 
-// batch is how many tracepoints the strategies pick at once that have no limit of their own.
-const batch = 8
-
-func (q *Question) pick(i int, score float64, reason string) Pick {
+// Pick returns the pick of candidate i, for all requests.
+func (q *Question) Pick(i int, score float64, reason string) Pick {
 	c := &q.Candidates[i]
 	return Pick{Tracepoint: c.Tracepoint, Op: c.Op, Context: c.Context, Region: c.Region, Score: score, Whole: true, Reason: reason}
 }
 
-// isSpan reports whether candidate i shows where time is spent.
-func (q *Question) isSpan(i int) bool { return q.Candidates[i].Kind != cct.VariablePoint }
+// IsSpan reports whether candidate i shows where time is spent.
+func (q *Question) IsSpan(i int) bool { return q.Candidates[i].Kind != cct.VariablePoint }
 
 // spans returns the candidates of region r that are spans.
 func (q *Question) spans(r int) []int {
 	var list []int
 	for i := q.Regions[r].From; i < q.Regions[r].To; i++ {
-		if q.isSpan(i) {
+		if q.IsSpan(i) {
 			list = append(list, i)
 		}
 	}
 	return list
 }
 
-// within returns the candidates of region r that are spans and can lie between the neighbours of its edges; all spans if none can.
-func (q *Question) within(r int) []int {
+// Within returns the candidates of region r that are spans and can lie between the neighbours of its edges; all spans if none can.
+func (q *Question) Within(r int) []int {
 	list := q.spans(r)
 	inside := slices.DeleteFunc(slices.Clone(list), func(i int) bool { return !q.Candidates[i].Inside })
 	if len(inside) == 0 {
@@ -128,16 +126,16 @@ func (q *Question) within(r int) []int {
 	return inside
 }
 
-// hierarchical picks all direct children of the place that carries most, and of those that carry half as much.
-func hierarchical(q *Question) []Pick {
+// Hierarchical picks all direct children of the place that carries most, and of those that carry half as much.
+func Hierarchical(q *Question) []Pick {
 	var picks []Pick
 	for r := range q.Regions {
 		if r > 0 && q.Regions[r].Share < q.Regions[0].Share/2 {
 			break
 		}
-		for _, i := range q.within(r) {
+		for _, i := range q.Within(r) {
 			if c := &q.Candidates[i]; c.Depth == 1 {
-				picks = append(picks, q.pick(i, q.Regions[r].Share, "child of the place that carries most"))
+				picks = append(picks, q.Pick(i, q.Regions[r].Share, "child of the place that carries most"))
 			}
 		}
 		if len(picks) > 0 {
@@ -150,7 +148,7 @@ func hierarchical(q *Question) []Pick {
 // binary picks the candidate that halves the leading region, and one that halves each half.
 func binary(q *Question) []Pick {
 	for r := range q.Regions {
-		list := q.within(r)
+		list := q.Within(r)
 		if len(list) == 0 {
 			continue
 		}
@@ -158,25 +156,8 @@ func binary(q *Question) []Pick {
 		var picks []Pick
 		for range 3 {
 			if i := s.next(); i >= 0 {
-				picks = append(picks, q.pick(i, q.Regions[r].Share, "halves what is left"))
+				picks = append(picks, q.Pick(i, q.Regions[r].Share, "halves what is left"))
 			}
-		}
-		return picks
-	}
-	return nil
-}
-
-// flat picks candidates spread evenly over the leading region.
-func flat(q *Question) []Pick {
-	for r := range q.Regions {
-		list := q.within(r)
-		if len(list) == 0 {
-			continue
-		}
-		var picks []Pick
-		n := min(batch, len(list))
-		for k := range n {
-			picks = append(picks, q.pick(list[(2*k+1)*len(list)/(2*n)], q.Regions[r].Share, "spread evenly"))
 		}
 		return picks
 	}
@@ -199,11 +180,11 @@ func covariance(q *Question) []Pick {
 	}
 	slices.SortFunc(list, func(a, b common) int { return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.at, b.at)) })
 	var picks []Pick
-	for _, c := range list[:min(batch, len(list))] {
-		picks = append(picks, q.pick(c.at, c.share, "common to edges that vary together"))
+	for _, c := range list[:min(PicksAtOnce, len(list))] {
+		picks = append(picks, q.Pick(c.at, c.share, "common to edges that vary together"))
 	}
 	if len(picks) == 0 {
-		return hierarchical(q)
+		return Hierarchical(q)
 	}
 	return picks
 }
@@ -212,7 +193,7 @@ func covariance(q *Question) []Pick {
 func (q *Question) places() map[trace.Symbol][]int {
 	places := make(map[trace.Symbol][]int)
 	for i := range q.Candidates {
-		if q.isSpan(i) {
+		if q.IsSpan(i) {
 			tp := q.Candidates[i].Tracepoint
 			places[tp] = append(places[tp], i)
 		}
@@ -245,65 +226,16 @@ func crossLayer(q *Question) []Pick {
 			var picks []Pick
 			for _, i := range q.spans(r) {
 				if c := &q.Candidates[i]; c.Layer == layer && (c.Depth == 1 || c.Layer == cct.Kernel) {
-					picks = append(picks, q.pick(i, q.Regions[r].Share*c.Mass, "the layer below"))
+					picks = append(picks, q.Pick(i, q.Regions[r].Share*c.Mass, "the layer below"))
 				}
 			}
 			if len(picks) > 0 {
 				slices.SortStableFunc(picks, func(a, b Pick) int { return cmp.Compare(b.Score, a.Score) })
-				return picks[:min(batch, len(picks))]
+				return picks[:min(PicksAtOnce, len(picks))]
 			}
 		}
 	}
-	return hierarchical(q)
-}
-
-// variables picks attribute captures at the leading place.
-func variables(q *Question) []Pick {
-	var picks []Pick
-	for r := range q.Regions {
-		for i := q.Regions[r].From; i < q.Regions[r].To && len(picks) < batch; i++ {
-			if !q.isSpan(i) && q.Candidates[i].Depth == 1 {
-				picks = append(picks, q.pick(i, q.Regions[r].Share, "its values are not known yet"))
-			}
-		}
-		if len(picks) > 0 {
-			return picks
-		}
-	}
-	return hierarchical(q)
-}
-
-// random picks any candidates.
-func random(q *Question) []Pick {
-	list := q.allSpans()
-	rng := rand.New(rand.NewPCG(q.Seed, 1))
-	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return q.batchOf(list, "at random")
-}
-
-// breadthFirst picks candidates level by level.
-func breadthFirst(q *Question) []Pick {
-	list := q.allSpans()
-	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(q.Candidates[a].Depth, q.Candidates[b].Depth) })
-	return q.batchOf(list, "next in breadth-first order")
-}
-
-func (q *Question) allSpans() []int {
-	var list []int
-	for i := range q.Candidates {
-		if q.isSpan(i) {
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
-func (q *Question) batchOf(list []int, reason string) []Pick {
-	var picks []Pick
-	for _, i := range list[:min(batch, len(list))] {
-		picks = append(picks, q.pick(i, 1/float64(1+len(picks)), reason))
-	}
-	return picks
+	return Hierarchical(q)
 }
 
 // splitter divides a region by picking candidates one by one: always in the part with the most mass the one that divides it

@@ -34,7 +34,7 @@ func (i *inquiry) pick() bool {
 		return false
 	}
 	taken := make(map[trace.Symbol]bool)
-	for _, p := range i.answer(&i.question) {
+	for _, p := range i.strategy.Pick(&i.question) {
 		if taken[p.Tracepoint] || i.v.want(p.Tracepoint) >= 0 {
 			continue
 		}
@@ -102,7 +102,7 @@ func (i *inquiry) switchOff(waiting map[trace.Symbol]bool) {
 			reason = WhyNever
 		case c.high < refutedShare*i.searched[0].score:
 			reason = WhyRefuted
-		case !dividing[w.Tracepoint] && (i.strategy == DefaultStrategy || c.own < refutedShare*i.searched[0].score):
+		case !dividing[w.Tracepoint] && (i.strategy.Frugal || c.own < refutedShare*i.searched[0].score):
 			reason = WhyRefined
 		}
 		if reason == "" {

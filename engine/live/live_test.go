@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -446,14 +447,41 @@ func TestChangesSurviveKill(t *testing.T) {
 	}
 }
 
-// A checkpoint that another build wrote is an error that says what to do, and that helps.
-func TestCheckpointOfAnotherBuild(t *testing.T) {
-	dir, c := t.TempDir(), &clock{}
+// TestRemovedStrategy starts on a checkpoint, and on a journal, of a service with a strategy that only the benchmarks have.
+func TestRemovedStrategy(t *testing.T) {
+	removed := func(o *Options) { o.Core.Strategy, o.Core.Strategies = "random", yardstick.Strategies() }
+	const want = "start that version once more with one that both have, stop it, and start this one"
+	stopped, killed, c := t.TempDir(), t.TempDir(), &clock{}
 	c.set(start)
-	r := run(t, dir, c, nil)
-	r.end()
+	run(t, stopped, c, removed).end()
+	o, closing := options(t, stopped, c)
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("on a checkpoint: error %v, want that it says %q", err, want)
+	}
+	closing()
+
+	r := run(t, killed, c, removed)
+	r.settle()
+	killed = r.crash(killed)
+	o, closing = options(t, killed, c)
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("on a journal: error %v, want that it says %q", err, want)
+	}
+	closing()
+
+	run(t, stopped, c, func(o *Options) { o.Core.Strategies = yardstick.Strategies() }).end() // the advice
+	run(t, stopped, c, nil).end()
+}
+
+// options returns those of a service on a directory, and what closes its databases.
+func options(t *testing.T, dir string, c *clock) (Options, func()) {
+	t.Helper()
 	o := DefaultOptions()
-	o.Clock, o.Log = c.Now, slog.New(slog.DiscardHandler)
+	o.Clock, o.Log, o.tick = c.Now, slog.New(slog.DiscardHandler), 2*time.Millisecond
 	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -464,6 +492,20 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: o.Log}); err != nil {
 		t.Fatal(err)
 	}
+	return o, func() {
+		if err := errors.Join(o.Journal.Close(), o.Store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A checkpoint that another build wrote is an error that says what to do, and that helps.
+func TestCheckpointOfAnotherBuild(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	r := run(t, dir, c, nil)
+	r.end()
+	o, closing := options(t, dir, c)
 	checkpoint, err := o.Store.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -475,7 +517,8 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "go on with the build that wrote it, or move the folder store out of the data directory") {
 		t.Errorf("error %v", err)
 	}
-	if err := errors.Join(o.Journal.Close(), o.Store.Close(), os.Rename(filepath.Join(dir, "store"), filepath.Join(t.TempDir(), "store"))); err != nil {
+	closing()
+	if err := os.Rename(filepath.Join(dir, "store"), filepath.Join(t.TempDir(), "store")); err != nil {
 		t.Fatal(err)
 	}
 	run(t, dir, c, nil).end()
