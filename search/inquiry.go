@@ -18,6 +18,8 @@ type inquiry struct {
 	searched []*area
 	rest     []*area
 	question Question
+	spots    []knownClass // known classes of the question's regions
+	region   int          // that is being filled
 	rejected []Rejected
 	d        Decision
 }
@@ -128,7 +130,10 @@ func (i *inquiry) search() {
 	}
 	i.regions()
 	waiting := i.pending()
-	i.switchOff(waiting)
+	if i.switchOff(waiting) { // what goes silent is no candidate, and not open
+		i.v.Suspects = suspects(i.searched, i.rest, i.opens)
+	}
+	i.fill()
 	switch {
 	case i.v.Starved > idleEpochs:
 		i.conclude(i.standsOut(false), "nothing that is left to try fits the budget")

@@ -43,44 +43,56 @@ func (a *area) best() int32 {
 	return best
 }
 
-// regions makes the question for the strategy: the regions that may carry the problem, best first, with their candidates.
+// knownClass is a known class of an area.
+type knownClass struct {
+	a *area
+	c int32
+}
+
+// regions makes the question for the strategy: the regions that may carry the problem, best first, without candidates.
 func (i *inquiry) regions() {
-	type spot struct {
-		a *area
-		c int32
-	}
-	var spots []spot
-	most, size := 0.0, 0
+	var spots []knownClass
+	most := 0.0
 	for _, a := range i.searched {
-		size += len(a.classes)
 		for k := range a.classes {
 			if a.classes[k].known {
-				spots = append(spots, spot{a, int32(k)})
+				spots = append(spots, knownClass{a, int32(k)})
 				most = max(most, a.score*a.classes[k].own)
 			}
 		}
 	}
-	share := func(s spot) float64 { return s.a.score * s.a.classes[s.c].own }
-	slices.SortStableFunc(spots, func(x, y spot) int { return cmp.Compare(share(y), share(x)) })
+	share := func(s knownClass) float64 { return s.a.score * s.a.classes[s.c].own }
+	slices.SortStableFunc(spots, func(x, y knownClass) int { return cmp.Compare(share(y), share(x)) })
 	q := &i.question
 	*q = Question{
-		Problem: i.p, Tree: i.tree, Budget: i.Budget, Requests: finite(i.p.Rate) * i.Epoch.Seconds(), Pairs: i.Pairs[i.p.ID],
+		Problem: i.p, Tree: i.tree, Requests: finite(i.p.Rate) * i.Epoch.Seconds(), Pairs: i.Pairs[i.p.ID],
 		Seed: trace.Mix(i.Seed, trace.Mix(i.v.Problem.Lo, uint64(i.v.Epochs))),
 	}
-	for _, w := range i.v.Wants {
-		q.Enabled = append(q.Enabled, w.Tracepoint)
-	}
-	q.Candidates = make([]Candidate, 0, size)
+	i.spots = nil
 	for _, s := range spots {
 		c := &s.a.classes[s.c]
 		sd := s.a.score * c.ownSD
 		if share(s) < liveShare*most || share(s)+1.96*sd < refutedShare*i.searched[0].score {
 			continue
 		}
-		r := Region{Tracepoint: c.tp, Op: c.op, Share: share(s), SD: sd, From: len(q.Candidates), Edges: s.a.edges}
-		q.Regions = append(q.Regions, r)
+		q.Regions = append(q.Regions, Region{Tracepoint: c.tp, Op: c.op, Share: share(s), SD: sd, Edges: s.a.edges})
+		i.spots = append(i.spots, s)
+	}
+}
+
+// fill fills the regions with their candidates.
+func (i *inquiry) fill() {
+	size := 0
+	for _, a := range i.searched {
+		size += len(a.classes)
+	}
+	q := &i.question
+	q.Candidates = make([]Candidate, 0, size)
+	for r, s := range i.spots {
+		q.Regions[r].From = len(q.Candidates)
+		i.region = r
 		i.candidates(s.a, s.c)
-		q.Regions[len(q.Regions)-1].To = len(q.Candidates)
+		q.Regions[r].To = len(q.Candidates)
 	}
 }
 
@@ -118,7 +130,7 @@ func (i *inquiry) candidate(x *class, parent, depth int) int {
 		return -1
 	}
 	q.Candidates = append(q.Candidates, Candidate{
-		Tracepoint: x.tp, Op: x.op, Context: x.ctx, Node: x.node, Region: len(q.Regions) - 1, Parent: parent, End: len(q.Candidates) + 1, Depth: depth,
+		Tracepoint: x.tp, Op: x.op, Context: x.ctx, Node: x.node, Region: i.region, Parent: parent, End: len(q.Candidates) + 1, Depth: depth,
 		Layer: x.layer, Kind: x.kind, Mass: x.mass, Hits: x.hits, Inside: x.inside, Loose: x.floating,
 	})
 	return len(q.Candidates) - 1

@@ -140,7 +140,9 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	var wait int64
 	d.MaybeScanArgs(t, "wait", &wait)
 	s.in.Now = s.in.Now.Add(time.Duration(wait) * time.Second)
-	s.p.Requests += 20
+	requests := 20
+	d.MaybeScanArgs(t, "requests", &requests)
+	s.p.Requests += uint64(requests)
 	d.MaybeScanArgs(t, "rate", &s.p.Rate)
 	s.in.Problems = []analysis.Problem{s.p}
 	if d.HasArg("gone") {

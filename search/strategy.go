@@ -16,8 +16,6 @@ type Question struct {
 	Tree       *cct.Tree
 	Regions    []Region             // what may carry the problem, best first
 	Candidates []Candidate          // of all regions, those of a region together and in pre-order
-	Enabled    []trace.Symbol       // ascending
-	Budget     Budget               // what is left
 	Requests   float64              // of the problem, expected in an epoch
 	Pairs      []analysis.PairShare // edges that vary together, the largest share first
 	Seed       uint64

@@ -85,8 +85,8 @@ func (i *inquiry) want(p Pick) {
 func compareWant(w Want, tp trace.Symbol) int { return cmp.Compare(w.Tracepoint, tp) }
 
 // switchOff ends what is known well enough: what explains nothing (and stays silent for a while), what was never executed, and,
-// for frugal strategies, everything but the places that are being divided.
-func (i *inquiry) switchOff(waiting map[trace.Symbol]bool) {
+// for frugal strategies, everything but the places that are being divided. It reports whether anything was never executed.
+func (i *inquiry) switchOff(waiting map[trace.Symbol]bool) (never bool) {
 	carried := i.carried()
 	dividing := make(map[trace.Symbol]bool)
 	for k := range i.question.Regions {
@@ -99,7 +99,7 @@ func (i *inquiry) switchOff(waiting map[trace.Symbol]bool) {
 		switch {
 		case waiting[w.Tracepoint]:
 		case !shown:
-			reason = WhyNever
+			reason, never = WhyNever, true
 		case c.high < refutedShare*i.searched[0].score:
 			reason = WhyRefuted
 		case !dividing[w.Tracepoint] && (i.strategy.Frugal || c.own < refutedShare*i.searched[0].score):
@@ -115,6 +115,7 @@ func (i *inquiry) switchOff(waiting map[trace.Symbol]bool) {
 		}
 	}
 	i.v.Wants = kept
+	return never
 }
 
 func (i *inquiry) silence(tp trace.Symbol) {
