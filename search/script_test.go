@@ -47,16 +47,16 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "problem":
 		s.problem(t, d.Input)
 		return ""
-	case "wish":
-		s.wish(d)
+	case "override":
+		s.override(d)
 		return ""
 	case "next":
 		return s.next(t, d)
-	case "silence":
-		s.silence(t, d)
+	case "cooldown":
+		s.cooldown(t, d)
 		return ""
-	case "silences":
-		return s.silences()
+	case "cooldowns":
+		return s.cooldowns()
 	case "leases":
 		return s.leases()
 	}
@@ -116,11 +116,11 @@ func (s *script) context(names []string) trace.Context {
 	return ctx
 }
 
-func (s *script) wish(d *datadriven.TestData) {
+func (s *script) override(d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		name, forced := strings.CutPrefix(arg.Key, "forced-")
-		kind := WishKind(slices.Index(wishNames[:], name))
-		s.in.State.Wishes = append(s.in.State.Wishes, Wish{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
+		kind := OverrideKind(slices.Index(overrideNames[:], name))
+		s.in.State.Overrides = append(s.in.State.Overrides, Override{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
 	}
 }
 
@@ -178,20 +178,20 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 }
 
 // silence keeps tracepoints silent for the problem from now on: "silence b=20s".
-func (s *script) silence(t *testing.T, d *datadriven.TestData) {
+func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		period, err := time.ParseDuration(arg.Vals[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.in.State.Silences = append(s.in.State.Silences, Silence{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
+		s.in.State.Cooldowns = append(s.in.State.Cooldowns, Cooldown{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
 	}
 }
 
 // silences returns a line for each tracepoint that is silent for the problem: for how long it will be.
-func (s *script) silences() string {
+func (s *script) cooldowns() string {
 	var b strings.Builder
-	for _, x := range s.in.State.Silences {
+	for _, x := range s.in.State.Cooldowns {
 		if x.Problem == s.p.ID {
 			fmt.Fprintf(&b, "%s for %v\n", s.table.Text(x.Tracepoint), x.Until.Sub(s.in.Now))
 		}

@@ -429,7 +429,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 			o.found = min(o.found, k)
 		}
 		o.status = v.Status
-		o.largest = max(o.largest, len(v.Wants))
+		o.largest = max(o.largest, len(v.Requested))
 		if v.Status >= Located {
 			o.epochs = k
 			break

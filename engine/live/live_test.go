@@ -266,9 +266,9 @@ func (r *running) decide(i int) *engine.Settings {
 	}
 	for _, x := range []engine.Change{
 		{Settings: &s},
-		{Wish: &search.Wish{Tracepoint: id, Kind: search.Pin, By: "ann"}},
-		{Wish: &search.Wish{Tracepoint: trace.SymbolOf([]byte("point 1")), Kind: search.Pin}},
-		{Wish: &search.Wish{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
+		{Override: &search.Override{Tracepoint: id, Kind: search.Pin, By: "ann"}},
+		{Override: &search.Override{Tracepoint: trace.SymbolOf([]byte("point 1")), Kind: search.Pin}},
+		{Override: &search.Override{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
 		{Withdraw: trace.Symbol(i - 5), By: "bob"},
 	} {
 		if changed, err := r.Change(r.t.Context(), x); err != nil || !changed && (x.Withdraw == 0 || i > 5) {
@@ -406,12 +406,12 @@ func TestChangesSurviveKill(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
 	var settings engine.Settings
-	var wishes []search.Wish
+	var overrides []search.Override
 	look := func(r *running) {
 		t.Helper()
 		err := r.Ask(t.Context(), func(core *engine.Core) {
 			o := core.Options()
-			settings, wishes = o.Settings(), slices.Clone(core.State().Wishes)
+			settings, overrides = o.Settings(), slices.Clone(core.State().Overrides)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -419,8 +419,8 @@ func TestChangesSurviveKill(t *testing.T) {
 	}
 	tight := func(o *Options) { o.Core.Budget.Tracepoints = 7 }
 	r := run(t, dir, c, tight)
-	pin := search.Wish{Tracepoint: 1 << 63, Kind: search.Pin, By: "ann"}
-	if changed, err := r.Change(t.Context(), engine.Change{Wish: &pin}); err != nil || !changed {
+	pin := search.Override{Tracepoint: 1 << 63, Kind: search.Pin, By: "ann"}
+	if changed, err := r.Change(t.Context(), engine.Change{Override: &pin}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	if changed, err := r.Change(t.Context(), engine.Change{Withdraw: 5}); err != nil || changed {
@@ -429,8 +429,8 @@ func TestChangesSurviveKill(t *testing.T) {
 	records := r.options.Journal.Next()
 	dir = r.crash(dir)
 	r = run(t, dir, c, tight)
-	if look(r); len(wishes) != 1 || wishes[0] != pin || settings.Budget.Tracepoints != 7 {
-		t.Errorf("after a kill: %+v, %+v", wishes, settings)
+	if look(r); len(overrides) != 1 || overrides[0] != pin || settings.Budget.Tracepoints != 7 {
+		t.Errorf("after a kill: %+v, %+v", overrides, settings)
 	}
 	if n := r.options.Journal.Next(); n != records {
 		t.Errorf("settings that hold are recorded again: %d records instead of %d", n, records)
@@ -438,11 +438,11 @@ func TestChangesSurviveKill(t *testing.T) {
 	r.end() // with a checkpoint
 	r = run(t, dir, c, nil)
 	r.settle()
-	if look(r); len(wishes) != 1 || settings.Budget.Tracepoints != 0 {
-		t.Errorf("after a start with other settings: %+v, %+v", wishes, settings)
+	if look(r); len(overrides) != 1 || settings.Budget.Tracepoints != 0 {
+		t.Errorf("after a start with other settings: %+v, %+v", overrides, settings)
 	}
 	r.end()
-	if _, err := r.Change(t.Context(), engine.Change{Wish: &pin}); err == nil {
+	if _, err := r.Change(t.Context(), engine.Change{Override: &pin}); err == nil {
 		t.Error("a change is made when nothing runs")
 	}
 }
