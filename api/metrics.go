@@ -150,7 +150,7 @@ func (m *metrics) engine(e emitter) {
 	e.gauge("problems_uninvestigated", "Open problems that wait for their turn to be investigated.", float64(t.uninvestigated))
 	e.gauge("investigations", "Investigations that may switch tracepoints on.", float64(t.investigations))
 	e.gauge("tracepoints_on", "Tracepoints of the plan.", float64(t.on))
-	e.gauge("wishes", "Tracepoints that people decided about.", float64(t.wishes))
+	e.gauge("wishes", "Tracepoints that people decided about.", float64(t.overrides))
 	e.gauge("plan_version", "Version of the plan.", float64(t.version))
 	e.gauge("tree_nodes", "Calling contexts in the trees that are built.", float64(t.treeNodes))
 	e.counter("tree_dropped_contexts_total", "Calling contexts beyond the bound on trees.", int64(t.treeLost))

@@ -138,7 +138,7 @@ func (r renderer) next(v *search.Investigation, missing []string) string {
 	case search.Opened:
 		return "Just opened: tracepoints are chosen when the epoch ends, if any fit the budget."
 	case search.Investigating:
-		return units.Plural(len(v.Wants), "tracepoint") + " on: waiting for requests that show where the time goes."
+		return units.Plural(len(v.Requested), "tracepoint") + " on: waiting for requests that show where the time goes."
 	case search.Located, search.Explained:
 		if op := v.Answer(); op != 0 {
 			return "Look at " + r.Op(op) + ". " + sentenceOf(v.Reason)

@@ -192,7 +192,7 @@ func (r renderer) investigation(v *search.Investigation, suspects int) contract.
 	return contract.Investigation{
 		Problem: v.Problem.String(), RequestType: v.RequestType.String(), RequestTypeName: r.RequestType(v.RequestType, v.Entry),
 		Group: v.Group.String(), State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
-		Opened: at(v.Opened), Changed: at(v.Changed), Epochs: v.Epochs, On: len(v.Wants), Tried: len(v.Tried),
+		Opened: at(v.Opened), Changed: at(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
 		Suspects: r.suspects(v.RequestType, v.Suspects[:min(len(v.Suspects), suspects)]),
 	}
 }
@@ -203,10 +203,10 @@ const shownEvidence = 200
 func (r renderer) investigationDetail(v *search.Investigation) *contract.InvestigationDetail {
 	d := &contract.InvestigationDetail{
 		Investigation: r.investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
-		Wants: make([]contract.Want, 0, len(v.Wants)), Evidence: []contract.Evidence{},
+		Wants: make([]contract.Want, 0, len(v.Requested)), Evidence: []contract.Evidence{},
 	}
-	for i := range v.Wants {
-		w := &v.Wants[i]
+	for i := range v.Requested {
+		w := &v.Requested[i]
 		d.Wants = append(d.Wants, contract.Want{Tracepoint: r.tracepoint(w.Tracepoint), Since: at(w.Since), Value: number(w.Value), Cause: w.Cause})
 	}
 	evidence := slices.Clone(v.Evidence)

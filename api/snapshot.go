@@ -37,7 +37,7 @@ type snapshot struct {
 // tally holds the counts of status and metrics.
 type tally struct {
 	groups, types, uninvestigated int
-	on, wishes, investigations    int
+	on, overrides, investigations int
 	refused, evicted, unlearned   uint64
 	unnamed, treeNodes, treeLost  int
 	unranked                      uint64
@@ -248,7 +248,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t.unnamed = c.Table().Refused()
 	t.unranked = c.Spans().Beyond()
 	state := c.State()
-	t.wishes, t.version = len(state.Wishes), state.Plan.Version
+	t.overrides, t.version = len(state.Overrides), state.Plan.Version
 	on := make(map[trace.Symbol]bool)
 	for _, l := range state.Plan.Leases {
 		on[l.Tracepoint] = true

@@ -72,7 +72,7 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 	for _, l := range c.Plan().Leases {
 		of(l.Tracepoint)
 	}
-	for _, w := range c.State().Wishes {
+	for _, w := range c.State().Overrides {
 		of(w.Tracepoint)
 	}
 	states, names := newStates(c), renderer{describe.New(c.Table(), describe.Verbatim), c}
@@ -149,7 +149,7 @@ func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
 		}
 	}
 	x.Share = number(share)
-	for _, w := range c.State().Wishes {
+	for _, w := range c.State().Overrides {
 		if w.Tracepoint == p.id {
 			x.Wish = &contract.Wish{Kind: contract.WishKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
 		}
@@ -196,7 +196,7 @@ const enabledFor = time.Hour
 func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointRequestObject) (contract.WishTracepointResponseObject, error) {
 	now := a.options.Clock()
 	who := caller(ctx)
-	w := search.Wish{Forced: value(r.Body.Force, false), By: who.name}
+	w := search.Override{Forced: value(r.Body.Force, false), By: who.name}
 	switch r.Body.Kind {
 	case contract.WishRequestKindEnable:
 		w.Kind, w.Until = search.Enable, trace.Nanos(now.Add(enabledFor).UnixNano())
@@ -222,7 +222,7 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 		return nil, err
 	}
 	w.Tracepoint = id
-	switch room, err := a.change(ctx, engine.Change{Wish: &w}); {
+	switch room, err := a.change(ctx, engine.Change{Override: &w}); {
 	case err != nil:
 		return nil, err
 	case !room:

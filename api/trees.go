@@ -188,24 +188,24 @@ func (r renderer) matches(c *engine.Core, t *cct.Tree, requestType analysis.Hash
 
 // states tells what state tracepoints are in.
 type states struct {
-	on     map[trace.Symbol]bool
-	wishes map[trace.Symbol]*search.Wish
+	on        map[trace.Symbol]bool
+	overrides map[trace.Symbol]*search.Override
 }
 
 func newStates(c *engine.Core) *states {
-	s := &states{make(map[trace.Symbol]bool), make(map[trace.Symbol]*search.Wish)}
+	s := &states{make(map[trace.Symbol]bool), make(map[trace.Symbol]*search.Override)}
 	for _, l := range c.Plan().Leases {
 		s.on[l.Tracepoint] = true
 	}
-	for i := range c.State().Wishes {
-		w := &c.State().Wishes[i]
-		s.wishes[w.Tracepoint] = w
+	for i := range c.State().Overrides {
+		w := &c.State().Overrides[i]
+		s.overrides[w.Tracepoint] = w
 	}
 	return s
 }
 
 func (s *states) of(tp trace.Symbol) contract.TracepointState {
-	w := s.wishes[tp]
+	w := s.overrides[tp]
 	switch {
 	case tp == 0:
 		return contract.TracepointStateBaseline

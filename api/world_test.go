@@ -303,7 +303,7 @@ func troubled(t testing.TB) *world {
 	w.play(t, 40, func() bool {
 		return slices.ContainsFunc(w.core.Problems(), func(p analysis.Problem) bool {
 			v := w.core.State().Investigation(p.ID)
-			return v != nil && len(v.Evidence) > 0 && len(v.Wants) > 0
+			return v != nil && len(v.Evidence) > 0 && len(v.Requested) > 0
 		})
 	})
 	w.past.group = w.core.Problems()[0].Group

@@ -173,7 +173,7 @@ func problemKeys() []definition[Config] {
 }
 
 func searchKeys() []definition[Config] {
-	others := slices.DeleteFunc(slices.Clone(search.Strategies()), func(s string) bool { return s == search.DefaultStrategy })
+	others := slices.DeleteFunc(slices.Clone(search.StrategyNames()), func(s string) bool { return s == search.DefaultStrategy })
 	names := append([]string{search.DefaultStrategy}, others...)
 	return slices.Concat([]definition[Config]{
 		newField("strategy", choice(names...), func(c *Config) *string { return &c.Strategy },

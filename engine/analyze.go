@@ -23,7 +23,7 @@ type AnalyzeOptions struct {
 	Thresholds analysis.Thresholds      // Objectives are filled in from the next field
 	Objectives map[string]time.Duration // by "service operation" of the entry
 	Budget     search.Budget
-	Strategy   string // one of search.Strategies; empty: the default
+	Strategy   string // the name of a published strategy; empty: the default
 	Rules      analysis.Rules
 	Split      bool // groups are split by variables that explain their variance
 	Explained  int  // how many of the first problems are explained; 0: none
@@ -231,6 +231,10 @@ func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
 
 // propose asks the search what it would do first about each problem.
 func (a *offline) propose(ctx context.Context, problems []analysis.Problem) (map[analysis.Hash]search.Decision, error) {
+	strategy, err := strategyNamed(a.options.Strategy, nil)
+	if err != nil {
+		return nil, err
+	}
 	trees := make(map[analysis.Hash]*cct.Tree)
 	rates := make(map[analysis.Hash]float64)
 	for i := range problems {
@@ -247,7 +251,7 @@ func (a *offline) propose(ctx context.Context, problems []analysis.Problem) (map
 		}
 		_, decisions := search.Next(search.Input{
 			Now: problemsAt, Problems: problems[i : i+1], Trees: trees, Rates: rates, Table: a.report.Table,
-			Budget: a.options.Budget, Strategy: a.options.Strategy, Epoch: DefaultOptions().Epoch,
+			Budget: a.options.Budget, Strategy: strategy, Epoch: DefaultOptions().Epoch,
 		})
 		for _, d := range decisions {
 			if d.Investigation == problems[i].ID {

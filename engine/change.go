@@ -30,8 +30,8 @@ func (o *Options) Settings() Settings {
 // function of that. Exactly one field is set, By aside.
 type Change struct {
 	Settings *Settings        `json:"settings,omitempty"`
-	Wish     *search.Wish     `json:"wish,omitempty"`     // in place of what was wished for the same tracepoint before
-	Withdraw trace.Symbol     `json:"withdraw,omitempty"` // the wish for this tracepoint
+	Override *search.Override `json:"wish,omitempty"`     // replaces an earlier one of the same tracepoint
+	Withdraw trace.Symbol     `json:"withdraw,omitempty"` // whose override ends
 	By       string           `json:"by,omitempty"`       // who withdraws
 	Feedback *search.Feedback `json:"feedback,omitempty"`
 }
@@ -50,25 +50,30 @@ func DecodeChange(b []byte) (x Change, err error) {
 	if err := json.Unmarshal(b, &x); err != nil {
 		return Change{}, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
-	if x.Wish != nil && x.Wish.Kind > search.Forbid {
-		return Change{}, fmt.Errorf("%w: no such wish", codec.ErrCorrupt)
+	if x.Override != nil && x.Override.Kind > search.Forbid {
+		return Change{}, fmt.Errorf("%w: no such override", codec.ErrCorrupt)
 	}
 	return x, nil
 }
 
-// MostWishes bounds what people may have decided about at a time.
-const MostWishes = 10_000
+// MostOverrides bounds what people may have decided about at a time.
+const MostOverrides = 10_000
 
-// Apply makes a change. It reports false if there was nothing to change, or no room.
+// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that settings have.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
 		s := x.Settings
+		strategy, err := strategyNamed(s.Strategy, c.options.Strategies)
+		if err != nil {
+			return false
+		}
+		c.strategy = strategy
 		c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
 		c.options.Retention = s.Retention
 		return true
-	case x.Wish != nil:
-		return c.wish(*x.Wish)
+	case x.Override != nil:
+		return c.override(*x.Override)
 	case x.Feedback != nil:
 		c.hear(x.Feedback)
 		return true
@@ -80,29 +85,29 @@ func (c *Core) Apply(x *Change) bool {
 	return withdrawn
 }
 
-// wishVerbs say what somebody does who makes a wish, by its kind.
-var wishVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
+// overrideVerbs say what somebody does who overrides the search, by the kind of override.
+var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// wish takes what a person decided about a tracepoint, in place of what was decided before. It reports whether there was room.
-func (c *Core) wish(w search.Wish) bool {
+// override takes what a person decided about a tracepoint, in place of what was decided before. It reports whether there was room.
+func (c *Core) override(w search.Override) bool {
 	c.withdraw(w.Tracepoint)
-	if len(c.state.Wishes) >= MostWishes {
+	if len(c.state.Overrides) >= MostOverrides {
 		return false
 	}
-	c.state.Wishes = append(c.state.Wishes, w)
-	c.said(w.By, wishVerbs[w.Kind], w.Tracepoint)
+	c.state.Overrides = append(c.state.Overrides, w)
+	c.said(w.By, overrideVerbs[w.Kind], w.Tracepoint)
 	return true
 }
 
 // withdraw takes back what a person decided about a tracepoint. It reports whether there was anything.
 func (c *Core) withdraw(tracepoint trace.Symbol) bool {
-	var left []search.Wish // of its own: what Next returned is not changed
-	for _, w := range c.state.Wishes {
+	var left []search.Override // of its own: what Next returned is not changed
+	for _, w := range c.state.Overrides {
 		if w.Tracepoint != tracepoint {
 			left = append(left, w)
 		}
 	}
-	withdrawn := len(left) < len(c.state.Wishes)
-	c.state.Wishes = left
+	withdrawn := len(left) < len(c.state.Overrides)
+	c.state.Overrides = left
 	return withdrawn
 }

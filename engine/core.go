@@ -25,13 +25,16 @@ type Options struct {
 	Learning time.Duration // how long what is seen at first counts as healthy
 	Epoch    time.Duration // between two decisions
 	Budget   search.Budget
-	Strategy string // one of search.Strategies; empty: the default
+	Strategy string // the name of a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    analysis.Rules
 	Split    bool // groups are split by variables that explain their variance
 	// Retention is how long groups that are not seen any more are kept; 0: as long as there is room.
 	Retention time.Duration
 	Explore   float64 // share of the requests that have everything on, see search.Input; 0: none
+
+	// Strategies are those that Strategy may name beside the published ones, for evaluation.
+	Strategies []search.Strategy
 }
 
 // DefaultOptions returns the options of design: five minutes to learn, a decision every ten seconds.
@@ -60,6 +63,7 @@ type Core struct {
 	heard       heard
 	versions    versions
 	spans       analysis.RecentSpans
+	strategy    search.Strategy // the one that options.Strategy names
 	state       search.State
 	problems    []analysis.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
@@ -92,8 +96,13 @@ type tree struct {
 	grown   bool
 }
 
-// NewCore returns a Core that names things by table, which it adds contexts and edges to.
+// NewCore returns a Core that names things by table, which it adds contexts and edges to. It panics if no strategy has the name
+// in options; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
+	strategy, err := strategyNamed(options.Strategy, options.Strategies)
+	if err != nil {
+		panic("engine: " + err.Error())
+	}
 	types := &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, table)}
 	c := &Core{
 		options: options, table: table, extractor: analysis.NewExtractor(options.Path), types: types,
@@ -103,6 +112,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		causes:      newCauses(),
 		heard:       newHeard(),
 		versions:    newVersions(),
+		strategy:    strategy,
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
 		preview:     analysis.NewGrouper(types, table, options.Groups),
@@ -241,7 +251,7 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
-		Table: c.table, Budget: c.options.Budget, Strategy: c.options.Strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
+		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
 		Measured: c.measuredUsage(now), Unavailable: c.unavailable(now),
 	})
@@ -411,8 +421,8 @@ func (c *Core) arm(o *analysis.Observation) *arm {
 // refinements is what the sets of tracepoints that are on show about one problem.
 type refinements struct {
 	bySet map[uint64]*analysis.Refinement
-	bare  stats.Moments // durations of requests with nothing on, while a plan was
-	pairs *analysis.Pairs
+	bare  stats.Moments   // durations of requests with nothing on, while a plan was
+	pairs *analysis.Pairs // nil unless the strategy uses pairs
 }
 
 // refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
@@ -421,7 +431,9 @@ func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool)
 	if r == nil {
 		return
 	}
-	r.pairs.Observe(o, coarse)
+	if r.pairs != nil {
+		r.pairs.Observe(o, coarse)
+	}
 	a := c.arm(o)
 	c.causes.observe(group, o, a.on)
 	if a.set == 0 {
@@ -446,7 +458,13 @@ func (c *Core) attachRefined() {
 		p := &c.problems[i]
 		r := c.refinements[p.Group]
 		if r == nil {
-			r = &refinements{bySet: make(map[uint64]*analysis.Refinement), pairs: analysis.NewPairs(p)}
+			r = &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+		}
+		switch {
+		case !c.strategy.UsesPairs:
+			r.pairs = nil
+		case r.pairs == nil:
+			r.pairs = analysis.NewPairs(p)
 		}
 		open[p.Group] = r
 		for set := range r.bySet {
@@ -460,9 +478,9 @@ func (c *Core) attachRefined() {
 	c.refinements = open
 }
 
-// pairShares returns for every problem how its edges vary together, where the strategy asks for it.
+// pairShares returns for every problem the pairs of its edges that vary together; nil unless the strategy uses pairs.
 func (c *Core) pairShares() map[analysis.Hash][]analysis.PairShare {
-	if c.options.Strategy != search.Covariance {
+	if !c.strategy.UsesPairs {
 		return nil
 	}
 	pairs := make(map[analysis.Hash][]analysis.PairShare, len(c.problems))

@@ -188,8 +188,8 @@ func TestWishesWhileLearning(t *testing.T) {
 	table := &trace.Table{}
 	core := engine.NewCore(table, engine.DefaultOptions())
 	price := table.Symbol("shop/price")
-	for i, kind := range []search.WishKind{search.Enable, search.Pin, search.Forbid} {
-		core.Apply(&engine.Change{Wish: &search.Wish{Tracepoint: price, Kind: kind, By: "ann"}})
+	for i, kind := range []search.OverrideKind{search.Enable, search.Pin, search.Forbid} {
+		core.Apply(&engine.Change{Override: &search.Override{Tracepoint: price, Kind: kind, By: "ann"}})
 		d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second))
 		if on := len(core.Plan().Leases) > 0; on != (kind != search.Forbid) {
 			t.Errorf("%s: it is on: %t", kind, on)

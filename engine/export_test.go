@@ -13,3 +13,14 @@ func (c *Core) Versions() int { return len(c.versions.known) }
 
 // ArmTimes returns how long the requests of every problem took, by arm of the present plan.
 func (c *Core) ArmTimes() []search.ArmTimes { return c.armTimes() }
+
+// PairStatistics returns how many groups with an open problem have pair statistics.
+func (c *Core) PairStatistics() int {
+	n := 0
+	for _, r := range c.refinements {
+		if r.pairs != nil {
+			n++
+		}
+	}
+	return n
+}

@@ -26,7 +26,7 @@ func learned(fault sim.Fault) *world {
 
 // enable has a person enable a tracepoint: the next plan has it on in every arm.
 func (w *world) enable(tracepoint trace.Symbol) {
-	w.core.Apply(&engine.Change{Wish: &search.Wish{Tracepoint: tracepoint, Kind: search.Enable}})
+	w.core.Apply(&engine.Change{Override: &search.Override{Tracepoint: tracepoint, Kind: search.Enable}})
 	w.play()
 }
 

@@ -50,8 +50,8 @@ func possible(s *search.State) bool {
 			return false
 		}
 	}
-	for i := range s.Wishes {
-		if s.Wishes[i].Kind > search.Forbid {
+	for i := range s.Overrides {
+		if s.Overrides[i].Kind > search.Forbid {
 			return false
 		}
 	}

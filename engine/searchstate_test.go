@@ -17,8 +17,8 @@ func FuzzDecodeSearchState(f *testing.F) {
 	f.Add(engine.AppendSearchState(nil, &search.State{}))
 	s := search.State{
 		Plan:           search.Plan{Version: 3, Arms: []search.Arm{{Name: 1, Share: 0.5}}, Leases: []search.Lease{{Tracepoint: 7, Owner: analysis.Hash{Hi: 1}}}},
-		Investigations: []search.Investigation{{Problem: analysis.Hash{Hi: 1}, Status: search.Located, Wants: []search.Want{{Tracepoint: 7, Arms: 1}}}},
-		Wishes:         []search.Wish{{Tracepoint: 8, Kind: search.Forbid, By: "someone"}},
+		Investigations: []search.Investigation{{Problem: analysis.Hash{Hi: 1}, Status: search.Located, Requested: []search.TracepointRequest{{Tracepoint: 7, Arms: 1}}}},
+		Overrides:      []search.Override{{Tracepoint: 8, Kind: search.Forbid, By: "someone"}},
 	}
 	f.Add(engine.AppendSearchState(nil, &s))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -53,5 +53,25 @@ func TestDecodeSearchStateRefuses(t *testing.T) {
 		if _, err := engine.DecodeSearchState([]byte(bad)); !errors.Is(err, codec.ErrCorrupt) {
 			t.Errorf("%q: %v", bad, err)
 		}
+	}
+}
+
+// TestDecodeSearchStateOfACheckpoint reads a state with the names that checkpoints use.
+func TestDecodeSearchStateOfACheckpoint(t *testing.T) {
+	const text = "\x01" + `{"Plan":{"Version":3,"Arms":[{"Name":1,"Share":0.5,"Everything":false}],"Leases":[{"Tracepoint":7,"Arm":0,"Owner":{"Hi":1,"Lo":0},` +
+		`"Cause":"","Since":0,"Expires":0,"Pinned":false}]},"Investigations":[{"Problem":{"Hi":1,"Lo":0},"RequestType":{"Hi":0,"Lo":0},"Group":{"Hi":0,"Lo":0},` +
+		`"Entry":0,"Status":1,"Reason":"","Opened":0,"Changed":0,"Epochs":0,"Missed":0,"Idle":0,"Starved":2,"Strategy":"","Lead":0,"Score":0,"Verified":0,` +
+		`"Wants":[{"Tracepoint":7,"Arms":1,"Since":0,"Epoch":0,"Value":0,"Need":0,"Cause":""}],"Evidence":null,"Tried":null,"Suspects":null}],` +
+		`"Silences":[{"Problem":{"Hi":1,"Lo":0},"Tracepoint":9,"Until":4}],"Wishes":[{"Tracepoint":8,"Kind":2,"Forced":false,"Until":0,"By":"someone"}],` +
+		`"Overrun":{"Bytes":0,"CPU":0}}`
+	s, err := engine.DecodeSearchState([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Overrides) != 1 || len(s.Cooldowns) != 1 || len(s.Investigations[0].Requested) != 1 || s.Investigations[0].BudgetStarved != 2 {
+		t.Errorf("%+v", s)
+	}
+	if again := engine.AppendSearchState(nil, &s); string(again) != text {
+		t.Errorf("written again:\n%s\nwant:\n%s", again, text)
 	}
 }

@@ -92,7 +92,7 @@ type savedRefinements struct {
 	Group analysis.Hash
 	Sets  []savedSet // ascending
 	Bare  []byte
-	Pairs []byte
+	Pairs []byte // empty: none, because the strategy uses none
 }
 
 type savedSet struct {
@@ -164,7 +164,10 @@ func (c *Core) saved() *savedCore {
 	}
 	for _, id := range hashes(c.refinements) {
 		r := c.refinements[id]
-		saved := savedRefinements{Group: id, Bare: r.bare.AppendBinary(nil), Pairs: r.pairs.AppendBinary(nil)}
+		saved := savedRefinements{Group: id, Bare: r.bare.AppendBinary(nil)}
+		if r.pairs != nil {
+			saved.Pairs = r.pairs.AppendBinary(nil)
+		}
 		for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
 			saved.Sets = append(saved.Sets, savedSet{set, r.bySet[set].AppendBinary(nil)})
 		}
@@ -298,6 +301,9 @@ func (c *Core) Restore(b []byte) error {
 		return err
 	}
 	if s.Settings != nil {
+		if err := c.options.CheckStrategy(s.Settings.Strategy); err != nil {
+			return err
+		}
 		c.Apply(&Change{Settings: s.Settings})
 	}
 	if err := c.restoreEarly(parts[4], s.Learned); err != nil {
@@ -413,8 +419,10 @@ func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
 	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
 		return err
 	}
-	if r.pairs, _, err = analysis.DecodePairs(s.Pairs); err != nil {
-		return err
+	if len(s.Pairs) > 0 {
+		if r.pairs, _, err = analysis.DecodePairs(s.Pairs); err != nil {
+			return err
+		}
 	}
 	for _, x := range s.Sets {
 		if r.bySet[x.Set], _, err = analysis.DecodeRefinement(x.Refinement); err != nil {

@@ -7,28 +7,27 @@ import (
 	"slices"
 )
 
-// Bounds of what adaptive picks at once.
+// Bounds of the picks of adaptive.
 const (
-	leastSplit = 3   // so that a step always halves the region at least
-	mostSplit  = 32  // so that a region of thousands of siblings does not take the whole budget
-	secondDraw = 0.8 // a second region is divided too if its draw is this fraction of the best
-	all        = 5   // regions of so few candidates are taken whole
-	mostProbes = 12  // of what may be anywhere, at a place where nothing else is left to try
-	fewProbes  = 4   // of what may be anywhere, while functions divide the region
+	minSplit      = 3   // so that a step at least halves the region
+	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
+	takeWhole     = 5   // candidates of a region that is taken whole
+	secondDraw    = 0.8 // of the best draw, above which a second region is divided too
+	maxUnanchored = 12  // unanchored candidates below a location without others
+	fewUnanchored = 4   // unanchored candidates beside functions that divide the region
 )
 
-// adaptive picks what reveals most of the share that nothing explains yet, per unit of cost:
+// adaptive picks the candidates that reveal most of the unexplained share per cost:
 //
-//  1. Regions are drawn by Thompson sampling over their posterior shares, so that one that is only probably better does
-//     not starve the others.
-//  2. The drawn region is divided: each pick takes the part with the most prior mass (history, smoothed; else the number of
-//     places) and divides it best for its cost. Shares are inclusive, so that what shows below one pick and not below
-//     another tells the parts apart, whatever lies between is off.
-//  3. What may be executed anywhere in the operation, such as probes of its process, is tried beside, a few at a time while
-//     there is something to divide: it need not be tried to the end where one of them turns out to carry most. Below a leaf
-//     many are tried at once.
+//  1. Regions are drawn by Thompson sampling over their posterior shares, so that one that is only probably better does not
+//     starve the others.
+//  2. The drawn region is divided: each pick takes the part with the largest prior weight (from smoothed history, or else the
+//     number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a pick and not below
+//     another tells the parts apart, even if tracepoints in between are off.
+//  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one of them may
+//     turn out to carry most. Below a leaf many are tried at once.
 //
-// It asks for as many requests as a verdict needs, not for all.
+// Its picks are for as many requests as a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
 	rng := rand.New(rand.NewPCG(q.Seed, 2))
 	draws := make([]float64, len(q.Regions))
@@ -51,7 +50,7 @@ func adaptive(q *Question) []Pick {
 	return picks
 }
 
-// divide returns the picks that divide region r, and those that may be anywhere in it.
+// divide returns the picks that divide region r, and the unanchored ones.
 func (q *Question) divide(r int) []Pick {
 	var inside, outside, anywhere []int
 	for _, i := range q.spans(r) {
@@ -68,39 +67,39 @@ func (q *Question) divide(r int) []Pick {
 	if len(inside) == 0 {
 		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into what carries most")
 	}
-	probes := mostProbes
+	most := maxUnanchored
 	if len(picks) > 0 {
-		probes = min(int(fewProbes*q.wait()), mostProbes)
+		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}
-	return append(picks, q.split(r, anywhere, min(len(anywhere), probes), "may be anywhere in what carries most")...)
+	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may be anywhere in what carries most")...)
 }
 
-// split returns the n of list that divide region r best, best first.
+// split picks the n candidates of list that divide region r best, best first.
 func (q *Question) split(r int, list []int, n int, reason string) []Pick {
-	s := newSplitter(q, list, q.mass)
+	s := newSplitter(q, list, q.priorWeight)
 	var picks []Pick
 	for range n {
-		picks = append(picks, q.pick(s.next(), q.Regions[r].Share/float64(1+len(picks)), reason))
+		picks = append(picks, q.Pick(s.next(), q.Regions[r].Share/float64(1+len(picks)), reason))
 	}
 	return picks
 }
 
-// mass returns the prior weight of candidate i. What may be anywhere in an operation is in this region only perhaps.
-func (q *Question) mass(i int) float64 {
-	if q.Candidates[i].Loose {
-		return q.Candidates[i].Mass / 2
+// priorWeight returns the prior weight of candidate i in its region. An unanchored one may lie in another region.
+func (q *Question) priorWeight(i int) float64 {
+	if q.Candidates[i].Unanchored {
+		return q.Candidates[i].PriorWeight / 2
 	}
-	return q.Candidates[i].Mass
+	return q.Candidates[i].PriorWeight
 }
 
-// splitCount returns how many of n candidates are picked at once: about as many as parts they leave to be divided by the
-// next step. Where a step takes several epochs, for want of requests, it is so much wider: then time is dear and spans are few.
+// splitCount returns the number of n candidates to pick at once: about as many as each of the resulting parts has candidates. If few
+// requests make a step last several epochs, it picks more in proportion: time is scarce then, and spans are cheap.
 func (q *Question) splitCount(n int) int {
-	if n <= all {
+	if n <= takeWhole {
 		return n
 	}
-	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n))*q.wait())), leastSplit), mostSplit, n)
+	return min(max(int(math.Ceil(1.2*math.Sqrt(float64(n))*q.wait())), minSplit), maxSplit, n)
 }
 
-// wait returns how many epochs it takes until what is picked now can be judged, at least 1.
-func (q *Question) wait() float64 { return min(max(1, minRequests/q.Requests), mostSplit) }
+// wait returns the number of epochs until present picks can be judged, at least 1.
+func (q *Question) wait() float64 { return min(max(1, minRequests/q.Requests), maxSplit) }

@@ -22,9 +22,9 @@ func BenchmarkNext(b *testing.B) {
 		in.Rates = map[analysis.Hash]float64{p.RequestType: w.rate}
 		st, _ = Next(in)
 	}
-	for _, name := range Strategies() {
-		in.Strategy = name
-		b.Run(name, func(b *testing.B) {
+	for _, s := range Strategies() {
+		in.Strategy = s
+		b.Run(s.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				Next(in)

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What a hit is taken to cost where no agent says.
+// Cost of a hit that no agent has reported.
 const (
 	defaultBytes = 256
 	defaultCost  = 2 * time.Microsecond
 )
 
-// costs estimates what tracepoints cost.
+// costs estimates the cost of tracepoints.
 type costs struct {
 	trees []*cct.Tree // in the order of their request types
 	rates []float64
@@ -24,15 +24,15 @@ type costs struct {
 	scale Overrun
 }
 
-// price is what a tracepoint is expected to cost in all arms, before scaling.
+// price is the expected cost of a tracepoint in all arms, before scaling.
 type price struct {
-	service trace.Symbol // that executes it; 0: unknown
-	types   []typed      // request types that may execute it
+	service trace.Symbol // that runs it; 0: unknown
+	types   []typeUsage  // of the request types that may run it
 	total   Usage
 }
 
-// typed is what a tracepoint costs in the requests of one type.
-type typed struct {
+// typeUsage is the cost of a tracepoint in the requests of one type.
+type typeUsage struct {
 	tree int // index in costs.trees
 	Usage
 }
@@ -52,15 +52,16 @@ func newCosts(trees map[analysis.Hash]*cct.Tree, rates map[analysis.Hash]float64
 	return c
 }
 
-// of returns what tp is expected to cost in the given arms, over all request types.
+// of returns the expected cost of tp in the given arms, over all request types.
 func (c *costs) of(tp trace.Symbol, mask uint32) Usage { return c.scaled(c.price(tp).total, mask) }
 
-// scaled returns u, which is of all arms, for the given ones.
+// scaled converts u from all arms to the given ones, and applies the overrun.
 func (c *costs) scaled(u Usage, mask uint32) Usage {
 	share := shareOf(mask)
 	return Usage{Tracepoints: u.Tracepoints, Hits: u.Hits * share, Bytes: u.Bytes * share * c.scale.Bytes, CPU: u.CPU * share * c.scale.CPU}
 }
 
+// price returns the price of tp, estimated once.
 func (c *costs) price(tp trace.Symbol) *price {
 	p := c.known[tp]
 	if p == nil {
@@ -70,15 +71,15 @@ func (c *costs) price(tp trace.Symbol) *price {
 	return p
 }
 
-// estimate prices tp by the places where trees have it. What may be executed anywhere in a service is taken to be executed once
-// by every request that gets there, and what no tree knows once by every request.
+// estimate prices tp by its nodes in the trees. An unanchored tracepoint is assumed to run once in every request that reaches its
+// service, and one that no tree knows once in every request.
 func (c *costs) estimate(tp trace.Symbol) *price {
 	p := &price{total: Usage{Tracepoints: 1}}
 	add := func(tree int, u Usage) {
 		u.Tracepoints = 0
 		p.total.add(u)
 		u.Tracepoints = 1
-		p.types = append(p.types, typed{tree, u})
+		p.types = append(p.types, typeUsage{tree, u})
 	}
 	for k, t := range c.trees {
 		if at := t.At(tp); len(at) > 0 {
@@ -104,11 +105,11 @@ func (c *costs) estimate(tp trace.Symbol) *price {
 	return p
 }
 
-// everything returns what it costs to have all tracepoints on for all requests, before scaling.
+// everything returns the price of all tracepoints together.
 func (c *costs) everything() *price {
 	p := &price{}
 	for k, t := range c.trees {
-		u := typed{tree: k}
+		u := typeUsage{tree: k}
 		hits := make([]float64, len(t.Nodes))
 		for i := range t.Nodes {
 			n := &t.Nodes[i]
@@ -130,6 +131,7 @@ func (c *costs) everything() *price {
 	return p
 }
 
+// treeCost returns the cost of a tracepoint at nodes of t.
 func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	var u Usage
 	for _, i := range at {
@@ -139,14 +141,15 @@ func treeCost(t *cct.Tree, at []int32, rate float64) Usage {
 	return u
 }
 
+// usageOf returns the cost of hits per second. Bytes and cost of a hit are 0 if not known.
 func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 	return Usage{
 		Hits: hits, Bytes: hits * float64(cmp.Or(bytes, defaultBytes)), CPU: hits * cmp.Or(cost, defaultCost).Seconds(),
 	}
 }
 
-// nodeHits returns how many spans a request is expected to emit at node i: as seen, else as often as the nearest seen place
-// above.
+// nodeHits returns the spans that a request is expected to emit at node i: the hit rate of the nearest node at or above that
+// requests have run.
 func nodeHits(t *cct.Tree, i int32) float64 {
 	for ; i >= 0; i = t.Nodes[i].Parent {
 		if t.Nodes[i].Requests > 0 {
@@ -156,18 +159,19 @@ func nodeHits(t *cct.Tree, i int32) float64 {
 	return 1
 }
 
-// Overrun is by how much agents measured more than was estimated: a factor, at least 1; 0: nothing was measured yet.
+// Overrun is the ratio of measured to estimated cost, at least 1; 0: nothing was measured yet.
 type Overrun struct{ Bytes, CPU float64 }
 
-// forgetting is how much of an overrun remains after a call in which nothing was on to be measured.
-const forgetting = 0.99
+// overrunDecay is the fraction of an excess that remains after a call without measurements.
+const overrunDecay = 0.99
 
-// overrun returns by how much agents measured more than was estimated for the plan that is on. Where nothing was measured it is
-// what was found before, forgotten slowly, so that what cost too much is not switched on again at once.
-func (n *step) overrun() Overrun {
+// overrun returns the overrun of the present plan. Without measurements it is the earlier one, which decays slowly, so that
+// tracepoints that cost too much are not switched on again at once.
+func (s *epochStep) overrun() Overrun {
+	old := &s.in.State.Plan
 	masks := make(map[trace.Symbol]uint32)
 	var order []trace.Symbol
-	for _, l := range n.old.Leases {
+	for _, l := range old.Leases {
 		if masks[l.Tracepoint] == 0 {
 			order = append(order, l.Tracepoint)
 		}
@@ -175,28 +179,28 @@ func (n *step) overrun() Overrun {
 	}
 	var estimate Usage
 	for _, tp := range order {
-		estimate.add(n.costs.of(tp, masks[tp]))
+		estimate.add(s.costs.of(tp, masks[tp]))
 	}
-	if share := n.old.explores(); share > 0 {
-		estimate.add(n.costs.everything().total.times(share))
+	if share := old.explores(); share > 0 {
+		estimate.add(s.costs.everything().total.times(share))
 	}
 	ratio := func(measured, estimated, before float64) float64 {
 		if measured <= 0 || estimated <= 0 {
-			return 1 + max(0, before-1)*forgetting
+			return 1 + max(0, before-1)*overrunDecay
 		}
 		return max(1, measured/estimated)
 	}
 	return Overrun{
-		Bytes: ratio(n.Measured.Bytes, estimate.Bytes, n.State.Overrun.Bytes), CPU: ratio(n.Measured.CPU, estimate.CPU, n.State.Overrun.CPU),
+		Bytes: ratio(s.in.Measured.Bytes, estimate.Bytes, s.in.State.Overrun.Bytes), CPU: ratio(s.in.Measured.CPU, estimate.CPU, s.in.State.Overrun.CPU),
 	}
 }
 
-// ledger adds up what a plan costs, and refuses what is beyond the budget.
+// ledger adds up the cost of a plan and compares it with the budget.
 type ledger struct {
 	costs    *costs
 	budget   *Budget
 	total    Usage
-	types    []Usage // as costs.trees
+	types    []Usage // by index in costs.trees
 	services map[trace.Symbol]Usage
 }
 
@@ -204,7 +208,7 @@ func newLedger(c *costs, b *Budget) *ledger {
 	return &ledger{costs: c, budget: b, types: make([]Usage, len(c.trees)), services: make(map[trace.Symbol]Usage)}
 }
 
-// fits reports whether tp in the given arms can be added to what is on.
+// fits reports whether the budget allows for tp in the given arms as well.
 func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)
@@ -214,12 +218,12 @@ func (l *ledger) fits(tp trace.Symbol, mask uint32) bool {
 	if p.service != 0 && !l.budget.Service.allows(l.services[p.service].plus(u)) {
 		return false
 	}
-	return !slices.ContainsFunc(p.types, func(t typed) bool {
+	return !slices.ContainsFunc(p.types, func(t typeUsage) bool {
 		return !l.budget.RequestType.allows(l.types[t.tree].plus(l.costs.scaled(t.Usage, mask)))
 	})
 }
 
-// add takes tp as on in the given arms.
+// add adds tp in the given arms.
 func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	p := l.costs.price(tp)
 	u := l.costs.scaled(p.total, mask)
@@ -230,15 +234,15 @@ func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	}
 }
 
-// explore takes everything as on for the given share of all requests, unless that is beyond the budget. It reports whether it
-// fits. Services have no part in it that is known.
+// explore adds all tracepoints for a share of all requests, and reports true, if the budget allows for it. It ignores the limits of
+// services, whose parts of the cost are not known.
 func (l *ledger) explore(share float64) bool {
 	p := l.costs.everything()
 	u := p.total.times(share).overrun(l.costs.scale)
 	if !l.budget.total().allows(l.total.plus(u)) {
 		return false
 	}
-	if slices.ContainsFunc(p.types, func(t typed) bool {
+	if slices.ContainsFunc(p.types, func(t typeUsage) bool {
 		return !l.budget.RequestType.allows(l.types[t.tree].plus(t.times(share).overrun(l.costs.scale)))
 	}) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Decision is a change of the plan or of an investigation's state, with everything it was decided from. A decision without an
-// investigation is about what people and agents said, or the budget.
+// Decision is a change of the plan or of an investigation's status, with the evidence for it. A decision without an investigation
+// follows from overrides, agents or the budget.
 type Decision struct {
 	At            trace.Nanos
 	Plan          int64         // version of the plan that carries it out
@@ -17,18 +17,18 @@ type Decision struct {
 
 	Group    GroupEvidence
 	Tree     TreeEvidence
-	Matches  []Matched  // places in the tree that were looked at, leading first
+	Matches  []Matched  // nodes of the tree that were searched, leading first
 	Suspects []Suspect  // best first, at most maxSuspects
 	Picks    []Pick     // switched on, best first
-	Rejected []Rejected // candidates that were not, and why; at most maxRejected
+	Rejected []Rejected // candidates that were not switched on; at most maxRejected
 	Off      []Off      // switched off
-	Missing  []trace.Op // operations that carry what is wrong and have no tracepoints left
+	Missing  []trace.Op // operations that carry part of the problem and have no tracepoints left
 	Estimate Usage      // of the whole plan, after the decision
 	Budget   Budget
-	Overhead Overhead // what instrumentation was seen to cost the problem's requests; zero: not known
+	Overhead Overhead // of instrumentation on the problem's requests; zero: not known
 }
 
-// GroupEvidence is the problem's statistics at the time of a decision.
+// GroupEvidence holds the problem's statistics at the time of a decision.
 type GroupEvidence struct {
 	Group, RequestType analysis.Hash
 	Kind               analysis.ProblemKind
@@ -36,22 +36,22 @@ type GroupEvidence struct {
 	Rate, CoV          float64
 }
 
-// TreeEvidence says which tree was searched.
+// TreeEvidence identifies the tree that was searched.
 type TreeEvidence struct {
 	Version            uint64
 	Nodes, Tracepoints int
 }
 
-// Matched says where in the tree an edge was looked up.
+// Matched is the result of looking an edge up in the tree.
 type Matched struct {
 	Context   trace.Context // of the edge
 	Score     float64
-	Nodes     []trace.Context // full contexts that it stands for
+	Nodes     []trace.Context // full contexts of the matching nodes
 	Distance  int             // edit distance; 0: exact
 	RunnersUp []RunnerUp
 }
 
-// RunnerUp is a context that an edge was not matched to.
+// RunnerUp is a context to which an edge was not matched.
 type RunnerUp struct {
 	Context  trace.Context
 	Distance int
@@ -62,16 +62,16 @@ type Pick struct {
 	Tracepoint trace.Symbol
 	Op         trace.Op
 	Context    trace.Context // full calling context; the first of several
-	Region     int           // index of the region that it splits
+	Region     int           // index of the region that it divides
 	Score      float64       // expected share revealed, per cost; comparable within a decision
-	Need       uint64        // requests that it should be judged by; 0: as few as possible
+	Need       uint64        // requests that should judge it; 0: as few as possible
 	Whole      bool          // all requests should have it, not only as many as a verdict needs
 	Arms       uint32        // bit i: in Plan.Arms[i]; set by Next
 	Cost       Usage         // estimate
 	Reason     string
 }
 
-// Usage is what tracepoints cost while on.
+// Usage is the cost of tracepoints while they are on.
 type Usage struct {
 	Tracepoints int
 	Hits        float64 // spans per second
@@ -84,11 +84,12 @@ func (u Usage) plus(v Usage) Usage {
 	return u
 }
 
-// times returns u for a share of the requests, whatever the number of tracepoints.
+// times returns u for a share of the requests, without the number of tracepoints.
 func (u Usage) times(share float64) Usage {
 	return Usage{Hits: u.Hits * share, Bytes: u.Bytes * share, CPU: u.CPU * share}
 }
 
+// overrun returns u with bytes and CPU multiplied by o.
 func (u Usage) overrun(o Overrun) Usage {
 	u.Bytes *= o.Bytes
 	u.CPU *= o.CPU
@@ -105,31 +106,31 @@ func (u *Usage) add(v Usage) {
 // Rejected is a candidate that was not switched on.
 type Rejected struct {
 	Tracepoint trace.Symbol
-	Reason     string // of a small fixed set, see the Why constants
+	Reason     string // one of the Why constants
 }
 
 // Off is a tracepoint that was switched off.
 type Off struct {
 	Tracepoint trace.Symbol
-	Reason     string // of a small fixed set, see the Why constants
+	Reason     string // one of the Why constants
 }
 
-// Why a tracepoint was not switched on, or was switched off.
+// Reasons why a tracepoint was not switched on, or was switched off.
 const (
 	WhyLater       = "not needed yet"
 	WhyBudget      = "over budget"
 	WhyForbidden   = "forbidden by a person"
-	WhySilent      = "silent after it explained nothing"
+	WhyCooldown    = "silent after it explained nothing"
 	WhyUnavailable = "the agent cannot enable it, or reported harm"
 	WhyRefuted     = "explains nothing"
 	WhyNever       = "never executed"
 	WhyRefined     = "known well enough"
 	WhyExpired     = "lease ended"
 	WhyClosed      = "the investigation ended"
-	WhyUnwished    = "the wish ended"
+	WhyOverrideEnd = "the wish ended"
 )
 
-// Bounds of the evidence in a decision.
+// Bounds of the lists in a decision.
 const (
 	maxRejected = 16
 	maxSuspects = 10

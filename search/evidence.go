@@ -11,17 +11,18 @@ import (
 
 // Bounds of evidence.
 const (
-	minRequests = 8    // with a tracepoint on before it is judged
-	maxEvidence = 8192 // entries kept for an investigation
-	// widest is half the widest 95 % interval of a share of an operation that is judged by; the few requests that are slow
-	// may be missing from what gave a wider one. After patience decisions, or enough requests, it is judged all the same.
-	widest   = 0.3
-	patience = 8
+	minRequests    = 8    // with a tracepoint on before it is judged
+	enoughRequests = 300  // more do not change a verdict
+	maxEvidence    = 8192 // entries kept for an investigation
+	// maxHalfWidth is half the width of the widest 95 % interval of a share that is accepted: a wider one may come from a sample
+	// without the few slow requests. After patience decisions, or enoughRequests, any width is accepted.
+	maxHalfWidth = 0.3
+	patience     = 8
 )
 
-// observe takes over what the problem shows of tracepoints under the plan that applied. Evidence is kept apart by the set of
-// tracepoints that was on (a batch of requests in which contexts appear alike); of one batch that of most requests stands.
-// What is no longer shown is kept.
+// observe merges the evidence that p shows under the plan that applied. Evidence is kept per batch, the requests that had the same
+// set of tracepoints on, because contexts look alike within one. Of each batch the evidence of the most requests is kept. Earlier
+// evidence that p no longer shows is kept, too.
 func (v *Investigation) observe(p *analysis.Problem, applied *Plan) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
@@ -40,7 +41,7 @@ func (v *Investigation) observe(p *analysis.Problem, applied *Plan) {
 	v.Evidence = merged[:min(len(merged), maxEvidence)]
 }
 
-// batches returns for each arm the hash of the set of tracepoints that it has on.
+// batches returns for each arm the hash of its set of tracepoints.
 func (p *Plan) batches() map[trace.Symbol]uint64 {
 	sets := make([]uint64, len(p.Arms))
 	for i := range p.Leases { // ascending by tracepoint within an arm
@@ -59,8 +60,7 @@ func compareEvidence(a, b *Evidence) int {
 		cmp.Compare(a.Batch, b.Batch))
 }
 
-// evidenceOf reduces r to what counts for p: the share of what is wrong, where that is steady slowness without a change the share
-// of the mean.
+// evidenceOf reduces r to the share of p. For steady slowness without a change that is the share of the mean.
 func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
@@ -81,6 +81,7 @@ func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
 
 func isFinite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
+// finite returns x, or 0 if x is NaN or infinite.
 func finite(x float64) float64 {
 	if isFinite(x) {
 		return x
@@ -88,55 +89,57 @@ func finite(x float64) float64 {
 	return 0
 }
 
-// implied returns zero shares for tracepoints that have been on for long and of which nothing came: no request of the
-// problem reached an agent that has them.
+// implied returns shares of 0 for tracepoints that have been on for long without evidence: no request of the problem reached an
+// agent that has them.
 func (v *Investigation) implied(p *analysis.Problem) []Evidence {
+	judged := requestsOf(v.Evidence)
 	var list []Evidence
-	for i := range v.Wants {
-		w := &v.Wants[i]
-		if v.Epochs-w.Epoch > patience && p.Requests >= minRequests && v.requests(w.Tracepoint) < minRequests {
-			list = append(list, Evidence{Tracepoint: w.Tracepoint, Batch: 1, N: minRequests})
+	for i := range v.Requested {
+		r := &v.Requested[i]
+		if v.Epochs-r.Epoch > patience && p.Requests >= minRequests && judged[r.Tracepoint] < minRequests {
+			list = append(list, Evidence{Tracepoint: r.Tracepoint, Batch: 1, N: minRequests})
 		}
 	}
 	return list
 }
 
-// weigh fills in what evidence says of the classes of a:
+// weigh sets what evidence shows about the locations of the scope:
 //
-//  1. Evidence is mapped to classes by projection: those of its tracepoint whose path has everything that appeared above it.
-//  2. Classes of a tracepoint that showed something elsewhere in the area, or nothing at all, carry nothing.
-//  3. What a known class carries itself is its share less that of the known classes next below it.
+//  1. Evidence is mapped to locations by projection: those of its tracepoint whose path includes everything that appeared above
+//     it.
+//  2. Locations of a tracepoint that showed something elsewhere in the scope, or nothing at all, have a share of 0.
+//  3. The own share of a known location is its share less those of the known locations next below it.
 //
-// What settled says no is not known while its interval is wide.
-func (a *area) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
-	weights := make(map[trace.Edge]float64, len(a.edges))
-	for _, e := range a.edges {
-		weights[e.Edge] = e.Score / a.score
+// A location with a wide interval is not known yet, unless its tracepoint is settled: waiting would not improve its evidence.
+func (o *operationScope) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
+	weights := make(map[trace.Edge]float64, len(o.edges))
+	for _, e := range o.edges {
+		weights[e.Edge] = e.Score / o.score
 	}
-	m := newMapping(a, evidence)
+	p := newProjection(o, evidence)
 	judged := requestsOf(evidence)
 	samples := make(map[sampleKey]sample)
 	for i := range evidence {
 		e := &evidence[i]
 		if weight, within := weights[e.Within]; within && e.Context != 0 && judged[e.Tracepoint] >= minRequests {
-			a.credit(samples, m.classes(e), e, weight)
+			o.credit(samples, p.locations(e), e, weight)
 		}
 	}
-	a.combine(samples, evidence)
-	for i := 1; i < len(a.classes); i++ {
-		c := &a.classes[i]
-		if n := judged[c.tp]; n >= minRequests {
-			c.known, c.n = true, float64(n)
+	o.combine(samples, evidence)
+	for i := 1; i < len(o.locations); i++ {
+		l := &o.locations[i]
+		if n := judged[l.tp]; n >= minRequests {
+			l.known, l.requests = true, float64(n)
 		}
-		if c.known && c.half > widest && c.n < enough && !settled(c.tp) {
-			c.known = false
-			a.wide = append(a.wide, c.tp)
+		if l.known && l.half > maxHalfWidth && l.requests < enoughRequests && !settled(l.tp) {
+			l.known = false
+			o.uncertain = append(o.uncertain, l.tp)
 		}
 	}
-	a.divide()
+	o.divide()
 }
 
-// requestsOf returns how many requests the tracepoints were judged by: those of all batches.
+// requestsOf returns the requests that judged each tracepoint, of all batches.
 func requestsOf(evidence []Evidence) map[trace.Symbol]uint64 {
 	n := make(map[trace.Symbol]uint64)
 	for k, most := range batchesOf(evidence) {
@@ -150,7 +153,7 @@ type batchKey struct {
 	batch uint64
 }
 
-// batchesOf returns how many requests each batch with a tracepoint on has.
+// batchesOf returns the requests of each batch with a tracepoint on.
 func batchesOf(evidence []Evidence) map[batchKey]uint64 {
 	most := make(map[batchKey]uint64)
 	for i := range evidence {
@@ -160,29 +163,29 @@ func batchesOf(evidence []Evidence) map[batchKey]uint64 {
 	return most
 }
 
-// sampleKey names what one batch says of one class.
+// sampleKey identifies the sample of one location in one batch.
 type sampleKey struct {
-	class int32
-	batch uint64
+	location int32
+	batch    uint64
 }
 
-// sample is an estimate of a share: n requests, the square of half the interval.
+// sample is an estimate of a share, with the square of half its interval.
 type sample struct{ share, square float64 }
 
-// credit adds e to the samples of the classes that it stands for, divided by how often they are executed. That it may be any
-// one of them widens the interval.
-func (a *area) credit(samples map[sampleKey]sample, classes []int32, e *Evidence, weight float64) {
+// credit adds e to the samples of the locations that it may come from, divided by how often they run. The interval is wider
+// because all of the share may come from any one of them.
+func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32, e *Evidence, weight float64) {
 	hits := 0.0
-	for _, i := range classes {
-		hits += a.classes[i].hits
+	for _, i := range locations {
+		hits += o.locations[i].hits
 	}
-	for _, i := range classes {
-		part := 1 / float64(len(classes))
+	for _, i := range locations {
+		part := 1 / float64(len(locations))
 		if hits > 0 {
-			part = a.classes[i].hits / hits
+			part = o.locations[i].hits / hits
 		}
 		half := weight * ((e.High-e.Low)/2 + math.Abs(e.Share)*(1-part))
-		a.classes[i].shown = true
+		o.locations[i].executed = true
 		s := samples[sampleKey{i, e.Batch}]
 		s.share += weight * part * e.Share
 		s.square += half * half
@@ -190,9 +193,9 @@ func (a *area) credit(samples map[sampleKey]sample, classes []int32, e *Evidence
 	}
 }
 
-// combine averages the samples of each class over the batches that had its tracepoint on, by requests. A batch without
-// requests that got there says zero; one with a wide interval, whose share may be anything, counts less.
-func (a *area) combine(samples map[sampleKey]sample, evidence []Evidence) {
+// combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. A batch
+// without requests that ran the location counts as 0. A batch with a wide interval, whose share is hardly known, counts less.
+func (o *operationScope) combine(samples map[sampleKey]sample, evidence []Evidence) {
 	batches := make(map[trace.Symbol][]batchKey)
 	most := batchesOf(evidence)
 	for i := range evidence {
@@ -201,105 +204,105 @@ func (a *area) combine(samples map[sampleKey]sample, evidence []Evidence) {
 			batches[k.tp] = append(batches[k.tp], k)
 		}
 	}
-	for i := 1; i < len(a.classes); i++ {
-		c := &a.classes[i]
-		if !c.shown {
+	for i := 1; i < len(o.locations); i++ {
+		l := &o.locations[i]
+		if !l.executed {
 			continue
 		}
 		var weights, share, square float64
-		for _, k := range batches[c.tp] {
+		for _, k := range batches[l.tp] {
 			s := samples[sampleKey{int32(i), k.batch}]
-			weight := float64(most[k]) / (1 + s.square/(widest*widest))
+			weight := float64(most[k]) / (1 + s.square/(maxHalfWidth*maxHalfWidth))
 			weights += weight
 			share += weight * s.share
 			square += weight * weight * s.square
 		}
-		c.share, c.half = share/weights, math.Sqrt(square)/weights
+		l.share, l.half = share/weights, math.Sqrt(square)/weights
 	}
 }
 
-// divide computes the regions of all classes and what the known ones carry themselves.
-func (a *area) divide() {
-	for i := range a.classes {
-		c := &a.classes[i]
-		if c.known {
-			c.region, c.own, c.ownSD = int32(i), c.own+c.share, math.Hypot(c.ownSD, c.half/1.96)
+// divide sets the regions of all locations and the own shares of the known ones.
+func (o *operationScope) divide() {
+	for i := range o.locations {
+		l := &o.locations[i]
+		if l.known {
+			l.region, l.own, l.ownSD = int32(i), l.own+l.share, math.Hypot(l.ownSD, l.half/1.96)
 		}
-		if c.parent < 0 {
+		if l.parent < 0 {
 			continue
 		}
-		above := &a.classes[a.classes[c.parent].region]
-		if c.known {
-			above.own -= c.share
-			above.ownSD = math.Hypot(above.ownSD, c.half/1.96)
+		above := &o.locations[o.locations[l.parent].region]
+		if l.known {
+			above.own -= l.share
+			above.ownSD = math.Hypot(above.ownSD, l.half/1.96)
 		} else {
-			c.region = a.classes[c.parent].region
-			c.floating = c.loose && (c.parent == 0 || a.classes[c.parent].floating)
+			l.region = o.locations[l.parent].region
+			l.anyRegion = l.unanchored && (l.parent == 0 || o.locations[l.parent].anyRegion)
 		}
 	}
 }
 
-// mapping finds the classes that evidence stands for.
-type mapping struct {
-	area    *area
+// projection maps evidence to the locations of a scope.
+type projection struct {
+	scope   *operationScope
 	byTP    map[trace.Symbol][]int32
-	parents map[place]*Evidence
-	done    map[place][]int32
+	parents map[appearance]*Evidence
+	done    map[appearance][]int32
 }
 
-// place is a context as it appeared within an edge in one batch.
-type place struct {
+// appearance is a context as it appeared within an edge in one batch.
+type appearance struct {
 	batch uint64
 	edge  trace.Edge
 	ctx   trace.Context
 }
 
-func newMapping(a *area, evidence []Evidence) *mapping {
-	m := &mapping{
-		area: a, byTP: make(map[trace.Symbol][]int32), parents: make(map[place]*Evidence), done: make(map[place][]int32),
+func newProjection(o *operationScope, evidence []Evidence) *projection {
+	p := &projection{
+		scope: o, byTP: make(map[trace.Symbol][]int32), parents: make(map[appearance]*Evidence), done: make(map[appearance][]int32),
 	}
-	wanted := make(map[trace.Symbol]bool)
+	shown := make(map[trace.Symbol]bool)
 	for i := range evidence {
 		e := &evidence[i]
-		wanted[e.Tracepoint] = true
+		shown[e.Tracepoint] = true
 		if e.Context != 0 {
-			m.parents[place{e.Batch, e.Within, e.Context}] = e
+			p.parents[appearance{e.Batch, e.Within, e.Context}] = e
 		}
 	}
-	for i := 1; i < len(a.classes); i++ {
-		if tp := a.classes[i].tp; wanted[tp] {
-			m.byTP[tp] = append(m.byTP[tp], int32(i))
+	for i := 1; i < len(o.locations); i++ {
+		if tp := o.locations[i].tp; shown[tp] {
+			p.byTP[tp] = append(p.byTP[tp], int32(i))
 		}
 	}
-	return m
+	return p
 }
 
-// classes returns the classes that e stands for, adding one where the tree does not know it yet.
-func (m *mapping) classes(e *Evidence) []int32 {
-	key := place{e.Batch, e.Within, e.Context}
-	if found, ok := m.done[key]; ok {
+// locations returns the locations that e may come from. It adds one if the tree has none yet.
+func (p *projection) locations(e *Evidence) []int32 {
+	key := appearance{e.Batch, e.Within, e.Context}
+	if found, ok := p.done[key]; ok {
 		return found
 	}
-	m.done[key] = []int32{0} // ends cycles of parents
-	chain := m.chain(e)
+	p.done[key] = []int32{0} // ends cycles of parents
+	chain := p.chain(e)
 	var found []int32
-	for _, i := range m.byTP[e.Tracepoint] {
-		if m.area.contains(i, chain) {
+	for _, i := range p.byTP[e.Tracepoint] {
+		if p.scope.contains(i, chain) {
 			found = append(found, i)
 		}
 	}
 	if len(found) == 0 {
-		found = []int32{m.create(e)}
+		found = []int32{p.create(e)}
 	}
-	m.done[key] = found
+	p.done[key] = found
 	return found
 }
 
 // chain returns the tracepoints that appeared above e, nearest first.
-func (m *mapping) chain(e *Evidence) []trace.Symbol {
+func (p *projection) chain(e *Evidence) []trace.Symbol {
 	var chain []trace.Symbol
-	for range maxClasses {
-		e = m.parents[place{e.Batch, e.Within, e.Parent}]
+	for range maxLocations {
+		e = p.parents[appearance{e.Batch, e.Within, e.Parent}]
 		if e == nil || len(chain) >= 256 {
 			break
 		}
@@ -308,84 +311,30 @@ func (m *mapping) chain(e *Evidence) []trace.Symbol {
 	return chain
 }
 
-// contains reports whether the classes above class i include chain, in this order.
-func (a *area) contains(i int32, chain []trace.Symbol) bool {
-	for p := a.classes[i].parent; p > 0 && len(chain) > 0; p = a.classes[p].parent {
-		if a.classes[p].tp == chain[0] {
+// contains reports whether the locations above location i include chain, in this order.
+func (o *operationScope) contains(i int32, chain []trace.Symbol) bool {
+	for p := o.locations[i].parent; p > 0 && len(chain) > 0; p = o.locations[p].parent {
+		if o.locations[p].tp == chain[0] {
 			chain = chain[1:]
 		}
 	}
 	return len(chain) == 0
 }
 
-// create adds a class for e below that of its parent.
-func (m *mapping) create(e *Evidence) int32 {
+// create adds a location for e below that of its parent.
+func (p *projection) create(e *Evidence) int32 {
 	parent := int32(0)
-	if above := m.parents[place{e.Batch, e.Within, e.Parent}]; above != nil {
-		parent = m.classes(above)[0]
+	if above := p.parents[appearance{e.Batch, e.Within, e.Parent}]; above != nil {
+		parent = p.locations(above)[0]
 	}
-	a := m.area
-	c := class{parent: parent, op: e.Op, tp: e.Tracepoint, ctx: a.classes[parent].ctx.Child(e.Op), node: -1, mass: 1, hits: 1, inside: true}
-	for _, i := range m.byTP[e.Tracepoint] { // it looks like the same tracepoint elsewhere
-		c.layer, c.kind = a.classes[i].layer, a.classes[i].kind
+	o := p.scope
+	l := location{
+		parent: parent, op: e.Op, tp: e.Tracepoint, ctx: o.locations[parent].ctx.Child(e.Op), node: -1, priorWeight: 1, hits: 1, inside: true,
 	}
-	i := a.append(c)
-	m.byTP[e.Tracepoint] = append(m.byTP[e.Tracepoint], i)
+	for _, i := range p.byTP[e.Tracepoint] { // layer and kind are those of the tracepoint
+		l.layer, l.kind = o.locations[i].layer, o.locations[i].kind
+	}
+	i := o.append(l)
+	p.byTP[e.Tracepoint] = append(p.byTP[e.Tracepoint], i)
 	return i
-}
-
-// suspects returns the places that may be the cause, best first: known classes by what they carry themselves, summed over
-// the contexts of one tracepoint or operation, and the operations that are not searched.
-func suspects(searched, rest []*area, opens func(*area) []int) []Suspect {
-	type key struct {
-		op trace.Op
-		tp trace.Symbol
-	}
-	at := make(map[key]int)
-	var list []Suspect
-	add := func(s Suspect) {
-		k := key{s.Op, s.Tracepoint}
-		i, ok := at[k]
-		if !ok {
-			at[k] = len(list)
-			list = append(list, s)
-			return
-		}
-		list[i].merge(s)
-	}
-	for _, a := range searched {
-		open := opens(a)
-		for i := range a.classes {
-			if c := &a.classes[i]; c.known && (c.share != 0 || i == 0) {
-				add(a.suspect(int32(i), open[i]))
-			}
-		}
-	}
-	for _, a := range rest {
-		add(Suspect{Op: a.op, Context: a.edges[0].Context, Share: a.score, Low: a.score, High: a.score, Inclusive: a.score})
-	}
-	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Compare(b.Share, a.Share) })
-	return list
-}
-
-func (a *area) suspect(i int32, open int) Suspect {
-	c := &a.classes[i]
-	half := 1.96 * c.ownSD
-	return Suspect{
-		Tracepoint: c.tp, Op: c.op, Context: c.ctx, Share: a.score * c.own, Low: a.score * (c.own - half),
-		High: a.score * (c.own + half), Inclusive: a.score * c.share, Requests: uint64(c.n), Open: open,
-	}
-}
-
-// merge adds t, the same place in other contexts, to s. The context stays that of the larger share.
-func (s *Suspect) merge(t Suspect) {
-	if t.Share > s.Share {
-		s.Context = t.Context
-	}
-	half := math.Hypot(s.High-s.Share, t.High-t.Share)
-	s.Share += t.Share
-	s.Low, s.High = s.Share-half, s.Share+half
-	s.Inclusive += t.Inclusive
-	s.Requests = max(s.Requests, t.Requests)
-	s.Open += t.Open
 }

@@ -9,32 +9,32 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ArmTimes is how long the requests of one arm took, of the requests of one problem.
+// ArmTimes summarizes the durations of the requests of one problem in one arm.
 type ArmTimes struct {
 	Problem  analysis.Hash
-	Arm      trace.Symbol // 0: requests of the present plan's time with nothing on
+	Arm      trace.Symbol // 0: requests with nothing on while the present plan was
 	On       int          // tracepoints on in the arm
 	N        uint64       // requests
 	Mean     float64      // ns
 	Variance float64      // ns², of single requests
 }
 
-// Overhead is what the instrumentation itself adds to the duration of a request: arms are random shares of the same requests, so
-// that their durations differ by nothing else.
+// Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same requests, so that
+// nothing else distinguishes their durations.
 type Overhead struct {
-	More, Less   int     // tracepoints on in the arms that are compared
+	More, Less   int     // tracepoints on in the arms compared
 	Requests     uint64  // of both
-	Nanos        float64 // mean with More less that with Less
+	Nanos        float64 // mean with More minus mean with Less
 	Low, High    float64 // 95 % interval (Welch's, normal)
-	PerPoint     float64 // Nanos for each tracepoint more
+	PerPoint     float64 // Nanos per additional tracepoint
 	Significance float64 // Nanos in standard errors
 }
 
-// leastCompared is how many requests an arm needs to be compared.
+// leastCompared is the number of requests that an arm needs to be compared.
 const leastCompared = 8
 
-// OverheadOf compares the arms with most tracepoints on to those with fewest. It is zero where no two arms have enough requests
-// and differ in what is on.
+// OverheadOf compares the arms with the most tracepoints on to those with the fewest. It is zero unless two arms have enough
+// requests and differ in their number of tracepoints.
 func OverheadOf(arms []ArmTimes) Overhead {
 	byOn := make(map[int]ArmTimes)
 	for _, a := range arms {
@@ -72,10 +72,10 @@ func pooled(a, b ArmTimes) ArmTimes {
 	return b
 }
 
-// overhead returns what is known of the instrumentation's own cost for a problem.
-func (n *step) overhead(problem analysis.Hash) Overhead {
+// overheadFor returns the overhead on the requests of a problem; zero if it is not known.
+func overheadFor(problem analysis.Hash, times []ArmTimes) Overhead {
 	var arms []ArmTimes
-	for _, a := range n.Arms {
+	for _, a := range times {
 		if a.Problem == problem && isFinite(a.Mean) && isFinite(a.Variance) {
 			arms = append(arms, a)
 		}

@@ -8,16 +8,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Budget bounds what a plan may cost, in all, in the requests of any one type, and in any one service. A zero field is no bound.
+// Budget limits the cost of a plan, in total, within the requests of each type, and in each service. A zero field is no limit.
 type Budget struct {
-	Tracepoints int     // switched on at the same time
-	Bytes       float64 // of extra trace data, per second
-	CPU         float64 // of the agents: CPU seconds per second
-	RequestType Limit   // of each
-	Service     Limit   // of each, all its agents together
+	Tracepoints int     // on at the same time
+	Bytes       float64 // of additional trace data per second
+	CPU         float64 // CPU seconds of the agents per second
+	RequestType Limit   // of each request type
+	Service     Limit   // of each service, all its agents together
 }
 
-// Limit bounds a part of what a plan costs. A zero field is no bound.
+// Limit limits part of the cost of a plan. A zero field is no limit.
 type Limit struct {
 	Tracepoints int
 	Bytes       float64
@@ -35,19 +35,19 @@ func (l Limit) allows(u Usage) bool {
 type Lease struct {
 	Tracepoint trace.Symbol
 	Arm        int32         // index in Plan.Arms
-	Owner      analysis.Hash // the investigation; zero: a person
-	Cause      string        // why, in words
+	Owner      analysis.Hash // problem of the investigation; zero: a person
+	Cause      string        // for people
 	Since      trace.Nanos
 	Expires    trace.Nanos
-	Pinned     bool // a person's: outranks the search
+	Pinned     bool // by a person; never evicted for an investigation
 }
 
-// Arm is a random share of the requests that has a tracepoint set of its own.
+// Arm is a random share of the requests with its own set of tracepoints.
 type Arm struct {
 	Name  trace.Symbol
-	Share float64 // of all requests; the shares of a plan's arms add up to at most 1, the rest runs the baseline only
-	// Everything says that all tracepoints are on, whatever the leases say: the arm explores. Its requests are slower than others
-	// and fit for no statistics of durations.
+	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
+	// Everything has all tracepoints on, whatever the leases: the arm explores. Its requests are slower than others, and no
+	// statistics of durations include them.
 	Everything bool
 }
 
@@ -68,25 +68,35 @@ func (p *Plan) explores() float64 {
 	return 0
 }
 
-// Input is everything that a decision is made from.
+// has reports whether tp is on in any arm.
+func (p *Plan) has(tp trace.Symbol) bool {
+	for i := range p.Leases {
+		if p.Leases[i].Tracepoint == tp {
+			return true
+		}
+	}
+	return false
+}
+
+// Input holds the arguments of [Next].
 type Input struct {
 	Now      trace.Nanos
 	Problems []analysis.Problem          // ranked
 	Trees    map[analysis.Hash]*cct.Tree // by request type
 	Rates    map[analysis.Hash]float64   // requests per second, by request type
 	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
-	State    State                       // what the last call returned
+	State    State                       // returned by the previous call
 	Budget   Budget
-	Measured Usage      // what agents measured of State.Plan; zero: nothing
-	Arms     []ArmTimes // how long requests took by arm of State.Plan, for every problem; may be empty
-	// Pairs says, by problem, which edges vary together, the largest share first: what the strategy covariance goes by. May be nil.
-	Pairs map[analysis.Hash][]analysis.PairShare
-	// Unavailable holds the tracepoints that agents cannot enable, or that did harm.
-	Unavailable []trace.Symbol
-	Strategy    string // one of Strategies; empty: adaptive
+	Measured Usage      // by agents, for State.Plan; zero: unknown
+	Arms     []ArmTimes // durations of requests by arm of State.Plan, for every problem; may be empty
+	// Pairs holds for each problem the pairs of edges that vary together, the largest share first. Only strategies with
+	// UsesPairs read it.
+	Pairs       map[analysis.Hash][]analysis.PairShare
+	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or that did harm
+	Strategy    Strategy       // the zero value: the default strategy
 	Seed        uint64
-	Epoch       time.Duration // how long until the next call
-	// Explore is the share of the requests that have everything on, so that the tree learns places and what they take while all is
-	// well; at most a tenth. 0: none. What people and investigations want on comes first where the budget does not allow for it.
+	Epoch       time.Duration // until the next call
+	// Explore is the share of the requests that have everything on, so that trees learn locations and their durations in
+	// healthy times; at most a tenth, 0: none. Overrides and investigations come first in the budget.
 	Explore float64
 }

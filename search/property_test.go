@@ -26,7 +26,7 @@ type game struct {
 func drawGame(t *rapid.T) *game {
 	g := &game{world: newWorld(rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size"), 3)}
 	g.in = Input{
-		Strategy: rapid.SampledFrom(Strategies()).Draw(t, "strategy"), Seed: 3, Epoch: epoch, Table: &g.table,
+		Strategy: named(rapid.SampledFrom(append(StrategyNames(), supplied.Name)).Draw(t, "strategy")), Seed: 3, Epoch: epoch, Table: &g.table,
 		Budget: Budget{
 			Tracepoints: rapid.IntRange(0, 12).Draw(t, "tracepoints"), Bytes: rapid.Float64Range(0, 20_000).Draw(t, "bytes"),
 			CPU:         rapid.Float64Range(0, 1e-3).Draw(t, "cpu"),
@@ -35,8 +35,8 @@ func drawGame(t *rapid.T) *game {
 		Explore: rapid.SampledFrom([]float64{0, 0, 0.01, 0.5}).Draw(t, "explore"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "wishes") {
-		g.in.State.Wishes = append(g.in.State.Wishes, Wish{
-			Tracepoint: g.any(t).tp, Kind: WishKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone", Forced: rapid.Bool().Draw(t, "forced"),
+		g.in.State.Overrides = append(g.in.State.Overrides, Override{
+			Tracepoint: g.any(t).tp, Kind: OverrideKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone", Forced: rapid.Bool().Draw(t, "forced"),
 		})
 	}
 	if rapid.Bool().Draw(t, "harm") {
@@ -97,7 +97,7 @@ func (g *game) checkBudget(t *rapid.T, st *State) {
 	costs := newCosts(g.in.Trees, g.in.Rates)
 	costs.scale = st.Overrun
 	forced := make(map[trace.Symbol]bool)
-	for _, w := range st.Wishes {
+	for _, w := range st.Overrides {
 		if w.Forced && w.Kind != Forbid {
 			forced[w.Tracepoint] = true
 		}
@@ -167,11 +167,11 @@ func (g *game) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
 }
 
 func (g *game) checkWishes(t *rapid.T, st *State) {
-	for _, w := range st.Wishes {
+	for _, w := range st.Overrides {
 		if w.Kind == Forbid && st.Plan.has(w.Tracepoint) {
 			t.Fatalf("%x is forbidden and on", w.Tracepoint)
 		}
-		forbidden := slices.ContainsFunc(st.Wishes, func(x Wish) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint })
+		forbidden := slices.ContainsFunc(st.Overrides, func(x Override) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint })
 		always := w.Forced || g.in.Budget == (Budget{})
 		if w.Kind != Forbid && always && !forbidden && !slices.Contains(g.in.Unavailable, w.Tracepoint) && !st.Plan.has(w.Tracepoint) {
 			t.Fatalf("%x is wished and off", w.Tracepoint)
@@ -188,7 +188,7 @@ func (g *game) checkWishes(t *rapid.T, st *State) {
 func TestOverrunEvictsTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGame(t)
-		g.in.State.Wishes, g.in.Unavailable, g.in.Explore = nil, nil, 0
+		g.in.State.Overrides, g.in.Unavailable, g.in.Explore = nil, nil, 0
 		g.in.Budget = Budget{Bytes: rapid.Float64Range(1, 20_000).Draw(t, "bytes")}
 		factor := rapid.Float64Range(1, 10).Draw(t, "factor")
 		for range 6 {
@@ -213,9 +213,9 @@ func TestOverrunEvictsTheWorst(t *testing.T) {
 func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 	costs := newCosts(g.in.Trees, g.in.Rates)
 	costs.scale = st.Overrun
-	wanted := make(map[trace.Symbol]Want)
+	wanted := make(map[trace.Symbol]TracepointRequest)
 	for _, v := range g.in.State.Investigations {
-		for _, w := range v.Wants {
+		for _, w := range v.Requested {
 			wanted[w.Tracepoint] = w
 		}
 	}
@@ -225,7 +225,7 @@ func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 				continue
 			}
 			out, better := wanted[o.Tracepoint], costs.of(o.Tracepoint, wanted[o.Tracepoint].Arms)
-			for _, w := range st.Investigations[0].Wants {
+			for _, w := range st.Investigations[0].Requested {
 				if w.Value >= out.Value {
 					better.add(costs.of(w.Tracepoint, w.Arms))
 				}
@@ -298,7 +298,7 @@ func TestNextChangesNothingOfItsInput(t *testing.T) {
 func TestLeasesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGame(t)
-		g.in.State.Wishes = nil
+		g.in.State.Overrides = nil
 		for range 2 {
 			g.prepare()
 			g.in.State, _ = Next(g.in)

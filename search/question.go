@@ -4,122 +4,216 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// opens returns for each class of a how many tracepoints in its region could still be tried. What may be executed anywhere may be
-// below any function that carries something itself.
-func (i *inquiry) opens(a *area) []int {
-	counts, floating := make([]int, len(a.classes)), 0
-	for k := range a.classes {
-		x := &a.classes[k]
-		switch {
-		case x.known || x.kind == cct.VariablePoint || i.refuses(x.tp) != "":
-		case x.floating:
-			floating++
-		default:
-			counts[x.region]++
+// Shares below which a region is not searched.
+const (
+	refutedShare = 0.1  // of the leading operation: a location that cannot carry more is switched off
+	liveShare    = 0.15 // of the best region
+)
+
+// Question is the choice that a [Strategy] makes.
+type Question struct {
+	Regions    []Region             // that may carry the problem, best first
+	Candidates []Candidate          // of all regions, those of a region together and in pre-order
+	Requests   float64              // of the problem, expected in an epoch
+	Pairs      []analysis.PairShare // edges that vary together, the largest share first
+	Seed       uint64
+}
+
+// Region is a known location with the unknown ones below it, down to the next known ones: a part of the problem that nothing
+// explains yet.
+type Region struct {
+	Tracepoint trace.Symbol // 0: a baseline operation
+	Op         trace.Op
+	Share      float64               // of the problem
+	SD         float64               // standard deviation of Share
+	From, To   int                   // its candidates: Candidates[From:To]
+	Edges      []*analysis.EdgeShare // of the problem, in the region's operation
+}
+
+// Candidate is a tracepoint in a region that is off.
+type Candidate struct {
+	Tracepoint  trace.Symbol
+	Op          trace.Op
+	Context     trace.Context
+	Node        int32 // the first of its nodes in the tree; -1: none, it may run anywhere in the service
+	Region      int
+	Parent      int // nearest candidate above, an index in Candidates; -1: none in the region
+	End         int // its subtree is Candidates[i:End]
+	Depth       int // 1: directly below the region's location
+	Layer       cct.Layer
+	Kind        cct.TracepointKind
+	PriorWeight float64 // of the cause being here and not below
+	Hits        float64 // expected spans per request
+	Inside      bool    // can lie between the neighbours of the edges
+	Unanchored  bool    // may run anywhere in the operation
+}
+
+// Pick returns the pick of candidate i, for all requests.
+func (q *Question) Pick(i int, score float64, reason string) Pick {
+	c := &q.Candidates[i]
+	return Pick{Tracepoint: c.Tracepoint, Op: c.Op, Context: c.Context, Region: c.Region, Score: score, Whole: true, Reason: reason}
+}
+
+// IsSpan reports whether candidate i records a span rather than a variable.
+func (q *Question) IsSpan(i int) bool { return q.Candidates[i].Kind != cct.VariablePoint }
+
+// spans returns the candidates of region r that are spans.
+func (q *Question) spans(r int) []int {
+	var list []int
+	for i := q.Regions[r].From; i < q.Regions[r].To; i++ {
+		if q.IsSpan(i) {
+			list = append(list, i)
 		}
 	}
-	least := liveShare * a.classes[a.best()].own
-	for k := range a.classes {
-		if c := &a.classes[k]; c.known && c.layer == cct.App && c.own >= least {
-			counts[k] += floating
+	return list
+}
+
+// Within returns the candidates of region r that are spans and can lie between the neighbours of its edges, or all spans if none
+// can.
+func (q *Question) Within(r int) []int {
+	list := q.spans(r)
+	inside := slices.DeleteFunc(slices.Clone(list), func(i int) bool { return !q.Candidates[i].Inside })
+	if len(inside) == 0 {
+		return list
+	}
+	return inside
+}
+
+// open returns for each location the candidates in its region. Locations in any region count for every function with enough of
+// an own share. Excluded returns a reason for tracepoints that may not be switched on.
+func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
+	counts, anywhere := make([]int, len(o.locations)), 0
+	for k := range o.locations {
+		l := &o.locations[k]
+		switch {
+		case l.known || l.kind == cct.VariablePoint || excluded(l.tp) != "":
+		case l.anyRegion:
+			anywhere++
+		default:
+			counts[l.region]++
+		}
+	}
+	least := liveShare * o.locations[o.bestFunction()].own
+	for k := range o.locations {
+		if l := &o.locations[k]; l.known && l.layer == cct.App && l.own >= least {
+			counts[k] += anywhere
 		}
 	}
 	return counts
 }
 
-// best returns the known class that carries most itself, of those that may call what nobody places: the functions. A thread that
-// waits in the kernel executes nothing meanwhile, and what runtimes call they announce.
-func (a *area) best() int32 {
+// bestFunction returns the known function with the largest own share, the operation itself included. Only functions may call
+// unanchored tracepoints: a thread that waits in the kernel runs none, and runtimes announce theirs.
+func (o *operationScope) bestFunction() int32 {
 	best := int32(0)
-	for k := range a.classes {
-		if c := &a.classes[k]; c.known && c.layer == cct.App && c.own > a.classes[best].own {
+	for k := range o.locations {
+		if l := &o.locations[k]; l.known && l.layer == cct.App && l.own > o.locations[best].own {
 			best = int32(k)
 		}
 	}
 	return best
 }
 
-// regions makes the question for the strategy: the regions that may carry the problem, best first, with their candidates.
-func (i *inquiry) regions() {
-	type spot struct {
-		a *area
-		c int32
-	}
-	var spots []spot
-	most, size := 0.0, 0
-	for _, a := range i.searched {
-		size += len(a.classes)
-		for k := range a.classes {
-			if a.classes[k].known {
-				spots = append(spots, spot{a, int32(k)})
-				most = max(most, a.score*a.classes[k].own)
+// knownLocation is a known location of a scope.
+type knownLocation struct {
+	scope *operationScope
+	index int32
+}
+
+// share returns the own share of the problem.
+func (k knownLocation) share() float64 { return k.scope.score * k.scope.locations[k.index].own }
+
+// regionsOf returns the regions that may carry the problem, best first and without candidates, and their known locations.
+func regionsOf(scopes []*operationScope) (regions []Region, at []knownLocation) {
+	var known []knownLocation
+	most := 0.0
+	for _, o := range scopes {
+		for i := range o.locations {
+			if o.locations[i].known {
+				k := knownLocation{o, int32(i)}
+				known = append(known, k)
+				most = max(most, k.share())
 			}
 		}
 	}
-	share := func(s spot) float64 { return s.a.score * s.a.classes[s.c].own }
-	slices.SortStableFunc(spots, func(x, y spot) int { return cmp.Compare(share(y), share(x)) })
-	q := &i.question
-	*q = Question{
-		Problem: i.p, Tree: i.tree, Budget: i.Budget, Requests: finite(i.p.Rate) * i.Epoch.Seconds(), Pairs: i.Pairs[i.p.ID],
-		Seed: trace.Mix(i.Seed, trace.Mix(i.v.Problem.Lo, uint64(i.v.Epochs))),
-	}
-	for _, w := range i.v.Wants {
-		q.Enabled = append(q.Enabled, w.Tracepoint)
-	}
-	q.Candidates = make([]Candidate, 0, size)
-	for _, s := range spots {
-		c := &s.a.classes[s.c]
-		sd := s.a.score * c.ownSD
-		if share(s) < liveShare*most || share(s)+1.96*sd < refutedShare*i.searched[0].score {
+	slices.SortStableFunc(known, func(x, y knownLocation) int { return cmp.Compare(y.share(), x.share()) })
+	for _, k := range known {
+		l := &k.scope.locations[k.index]
+		sd := k.scope.score * l.ownSD
+		if k.share() < liveShare*most || k.share()+1.96*sd < refutedShare*scopes[0].score {
 			continue
 		}
-		r := Region{Tracepoint: c.tp, Op: c.op, Share: share(s), SD: sd, From: len(q.Candidates), Edges: s.a.edges}
-		q.Regions = append(q.Regions, r)
-		i.candidates(s.a, s.c)
-		q.Regions[len(q.Regions)-1].To = len(q.Candidates)
+		regions = append(regions, Region{Tracepoint: l.tp, Op: l.op, Share: k.share(), SD: sd, Edges: k.scope.edges})
+		at = append(at, k)
+	}
+	return regions, at
+}
+
+// candidateList collects the candidates of regions.
+type candidateList struct {
+	excluded   func(tp trace.Symbol) string // returns a reason for tracepoints that may not be switched on
+	candidates []Candidate
+	rejected   []Rejected
+}
+
+// fill sets the candidates of q, whose regions are those of the given known locations. It returns the tracepoints that may not be
+// switched on.
+func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string) []Rejected {
+	size := 0
+	for _, o := range scopes {
+		size += len(o.locations)
+	}
+	c := candidateList{excluded: excluded, candidates: make([]Candidate, 0, size)}
+	for r, k := range at {
+		q.Regions[r].From = len(c.candidates)
+		c.region(k.scope, k.index, r)
+		q.Regions[r].To = len(c.candidates)
+	}
+	q.Candidates = c.candidates
+	return c.rejected
+}
+
+// region appends the candidates of region r, that of a location, in pre-order. The best function of the scope also gets those in
+// any region.
+func (c *candidateList) region(o *operationScope, at int32, r int) {
+	best := o.bestFunction() == at
+	c.below(o, at, r, func(l *location) bool { return !l.anyRegion || best && at == 0 }, -1, 1)
+	if best && at != 0 {
+		c.below(o, 0, r, func(l *location) bool { return l.anyRegion }, -1, 1)
 	}
 }
 
-// candidates appends those of the region of class c, in pre-order, and to the best region those that may be executed anywhere.
-func (i *inquiry) candidates(a *area, c int32) {
-	best := a.best() == c
-	i.below(a, c, func(x *class) bool { return !x.floating || best && c == 0 }, -1, 1)
-	if best && c != 0 {
-		i.below(a, 0, func(x *class) bool { return x.floating }, -1, 1)
+// below appends the wanted ones of the unknown locations below a location.
+func (c *candidateList) below(o *operationScope, at int32, r int, wanted func(*location) bool, parent, depth int) {
+	for _, child := range o.locations[at].children {
+		l := &o.locations[child]
+		if l.known || !wanted(l) {
+			continue
+		}
+		i := c.add(l, r, parent, depth)
+		if i < 0 {
+			c.below(o, child, r, wanted, parent, depth)
+			continue
+		}
+		c.below(o, child, r, wanted, i, depth+1)
+		c.candidates[i].End = len(c.candidates)
 	}
 }
 
-// below appends the candidates among the unknown classes below class c that are wanted.
-func (i *inquiry) below(a *area, c int32, wanted func(*class) bool, parent, depth int) {
-	for _, kid := range a.classes[c].kids {
-		x := &a.classes[kid]
-		if x.known || !wanted(x) {
-			continue
-		}
-		at := i.candidate(x, parent, depth)
-		if at < 0 {
-			i.below(a, kid, wanted, parent, depth)
-			continue
-		}
-		i.below(a, kid, wanted, at, depth+1)
-		i.question.Candidates[at].End = len(i.question.Candidates)
-	}
-}
-
-// candidate appends x, unless it may not be switched on, and returns its index, or -1.
-func (i *inquiry) candidate(x *class, parent, depth int) int {
-	q := &i.question
-	if why := i.refuses(x.tp); why != "" {
-		i.rejected = append(i.rejected, Rejected{x.tp, why})
+// add appends l, unless it may not be switched on, and returns its index, or -1.
+func (c *candidateList) add(l *location, r, parent, depth int) int {
+	if why := c.excluded(l.tp); why != "" {
+		c.rejected = append(c.rejected, Rejected{l.tp, why})
 		return -1
 	}
-	q.Candidates = append(q.Candidates, Candidate{
-		Tracepoint: x.tp, Op: x.op, Context: x.ctx, Node: x.node, Region: len(q.Regions) - 1, Parent: parent, End: len(q.Candidates) + 1, Depth: depth,
-		Layer: x.layer, Kind: x.kind, Mass: x.mass, Hits: x.hits, Inside: x.inside, Loose: x.floating,
+	c.candidates = append(c.candidates, Candidate{
+		Tracepoint: l.tp, Op: l.op, Context: l.ctx, Node: l.node, Region: r, Parent: parent, End: len(c.candidates) + 1, Depth: depth,
+		Layer: l.layer, Kind: l.kind, PriorWeight: l.priorWeight, Hits: l.hits, Inside: l.inside, Unanchored: l.anyRegion,
 	})
-	return len(q.Candidates) - 1
+	return len(c.candidates) - 1
 }

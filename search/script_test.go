@@ -47,16 +47,16 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "problem":
 		s.problem(t, d.Input)
 		return ""
-	case "wish":
-		s.wish(d)
+	case "override":
+		s.override(d)
 		return ""
 	case "next":
 		return s.next(t, d)
-	case "silence":
-		s.silence(t, d)
+	case "cooldown":
+		s.cooldown(t, d)
 		return ""
-	case "silences":
-		return s.silences()
+	case "cooldowns":
+		return s.cooldowns()
 	case "leases":
 		return s.leases()
 	}
@@ -116,18 +116,19 @@ func (s *script) context(names []string) trace.Context {
 	return ctx
 }
 
-func (s *script) wish(d *datadriven.TestData) {
+func (s *script) override(d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		name, forced := strings.CutPrefix(arg.Key, "forced-")
-		kind := WishKind(slices.Index(wishNames[:], name))
-		s.in.State.Wishes = append(s.in.State.Wishes, Wish{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
+		kind := OverrideKind(slices.Index(overrideNames[:], name))
+		s.in.State.Overrides = append(s.in.State.Overrides, Override{Tracepoint: s.table.Symbol(arg.Vals[0]), Kind: kind, Forced: forced, By: "ann"})
 	}
 }
 
 func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	s.in.Now = s.in.Now.Add(s.in.Epoch)
-	s.in.Strategy = "hierarchical"
-	d.MaybeScanArgs(t, "strategy", &s.in.Strategy)
+	strategy := "hierarchical"
+	d.MaybeScanArgs(t, "strategy", &strategy)
+	s.in.Strategy = named(strategy)
 	s.in.Budget = Budget{}
 	d.MaybeScanArgs(t, "budget", &s.in.Budget.Tracepoints)
 	d.MaybeScanArgs(t, "of-type", &s.in.Budget.RequestType.Tracepoints)
@@ -139,7 +140,9 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	var wait int64
 	d.MaybeScanArgs(t, "wait", &wait)
 	s.in.Now = s.in.Now.Add(time.Duration(wait) * time.Second)
-	s.p.Requests += 20
+	requests := 20
+	d.MaybeScanArgs(t, "requests", &requests)
+	s.p.Requests += uint64(requests)
 	d.MaybeScanArgs(t, "rate", &s.p.Rate)
 	s.in.Problems = []analysis.Problem{s.p}
 	if d.HasArg("gone") {
@@ -175,20 +178,20 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 }
 
 // silence keeps tracepoints silent for the problem from now on: "silence b=20s".
-func (s *script) silence(t *testing.T, d *datadriven.TestData) {
+func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		period, err := time.ParseDuration(arg.Vals[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.in.State.Silences = append(s.in.State.Silences, Silence{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
+		s.in.State.Cooldowns = append(s.in.State.Cooldowns, Cooldown{s.p.ID, s.table.Symbol(arg.Key), s.in.Now.Add(period)})
 	}
 }
 
 // silences returns a line for each tracepoint that is silent for the problem: for how long it will be.
-func (s *script) silences() string {
+func (s *script) cooldowns() string {
 	var b strings.Builder
-	for _, x := range s.in.State.Silences {
+	for _, x := range s.in.State.Cooldowns {
 		if x.Problem == s.p.ID {
 			fmt.Fprintf(&b, "%s for %v\n", s.table.Text(x.Tracepoint), x.Until.Sub(s.in.Now))
 		}

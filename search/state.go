@@ -5,14 +5,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// State is what [Next] returns and takes back: it is a plain value without maps or NaN, fit for any encoding. Nothing that Next
-// returned is changed later.
+// State is passed from one call of [Next] to the following one. It is a plain value without maps or NaN, fit for any encoding. Next
+// never modifies a state that it has returned. The names in JSON are those of checkpoints.
 type State struct {
 	Plan           Plan
 	Investigations []Investigation // in the order in which they were opened
-	Silences       []Silence       // ascending by (Problem, Tracepoint)
-	Wishes         []Wish          // what people decided; the caller adds and removes
-	Overrun        Overrun         // of the estimates, as last measured
+	Cooldowns      []Cooldown      `json:"Silences"` // ascending by (Problem, Tracepoint)
+	Overrides      []Override      `json:"Wishes"`   // added and removed by the caller
+	Overrun        Overrun         // as last measured
 }
 
 // Investigation returns the investigation of a problem, or nil.
@@ -25,17 +25,17 @@ func (s *State) Investigation(problem analysis.Hash) *Investigation {
 	return nil
 }
 
-// Status is how far an investigation has come.
+// Status is the progress of an investigation.
 type Status uint8
 
-// The states of an investigation.
+// The statuses of an investigation.
 const (
-	Opened        Status = iota // nothing was switched on yet
+	Opened        Status = iota // no tracepoint was switched on yet
 	Investigating               // tracepoints are on, or would be if the budget allowed it
-	Located                     // one place, or up to three together, stand out, and nothing below them is left to try
-	Explained                   // and a variable or wait class accounts for at least half of it
-	Exhausted                   // candidates ran out and no place stands out
-	Gone                        // the problem closed by itself
+	Located                     // one to three locations stand out, and no candidate is left below them
+	Explained                   // a variable or wait class accounts for at least half of a located problem
+	Exhausted                   // no candidate is left, and no location stands out
+	Gone                        // the problem closed
 )
 
 var statusNames = [...]string{"opened", "investigating", "located", "explained", "exhausted", "gone"}
@@ -43,10 +43,10 @@ var statusNames = [...]string{"opened", "investigating", "located", "explained",
 // String returns the lower-case name of s.
 func (s Status) String() string { return statusNames[s] }
 
-// Active reports whether an investigation in state s may switch tracepoints on.
+// Active reports whether an investigation in status s may switch tracepoints on.
 func (s Status) Active() bool { return s <= Located }
 
-// Investigation is the series of decisions for one problem.
+// Investigation is the search for the cause of one problem.
 type Investigation struct {
 	Problem, RequestType, Group analysis.Hash
 	Entry                       trace.Op
@@ -54,20 +54,20 @@ type Investigation struct {
 	Reason                      string // for the status
 	Opened, Changed             trace.Nanos
 	Epochs                      int // calls of Next since it was opened
-	Missed                      int // calls in a row without the problem
-	Idle                        int // calls in a row that neither picked nor waited for what was picked
-	Starved                     int // calls in a row after which the budget left nothing of it on
+	Missed                      int // consecutive calls without the problem
+	Idle                        int // consecutive calls that neither picked a tracepoint nor waited for one
+	BudgetStarved               int `json:"Starved"` // consecutive calls after which the budget left none of its tracepoints on
 	Strategy                    string
-	Lead                        trace.Context // context of the leading edge when it was opened or reopened
-	Score                       float64       // of the leading place then
-	Verified                    trace.Context // place below which was looked twice
-	Wants                       []Want        // what it wants on; ascending by Tracepoint
-	Evidence                    []Evidence    // what it was shown; ascending by (Within, Tracepoint, Context, Batch)
-	Tried                       []trace.Symbol
-	Suspects                    []Suspect // best first
+	Lead                        trace.Context       // context of the leading edge when it was opened or reopened
+	Score                       float64             // of the leading operation at that time
+	Verified                    trace.Context       // location whose children were judged a second time
+	Requested                   []TracepointRequest `json:"Wants"` // ascending by Tracepoint
+	Evidence                    []Evidence          // ascending by (Within, Tracepoint, Context, Batch)
+	Tried                       []trace.Symbol      // tracepoints ever requested, ascending
+	Suspects                    []Suspect           // best first
 }
 
-// Answer returns the operation of the place that was located; 0 if none was, or v is nil.
+// Answer returns the operation of the located place; 0 if v is nil or has located none.
 func (v *Investigation) Answer() trace.Op {
 	if v == nil || v.Status != Located && v.Status != Explained || len(v.Suspects) == 0 {
 		return 0
@@ -75,73 +75,73 @@ func (v *Investigation) Answer() trace.Op {
 	return v.Suspects[0].Op
 }
 
-// Ranking returns the places that may be the cause, best first: at the beginning the baseline edges, later the places within
-// them, each with the share of what is wrong that nothing known below it carries. The slice is the investigation's own.
+// Ranking returns the suspects, best first: baseline operations at the beginning, later the locations inside them. The slice
+// belongs to the investigation.
 func (v *Investigation) Ranking() []Suspect { return v.Suspects }
 
-// Want is a tracepoint that an investigation keeps on.
-type Want struct {
+// TracepointRequest asks for a tracepoint to stay on for an investigation.
+type TracepointRequest struct {
 	Tracepoint trace.Symbol
 	Arms       uint32 // bit i: in Plan.Arms[i]
 	Since      trace.Nanos
-	Epoch      int     // of the investigation, when it was picked
-	Value      float64 // share per cost that it was picked for: the least goes first when the budget falls
-	Need       uint64  // requests that it should be judged by; 0: as few as possible
+	Epoch      int     // Investigation.Epochs when it was picked
+	Value      float64 // share per cost that it was picked for; the least valuable goes first when the budget falls
+	Need       uint64  // requests that should judge it; 0: as few as possible
 	Cause      string
 }
 
-// Evidence is what a tracepoint showed in one edge: a [analysis.RefinedShare] without what the search does not use, kept after the
-// tracepoint went off.
+// Evidence is the share of an edge that a tracepoint showed: an [analysis.RefinedShare] reduced to the fields that the search uses,
+// kept after the tracepoint was switched off.
 type Evidence struct {
 	Within          trace.Edge
-	Context, Parent trace.Context // as they appeared; Context 0: requests that had it on never executed it
+	Context, Parent trace.Context // as they appeared; Context 0: no request that had the tracepoint on executed it
 	Op              trace.Op
 	Tracepoint      trace.Symbol
 	Batch           uint64  // hash of the set of tracepoints that was on
 	N               uint64  // requests of the batch
-	Share           float64 // of what is wrong in the edge
+	Share           float64 // of the problem, within the edge
 	Low, High       float64 // 95 % interval
 	Mean            float64 // share of the edge's mean
 }
 
-// Suspect is a place that may be the cause.
+// Suspect is a location that may be the cause.
 type Suspect struct {
-	Tracepoint trace.Symbol  // 0: baseline
-	Op         trace.Op      // 0: what the tree does not know
+	Tracepoint trace.Symbol  // 0: a baseline operation
+	Op         trace.Op      // 0: not in the tree
 	Context    trace.Context // full calling context, the most frequent one of several
-	Share      float64       // of what is wrong: spent here, and not in places known below
+	Share      float64       // of the problem: spent here and not in known locations below
 	Low, High  float64       // 95 % interval
-	Inclusive  float64       // with the places below
+	Inclusive  float64       // share with the locations below
 	Requests   uint64        // that it was judged by
-	Open       int           // tracepoints below it that were not tried
+	Open       int           // candidates below it that were not tried
 }
 
-// Silence keeps a tracepoint off for a problem that it does not explain.
-type Silence struct {
+// Cooldown keeps a tracepoint off for a problem that it did not explain.
+type Cooldown struct {
 	Problem    analysis.Hash
 	Tracepoint trace.Symbol
 	Until      trace.Nanos
 }
 
-// WishKind is what a person decided about a tracepoint.
-type WishKind uint8
+// OverrideKind is a person's decision about a tracepoint.
+type OverrideKind uint8
 
-// The kinds of wish.
+// The kinds of override.
 const (
-	Enable WishKind = iota // on until the wish ends
-	Pin                    // on, and never evicted for the search's sake
-	Forbid                 // never on
+	Enable OverrideKind = iota // on until the override ends
+	Pin                        // on, and never evicted for an investigation
+	Forbid                     // never on
 )
 
-var wishNames = [...]string{"enable", "pin", "forbid"}
+var overrideNames = [...]string{"enable", "pin", "forbid"}
 
 // String returns the lower-case name of k.
-func (k WishKind) String() string { return wishNames[k] }
+func (k OverrideKind) String() string { return overrideNames[k] }
 
-// Wish is what a person decided about a tracepoint. It outranks the search.
-type Wish struct {
+// Override is a person's decision about a tracepoint. It takes precedence over investigations.
+type Override struct {
 	Tracepoint trace.Symbol
-	Kind       WishKind
+	Kind       OverrideKind
 	Forced     bool        // on even beyond the budget
 	Until      trace.Nanos // 0: until it is withdrawn
 	By         string

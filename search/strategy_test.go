@@ -12,8 +12,8 @@ import (
 func TestAdaptiveTriesFewProbes(t *testing.T) {
 	probes := func(functions int, requests float64) int {
 		q := &Question{Regions: []Region{{Share: 1}}, Requests: requests}
-		for i := range functions + 2*mostProbes {
-			c := Candidate{Tracepoint: trace.Symbol(i + 1), Node: int32(i), Parent: -1, End: i + 1, Depth: 1, Mass: 1, Hits: 1, Inside: true}
+		for i := range functions + 2*maxUnanchored {
+			c := Candidate{Tracepoint: trace.Symbol(i + 1), Node: int32(i), Parent: -1, End: i + 1, Depth: 1, PriorWeight: 1, Hits: 1, Inside: true}
 			if i >= functions {
 				c.Node = -1
 			}
@@ -28,11 +28,11 @@ func TestAdaptiveTriesFewProbes(t *testing.T) {
 		}
 		return n
 	}
-	if few, most := probes(10, 100), probes(0, 100); few != fewProbes || most != mostProbes {
-		t.Errorf("%d probes beside functions, %d without any; want %d and %d", few, most, fewProbes, mostProbes)
+	if few, most := probes(10, 100), probes(0, 100); few != fewUnanchored || most != maxUnanchored {
+		t.Errorf("%d probes beside functions, %d without any; want %d and %d", few, most, fewUnanchored, maxUnanchored)
 	}
-	if slow := probes(10, minRequests/2); slow != 2*fewProbes {
-		t.Errorf("%d probes where a step takes two epochs, want %d", slow, 2*fewProbes)
+	if slow := probes(10, minRequests/2); slow != 2*fewUnanchored {
+		t.Errorf("%d probes where a step takes two epochs, want %d", slow, 2*fewUnanchored)
 	}
 }
 

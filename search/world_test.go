@@ -370,6 +370,27 @@ func ratio(x, e, t []float64) (share, half float64) {
 	return share, 1.96 * math.Sqrt(sum) / n / math.Abs(c)
 }
 
+// supplied is a strategy of the caller's. It picks from all candidates, in an order that depends on the seed only.
+var supplied = Strategy{Name: "supplied", Pick: func(q *Question) []Pick {
+	var picks []Pick
+	for _, i := range rand.New(rand.NewPCG(q.Seed, 1)).Perm(len(q.Candidates)) {
+		if q.IsSpan(i) && len(picks) < PicksAtOnce {
+			picks = append(picks, q.Pick(i, 1/float64(1+len(picks)), "picked by the caller"))
+		}
+	}
+	return picks
+}}
+
+// named returns the published strategy of that name, or supplied.
+func named(name string) Strategy {
+	for _, s := range append(Strategies(), supplied) {
+		if s.Name == name {
+			return s
+		}
+	}
+	panic("no strategy is called " + name)
+}
+
 // outcome is how a search went.
 type outcome struct {
 	status  Status
@@ -399,7 +420,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 		tree := w.tree()
 		st, _ = Next(Input{
 			Now: w.now, Problems: []analysis.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
-			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: strategy, Seed: 1, Epoch: epoch,
+			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: named(strategy), Seed: 1, Epoch: epoch,
 			Table: &w.table,
 		})
 		v := st.Investigation(p.ID)
@@ -408,7 +429,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 			o.found = min(o.found, k)
 		}
 		o.status = v.Status
-		o.largest = max(o.largest, len(v.Wants))
+		o.largest = max(o.largest, len(v.Requested))
 		if v.Status >= Located {
 			o.epochs = k
 			break

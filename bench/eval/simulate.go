@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -128,7 +129,7 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 	config.Seed, config.Fault = seed, fault
 	app := sim.New(config)
 	options := s.Engine
-	options.Strategy, options.Seed = strategy, seed
+	options.Strategy, options.Strategies, options.Seed = strategy, yardstick.Strategies(), seed
 	g := &game{
 		Run: Run{Seed: seed, Fault: fault, Strategy: strategy},
 		app: app, core: engine.NewCore(app.Table(), options), clock: clock, epoch: options.Epoch,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
@@ -30,12 +31,12 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 	f := newForest(o.Seed, nodes, baselineOfTree)
 	result := &Result{Benchmark: "search", Input: "a tree of " + units.Plural(len(f.tree.Nodes), "node") + ", of these " +
 		units.Count(baselineOfTree) + " of the baseline"}
-	for _, strategy := range search.Strategies() {
-		if err := o.deciding(ctx, result, strategy, f, strategy); err != nil {
+	for _, strategy := range eval.Strategies() {
+		if err := o.deciding(ctx, result, strategy.Name, f, strategy); err != nil {
 			return nil, err
 		}
 	}
-	if err := o.deciding(ctx, result, "adaptive, all nodes below one edge", newForest(o.Seed, nodes, 1), "adaptive"); err != nil {
+	if err := o.deciding(ctx, result, "adaptive, all nodes below one edge", newForest(o.Seed, nodes, 1), search.Strategy{}); err != nil {
 		return nil, err
 	}
 	c, err := o.measure(ctx, func() error {
@@ -50,7 +51,7 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 }
 
 // deciding measures the first decision about a new problem, and the next one.
-func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy string) error {
+func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy search.Strategy) error {
 	in := search.Input{
 		Now: 1, Problems: []analysis.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
 		Rates: map[analysis.Hash]float64{f.problem.RequestType: f.problem.Rate}, Table: &f.table,
@@ -71,7 +72,7 @@ func (o Options) deciding(ctx context.Context, result *Result, name string, f *f
 		return err
 	}
 	if picks == 0 && !o.Small {
-		return fmt.Errorf("strategy %s picked nothing", strategy)
+		return fmt.Errorf("strategy %s picked nothing", name)
 	}
 	in.State, in.Now = state, in.Now.Add(in.Epoch)
 	second, err := o.measure(ctx, func() error {

@@ -20,7 +20,6 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
-	"github.com/sibyl-trace/sibyl/search"
 )
 
 // localizeFlags are the flags of the localize command.
@@ -89,7 +88,7 @@ counts when what is labelled is ranked first by what is visible then. The strate
 	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning; with --choose, of what is drawn")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
-	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "of the search, or "+allStrategies+": "+strings.Join(search.Strategies(), ", "))
+	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "of the search, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
 	flags.Float64Var(&f.explore, "explore", 0, "share of the requests that have everything switched on, at most 0.1")
 	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
 	f.input = cli.AddInputFlags(c)
@@ -196,11 +195,11 @@ const allStrategies = "all"
 // chosenStrategies returns the strategies that are asked for.
 func (f *localizeFlags) chosenStrategies() ([]string, error) {
 	if slices.Equal(f.strategies, []string{allStrategies}) {
-		return search.Strategies(), nil
+		return eval.StrategyNames(), nil
 	}
 	for _, name := range f.strategies {
-		if !slices.Contains(search.Strategies(), name) {
-			return nil, fmt.Errorf("--strategies: no strategy is called %q; there are %s", name, strings.Join(search.Strategies(), ", "))
+		if !slices.Contains(eval.StrategyNames(), name) {
+			return nil, fmt.Errorf("--strategies: no strategy is called %q; there are %s", name, strings.Join(eval.StrategyNames(), ", "))
 		}
 	}
 	return f.strategies, nil

@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
@@ -86,15 +87,20 @@ func (q *sequencer) settle() error {
 	return nil
 }
 
-// changeAgain makes a change of the journal once more.
-func (q *sequencer) changeAgain(r journal.Record) {
+// changeAgain repeats a change of the journal. It returns an error if that names a strategy that this version does not have:
+// without it, later decisions would differ from the logged ones.
+func (q *sequencer) changeAgain(r journal.Record) error {
 	x, err := engine.DecodeChange(r.Data)
 	if err != nil {
 		q.counts.Damaged.Add(1)
-		return
+		return nil
 	}
 	if x.Settings != nil {
+		if err := q.options.Core.CheckStrategy(x.Settings.Strategy); err != nil {
+			return fmt.Errorf("replay the journal: %w: %w", errOldStrategy, err)
+		}
 		q.settings = x.Append(nil)
 	}
 	q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, change: &changing{Change: x, answer: make(chan made, 1)}}})
+	return nil
 }

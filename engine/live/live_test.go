@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -266,9 +267,9 @@ func (r *running) decide(i int) *engine.Settings {
 	}
 	for _, x := range []engine.Change{
 		{Settings: &s},
-		{Wish: &search.Wish{Tracepoint: id, Kind: search.Pin, By: "ann"}},
-		{Wish: &search.Wish{Tracepoint: trace.SymbolOf([]byte("point 1")), Kind: search.Pin}},
-		{Wish: &search.Wish{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
+		{Override: &search.Override{Tracepoint: id, Kind: search.Pin, By: "ann"}},
+		{Override: &search.Override{Tracepoint: trace.SymbolOf([]byte("point 1")), Kind: search.Pin}},
+		{Override: &search.Override{Tracepoint: trace.Symbol(i), Kind: search.Forbid}},
 		{Withdraw: trace.Symbol(i - 5), By: "bob"},
 	} {
 		if changed, err := r.Change(r.t.Context(), x); err != nil || !changed && (x.Withdraw == 0 || i > 5) {
@@ -406,12 +407,12 @@ func TestChangesSurviveKill(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
 	var settings engine.Settings
-	var wishes []search.Wish
+	var overrides []search.Override
 	look := func(r *running) {
 		t.Helper()
 		err := r.Ask(t.Context(), func(core *engine.Core) {
 			o := core.Options()
-			settings, wishes = o.Settings(), slices.Clone(core.State().Wishes)
+			settings, overrides = o.Settings(), slices.Clone(core.State().Overrides)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -419,8 +420,8 @@ func TestChangesSurviveKill(t *testing.T) {
 	}
 	tight := func(o *Options) { o.Core.Budget.Tracepoints = 7 }
 	r := run(t, dir, c, tight)
-	pin := search.Wish{Tracepoint: 1 << 63, Kind: search.Pin, By: "ann"}
-	if changed, err := r.Change(t.Context(), engine.Change{Wish: &pin}); err != nil || !changed {
+	pin := search.Override{Tracepoint: 1 << 63, Kind: search.Pin, By: "ann"}
+	if changed, err := r.Change(t.Context(), engine.Change{Override: &pin}); err != nil || !changed {
 		t.Fatal(changed, err)
 	}
 	if changed, err := r.Change(t.Context(), engine.Change{Withdraw: 5}); err != nil || changed {
@@ -429,8 +430,8 @@ func TestChangesSurviveKill(t *testing.T) {
 	records := r.options.Journal.Next()
 	dir = r.crash(dir)
 	r = run(t, dir, c, tight)
-	if look(r); len(wishes) != 1 || wishes[0] != pin || settings.Budget.Tracepoints != 7 {
-		t.Errorf("after a kill: %+v, %+v", wishes, settings)
+	if look(r); len(overrides) != 1 || overrides[0] != pin || settings.Budget.Tracepoints != 7 {
+		t.Errorf("after a kill: %+v, %+v", overrides, settings)
 	}
 	if n := r.options.Journal.Next(); n != records {
 		t.Errorf("settings that hold are recorded again: %d records instead of %d", n, records)
@@ -438,23 +439,50 @@ func TestChangesSurviveKill(t *testing.T) {
 	r.end() // with a checkpoint
 	r = run(t, dir, c, nil)
 	r.settle()
-	if look(r); len(wishes) != 1 || settings.Budget.Tracepoints != 0 {
-		t.Errorf("after a start with other settings: %+v, %+v", wishes, settings)
+	if look(r); len(overrides) != 1 || settings.Budget.Tracepoints != 0 {
+		t.Errorf("after a start with other settings: %+v, %+v", overrides, settings)
 	}
 	r.end()
-	if _, err := r.Change(t.Context(), engine.Change{Wish: &pin}); err == nil {
+	if _, err := r.Change(t.Context(), engine.Change{Override: &pin}); err == nil {
 		t.Error("a change is made when nothing runs")
 	}
 }
 
-// A checkpoint that another build wrote is an error that says what to do, and that helps.
-func TestCheckpointOfAnotherBuild(t *testing.T) {
-	dir, c := t.TempDir(), &clock{}
+// TestRemovedStrategy starts on a checkpoint, and on a journal, of a service with a strategy that only the benchmarks have.
+func TestRemovedStrategy(t *testing.T) {
+	removed := func(o *Options) { o.Core.Strategy, o.Core.Strategies = "random", yardstick.Strategies() }
+	const want = "start that version once more with one that both have, stop it, and start this one"
+	stopped, killed, c := t.TempDir(), t.TempDir(), &clock{}
 	c.set(start)
-	r := run(t, dir, c, nil)
-	r.end()
+	run(t, stopped, c, removed).end()
+	o, closing := options(t, stopped, c)
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("on a checkpoint: error %v, want that it says %q", err, want)
+	}
+	closing()
+
+	r := run(t, killed, c, removed)
+	r.settle()
+	killed = r.crash(killed)
+	o, closing = options(t, killed, c)
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("on a journal: error %v, want that it says %q", err, want)
+	}
+	closing()
+
+	run(t, stopped, c, func(o *Options) { o.Core.Strategies = yardstick.Strategies() }).end() // the advice
+	run(t, stopped, c, nil).end()
+}
+
+// options returns those of a service on a directory, and what closes its databases.
+func options(t *testing.T, dir string, c *clock) (Options, func()) {
+	t.Helper()
 	o := DefaultOptions()
-	o.Clock, o.Log = c.Now, slog.New(slog.DiscardHandler)
+	o.Clock, o.Log, o.tick = c.Now, slog.New(slog.DiscardHandler), 2*time.Millisecond
 	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -465,6 +493,20 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	if o.Store, err = store.Open(store.Options{Dir: filepath.Join(dir, "store"), Disk: disk, Log: o.Log}); err != nil {
 		t.Fatal(err)
 	}
+	return o, func() {
+		if err := errors.Join(o.Journal.Close(), o.Store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A checkpoint that another build wrote is an error that says what to do, and that helps.
+func TestCheckpointOfAnotherBuild(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	r := run(t, dir, c, nil)
+	r.end()
+	o, closing := options(t, dir, c)
 	checkpoint, err := o.Store.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -476,7 +518,8 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "go on with the build that wrote it, or move the folder store out of the data directory") {
 		t.Errorf("error %v", err)
 	}
-	if err := errors.Join(o.Journal.Close(), o.Store.Close(), os.Rename(filepath.Join(dir, "store"), filepath.Join(t.TempDir(), "store"))); err != nil {
+	closing()
+	if err := os.Rename(filepath.Join(dir, "store"), filepath.Join(t.TempDir(), "store")); err != nil {
 		t.Fatal(err)
 	}
 	run(t, dir, c, nil).end()

@@ -229,7 +229,9 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 			}
 		case journal.Change:
 			if r.Seq > q.known {
-				q.changeAgain(r)
+				if err := q.changeAgain(r); err != nil {
+					return err
+				}
 			}
 		case journal.Protobuf, journal.JSON:
 			if err := q.again(ctx, r); err != nil {

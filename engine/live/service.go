@@ -183,6 +183,10 @@ func (s *Service) assemble() error {
 var errUnreadable = errors.New("another build of sibyl wrote it, or it is damaged: go on with the build that wrote it, or move the folder store out of " +
 	"the data directory to begin anew with what the journal still holds")
 
+// errOldStrategy says what to do about a checkpoint or a journal with a strategy that this version does not have.
+var errOldStrategy = errors.New("an earlier version of sibyl wrote it with another strategy: start that version once more with one that both have, " +
+	"stop it, and start this one; or move the folders store and journal out of the data directory to begin anew")
+
 // restore continues with the last checkpoint, if there is one.
 func (s *Service) restore() error {
 	c, err := s.options.Store.Load()
@@ -191,6 +195,9 @@ func (s *Service) restore() error {
 	}
 	core := s.grouper.core
 	if err := core.Restore(c.State); err != nil {
+		if _, ok := errors.AsType[*engine.UnknownStrategyError](err); ok {
+			return fmt.Errorf("restore the checkpoint: %w: %w", errOldStrategy, err)
+		}
 		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
 	}
 	for _, x := range c.Closed {

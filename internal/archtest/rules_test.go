@@ -77,6 +77,7 @@ var rules = []rule{
 
 	{folder: "bench/sim", ours: []string{"trace", "cct"}, about: "simulated applications; knows nothing of the search it is used to judge"},
 	{folder: "bench/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
+	{folder: "bench/eval/yardstick", pure: true, ours: []string{"search"}, about: "strategies that published ones are compared with"},
 	{folder: "bench/fixtures/tracegen", ours: []string{"trace"}, about: "writes traces in every format that is read"},
 	{folder: "bench/fixtures/transfergen", about: "payload sizes and latencies for the size model"},
 	{folder: "bench/fixtures", clock: true, ours: []string{everything}, about: "generators of testdata and of a state for UI tests"},

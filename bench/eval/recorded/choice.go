@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/bench/eval"
+	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -128,9 +129,10 @@ const began = trace.Nanos(1_700_000_000_000_000_000)
 // learned returns a game for c in which the engine has learned from history.
 func (g *games) learned(c *Case, strategy string, history []slice) *game {
 	options := g.Engine
-	options.Strategy, options.Learning = strategy, time.Duration(len(history))*options.Epoch
+	options.Strategy, options.Strategies = strategy, yardstick.Strategies()
+	options.Learning = time.Duration(len(history)) * options.Epoch
 	if strategy == NoStrategy {
-		options.Explore = 0
+		options.Strategy, options.Explore = "", 0 // there is nothing to choose from
 	}
 	table := &trace.Table{} // what is seen in one game is not known in another
 	table.Merge(g.table)

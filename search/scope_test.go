@@ -28,10 +28,10 @@ func TestHistoryIsSmoothed(t *testing.T) {
 			b.Learn(root.Child(was), h)
 		}
 		p := analysis.Problem{Edges: []analysis.EdgeShare{{Edge: trace.WholeEdge(root), Context: root, Score: 1}}}
-		searched, _ := areasOf(&p, b.Build(catalogue, nil), nil)
+		searched, _ := scopesOf(&p, b.Build(catalogue, nil), nil)
 		m := make(map[trace.Symbol]float64)
-		for _, c := range searched[0].classes[1:] {
-			m[c.tp] = c.mass
+		for _, c := range searched[0].locations[1:] {
+			m[c.tp] = c.priorWeight
 		}
 		return m
 	}

@@ -1,0 +1,80 @@
+package search
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// CooldownPeriod is how long a tracepoint that explained nothing stays off for the same problem.
+const CooldownPeriod = 30 * time.Minute
+
+// exclusions are the tracepoints that may not be switched on.
+type exclusions struct {
+	forbidden   map[trace.Symbol]bool // by a person
+	unavailable map[trace.Symbol]bool // in agents
+	cooldowns   []Cooldown
+	cooling     map[coolingKey]bool // those of cooldowns
+}
+
+type coolingKey struct {
+	problem    analysis.Hash
+	tracepoint trace.Symbol
+}
+
+func newExclusions(in *Input) exclusions {
+	x := exclusions{
+		forbidden: make(map[trace.Symbol]bool), unavailable: make(map[trace.Symbol]bool), cooling: make(map[coolingKey]bool),
+	}
+	for i := range in.State.Overrides {
+		if o := &in.State.Overrides[i]; o.Kind == Forbid && o.holds(in.Now) {
+			x.forbidden[o.Tracepoint] = true
+		}
+	}
+	for _, c := range in.State.Cooldowns {
+		if c.Until > in.Now {
+			x.cooldowns = append(x.cooldowns, c)
+			x.cooling[coolingKey{c.Problem, c.Tracepoint}] = true
+		}
+	}
+	for _, tp := range in.Unavailable {
+		x.unavailable[tp] = true
+	}
+	return x
+}
+
+// always reports whether tp may not be on for anything.
+func (x *exclusions) always(tp trace.Symbol) bool { return x.forbidden[tp] || x.unavailable[tp] }
+
+// reason returns why tp may not be switched on for a problem; empty if it may.
+func (x *exclusions) reason(problem analysis.Hash, tp trace.Symbol) string {
+	switch {
+	case x.forbidden[tp]:
+		return WhyForbidden
+	case x.unavailable[tp]:
+		return WhyUnavailable
+	case x.cooling[coolingKey{problem, tp}]:
+		return WhyCooldown
+	}
+	return ""
+}
+
+// coolDown keeps tp off for a problem for [CooldownPeriod], unless it is kept off already.
+func (x *exclusions) coolDown(problem analysis.Hash, tp trace.Symbol, now trace.Nanos) {
+	if k := (coolingKey{problem, tp}); !x.cooling[k] {
+		x.cooling[k] = true
+		x.cooldowns = append(x.cooldowns, Cooldown{Problem: problem, Tracepoint: tp, Until: now.Add(CooldownPeriod)})
+	}
+}
+
+// endCooldowns ends the cooldowns of a problem.
+func (x *exclusions) endCooldowns(problem analysis.Hash) {
+	x.cooldowns = slices.DeleteFunc(x.cooldowns, func(c Cooldown) bool { return c.Problem == problem })
+	for k := range x.cooling {
+		if k.problem == problem {
+			delete(x.cooling, k)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of the part of a tree that an investigation searches.
+const (
+	maxScopes    = 4       // operations searched at a time
+	maxLocations = 1 << 16 // within one operation
+	scopeFloor   = 0.25    // share of the leading operation's score that an operation needs to be searched
+)
+
+// operationScope is a baseline operation that carries part of a problem, in all its calling contexts, with the locations inside:
+// the switchable calling contexts below the operation, down to the next baseline operation.
+type operationScope struct {
+	op        trace.Op
+	score     float64 // Σ score of edges: the share of the problem that the operation spends itself
+	edges     []*analysis.EdgeShare
+	matches   []Matched
+	roots     []int32        // matching nodes of the tree, ascending
+	uncertain []trace.Symbol // tracepoints whose evidence has too wide an interval
+	locations []location     // locations[0] is the operation itself; parents come before children
+}
+
+// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. No plan tells them
+// apart.
+type location struct {
+	parent      int32
+	children    []int32
+	op          trace.Op
+	tp          trace.Symbol
+	ctx         trace.Context // full context of the first node
+	node        int32         // the first node; -1: none
+	layer       cct.Layer
+	kind        cct.TracepointKind
+	unanchored  bool    // the location or one above it may run anywhere in the scope
+	hits        float64 // expected per request of the type
+	priorWeight float64 // of the cause being here
+	history     float64 // the part of priorWeight that is due to past causes; may be negative
+	inside      bool    // can lie between the neighbours of the scope's edges
+
+	executed    bool // by requests that had it on
+	known       bool // its share is known, possibly as 0
+	requests    float64
+	share, half float64 // inclusive share of the scope, and half its 95 % interval
+	region      int32   // the nearest known location at or above
+	anyRegion   bool    // unanchored and unknown, as are all locations above it but the operation: it may lie in any region
+	own, ownSD  float64 // of a known location: share less those of the known locations next below, and its standard deviation
+}
+
+// scopesOf returns the operations that carry p, best first, divided into those to search, with their locations, and the rest.
+func scopesOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
+	byOp := make(map[trace.Op]*operationScope)
+	var all []*operationScope
+	for _, i := range orderEdges(p.Edges) {
+		e := &p.Edges[i]
+		m := matchEdge(t, e, table)
+		op, key := trace.Op(0), trace.Op(e.Context)
+		if len(m.Nodes) > 0 {
+			op = t.Nodes[m.Nodes[0]].Op
+			key = op
+		} else if table != nil {
+			op = table.Context(e.Context).Op
+		}
+		scope := byOp[key]
+		if scope == nil {
+			scope = &operationScope{op: op}
+			byOp[key] = scope
+			all = append(all, scope)
+		}
+		scope.add(e, t, m)
+	}
+	slices.SortStableFunc(all, func(a, b *operationScope) int { return cmp.Compare(b.score, a.score) })
+	for k, scope := range all {
+		if k < maxScopes && scope.score > 0 && scope.score >= scopeFloor*all[0].score {
+			scope.grow(t)
+			searched = append(searched, scope)
+		} else {
+			rest = append(rest, scope)
+		}
+	}
+	return searched, rest
+}
+
+// orderEdges returns the indices of the edges with a positive score, best first.
+func orderEdges(edges []analysis.EdgeShare) []int {
+	var order []int
+	for i := range edges {
+		if edges[i].Context != 0 && edges[i].Score > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(edges[b].Score, edges[a].Score), cmp.Compare(edges[a].Edge, edges[b].Edge))
+	})
+	return order
+}
+
+// matchEdge returns the nodes of t that match the context of e, exactly or by the edit distance between paths.
+func matchEdge(t *cct.Tree, e *analysis.EdgeShare, table *trace.Table) cct.Match {
+	m := t.MatchContext(e.Context)
+	if len(m.Nodes) == 0 && table != nil {
+		m = t.Match(table.Path(e.Context), nil)
+	}
+	return m
+}
+
+// add adds e, which matches m in t.
+func (o *operationScope) add(e *analysis.EdgeShare, t *cct.Tree, m cct.Match) {
+	o.score += e.Score
+	o.edges = append(o.edges, e)
+	for k := range o.matches {
+		if o.matches[k].Context == e.Context {
+			o.matches[k].Score += e.Score
+			return
+		}
+	}
+	matched := Matched{Context: e.Context, Score: e.Score, Distance: m.Distance}
+	for _, i := range m.Nodes {
+		matched.Nodes = append(matched.Nodes, t.Nodes[i].Context)
+		if at, found := slices.BinarySearch(o.roots, i); !found {
+			o.roots = slices.Insert(o.roots, at, i)
+		}
+	}
+	for _, r := range m.RunnersUp {
+		matched.RunnersUp = append(matched.RunnersUp, RunnerUp{t.Nodes[r.Node].Context, r.Distance})
+	}
+	o.matches = append(o.matches, matched)
+}
+
+// grow adds the locations: those in the tree, then the unanchored tracepoints of the service.
+func (o *operationScope) grow(t *cct.Tree) {
+	o.locations = append(o.locations, location{parent: -1, op: o.op, node: -1, known: true, share: 1, inside: true, hits: 1})
+	if len(o.roots) == 0 {
+		o.locations[0].ctx = o.edges[0].Context
+		return
+	}
+	first := &t.Nodes[o.roots[0]]
+	o.locations[0].node, o.locations[0].ctx, o.locations[0].hits = o.roots[0], first.Context, o.rootHits(t)
+	most := o.atMost(t)
+	o.locations = slices.Grow(o.locations, most)
+	nodes := append(make([][]int32, 0, most+1), o.roots)
+	for i := 0; i < len(o.locations) && len(o.locations) < maxLocations; i++ {
+		nodes = o.growBelow(int32(i), t, nodes)
+		nodes[i] = nil
+	}
+	o.growUnanchored(t, first.Service)
+	o.smooth()
+	o.markOutside(t)
+}
+
+// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope.
+func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol) {
+	var placed map[trace.Symbol]bool
+	for p := range t.Loose(service) {
+		if placed == nil {
+			placed = make(map[trace.Symbol]bool, len(o.locations))
+			for i := range o.locations {
+				placed[o.locations[i].tp] = true
+			}
+		}
+		if !placed[p.ID] && len(o.locations) < maxLocations {
+			o.append(location{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, unanchored: true, hits: 1, inside: true})
+			l := &o.locations[len(o.locations)-1]
+			l.priorWeight, l.history = prior(t, t.At(p.ID)) // of the nodes elsewhere
+		}
+	}
+}
+
+// atMost returns an upper bound of the number of locations below the roots, at most maxLocations.
+func (o *operationScope) atMost(t *cct.Tree) int {
+	n := 0
+	for _, i := range o.roots {
+		n += int(t.Nodes[i].End - i)
+	}
+	return min(n, maxLocations)
+}
+
+// rootHits returns the executions of the operation per request, 1 if none was seen.
+func (o *operationScope) rootHits(t *cct.Tree) float64 {
+	hits := 0.0
+	for _, i := range o.roots {
+		if r := t.Nodes[i].HitRate(); !math.IsNaN(r) {
+			hits += r
+		}
+	}
+	if hits == 0 {
+		return 1
+	}
+	return hits
+}
+
+// append adds l below its parent and returns its index.
+func (o *operationScope) append(l location) int32 {
+	i := int32(len(o.locations))
+	o.locations = append(o.locations, l)
+	p := &o.locations[l.parent]
+	p.children = append(p.children, i)
+	return i
+}
+
+// growBelow adds the children of location i, whose nodes are nodes[i], and appends their nodes to nodes.
+func (o *operationScope) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
+	count := 0
+	for _, n := range nodes[i] {
+		for k := range t.Children(n) {
+			if !t.Nodes[k].Baseline() {
+				count++
+			}
+		}
+	}
+	if count == 0 {
+		return nodes
+	}
+	kids := make([]int32, 0, count)
+	for _, n := range nodes[i] {
+		for k := range t.Children(n) {
+			if !t.Nodes[k].Baseline() {
+				kids = append(kids, k)
+			}
+		}
+	}
+	o.locations[i].children = slices.Grow(o.locations[i].children, count)
+	if len(nodes[i]) > 1 {
+		slices.SortStableFunc(kids, func(x, y int32) int { return compareSiblings(&t.Nodes[x], &t.Nodes[y]) })
+	}
+	for from := 0; from < len(kids); {
+		to := from + 1
+		for to < len(kids) && compareSiblings(&t.Nodes[kids[from]], &t.Nodes[kids[to]]) == 0 {
+			to++
+		}
+		n := &t.Nodes[kids[from]]
+		weight, history := prior(t, kids[from:to])
+		o.append(location{
+			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
+			hits: expectedHits(t, kids[from:to], o.locations[i].hits), priorWeight: weight, history: history, inside: true,
+			unanchored: n.Floating || o.locations[i].unanchored,
+		})
+		nodes = append(nodes, kids[from:to])
+		from = to
+	}
+	return nodes
+}
+
+// compareSiblings orders nodes with the same parent. Equal ones are one location.
+func compareSiblings(a, b *cct.Node) int {
+	return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Op, b.Op),
+		cmp.Compare(a.Tracepoint, b.Tracepoint))
+}
+
+// expectedHits returns the spans that a request is expected to emit at nodes: the mean of those seen, or else as many as their parent.
+func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
+	hits, seen := 0.0, false
+	for _, i := range nodes {
+		if n := &t.Nodes[i]; n.Requests > 0 {
+			hits += n.HitRate()
+			seen = true
+		}
+	}
+	if !seen {
+		return above
+	}
+	return hits
+}
+
+// prior returns the weight of the cause being at nodes rather than at any other location: 1 without history, more if past causes
+// were there, and little if requests that could run them did not. It is never 0, so that a wrong prior hides nothing. The history
+// is the part of the weight that is due to past causes.
+func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
+	var h cct.History
+	requests, hits := uint64(0), uint64(0)
+	for _, i := range nodes {
+		n := &t.Nodes[i]
+		h.Merge(n.History)
+		requests += n.Requests
+		hits += n.Hits
+	}
+	weight = 1
+	if h.N > 0 {
+		certainty := float64(h.N) / (float64(h.N) + 2)
+		history = certainty * (10*max(0, h.Mean()) - 0.7)
+		weight += history
+	}
+	if hits == 0 && requests > 50 {
+		weight, history = 0.05*weight, 0
+	}
+	return weight, history
+}
+
+// Fractions of the history of a location that count for its neighbours.
+const (
+	historyOfParent   = 0.25
+	historyOfSiblings = 0.25
+)
+
+// minPriorWeight keeps a wrong prior from hiding the cause.
+const minPriorWeight = 0.05
+
+// smooth spreads the history of locations over their children and siblings, because a location beside or below a past cause is
+// more likely than others to be one. Without history nothing changes.
+func (o *operationScope) smooth() {
+	if !slices.ContainsFunc(o.locations, func(l location) bool { return l.history != 0 }) {
+		return
+	}
+	for i := range o.locations {
+		var sum float64
+		for _, k := range o.locations[i].children {
+			sum += o.locations[k].history
+		}
+		for _, k := range o.locations[i].children {
+			l := &o.locations[k]
+			siblings := float64(max(1, len(o.locations[i].children)-1))
+			l.priorWeight = max(minPriorWeight, l.priorWeight+historyOfParent*o.locations[i].history+historyOfSiblings*(sum-l.history)/siblings)
+		}
+	}
+}
+
+// markOutside marks the locations that cannot lie inside the scope's edges: the baseline operations below them are no neighbours of
+// an edge. Edges with unknown neighbours contain everything.
+func (o *operationScope) markOutside(t *cct.Tree) {
+	near := make(map[trace.Op]bool)
+	for _, e := range o.edges {
+		if e.Before == 0 && e.After == 0 {
+			return
+		}
+		near[e.Before], near[e.After] = true, true
+	}
+	for i := 1; i < len(o.locations); i++ {
+		l := &o.locations[i]
+		if l.node >= 0 {
+			l.inside = reaches(t, l.node, near)
+		}
+	}
+}
+
+// reaches reports whether there are no baseline operations below node i, or one of the nearest is in near.
+func reaches(t *cct.Tree, i int32, near map[trace.Op]bool) bool {
+	none := true
+	for k := i + 1; k < t.Nodes[i].End; {
+		n := &t.Nodes[k]
+		switch {
+		case !n.Baseline():
+			k++
+		case near[n.Op]:
+			return true
+		default:
+			none = false
+			k = n.End
+		}
+	}
+	return none
+}

@@ -1,0 +1,141 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of the verdict about suspects.
+const (
+	keptShare  = 0.8 // of the operations' share that located suspects must keep
+	maxLocated = 3   // suspects that are located together
+)
+
+// ranking is the suspects of an investigation, with the scopes that were searched for them.
+type ranking struct {
+	scopes   []*operationScope // the leading one first; never empty
+	suspects []Suspect         // best first; never empty
+}
+
+// suspectsOf returns the locations that may be the cause, best first: the known locations of the searched operations by their own
+// share, summed over the contexts of one tracepoint or operation, and the operations in rest. Open returns for each location of a
+// scope the candidates below it.
+func suspectsOf(searched, rest []*operationScope, open func(*operationScope) []int) []Suspect {
+	type key struct {
+		op trace.Op
+		tp trace.Symbol
+	}
+	at := make(map[key]int)
+	var list []Suspect
+	add := func(s Suspect) {
+		k := key{s.Op, s.Tracepoint}
+		i, ok := at[k]
+		if !ok {
+			at[k] = len(list)
+			list = append(list, s)
+			return
+		}
+		list[i].merge(s)
+	}
+	for _, o := range searched {
+		counts := open(o)
+		for i := range o.locations {
+			if l := &o.locations[i]; l.known && (l.share != 0 || i == 0) {
+				add(o.suspect(int32(i), counts[i]))
+			}
+		}
+	}
+	for _, o := range rest {
+		add(Suspect{Op: o.op, Context: o.edges[0].Context, Share: o.score, Low: o.score, High: o.score, Inclusive: o.score})
+	}
+	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Compare(b.Share, a.Share) })
+	return list
+}
+
+func (o *operationScope) suspect(i int32, open int) Suspect {
+	l := &o.locations[i]
+	half := 1.96 * l.ownSD
+	return Suspect{
+		Tracepoint: l.tp, Op: l.op, Context: l.ctx, Share: o.score * l.own, Low: o.score * (l.own - half),
+		High: o.score * (l.own + half), Inclusive: o.score * l.share, Requests: uint64(l.requests), Open: open,
+	}
+}
+
+// merge adds t, the same suspect in other contexts, to s. The context of the larger share is kept.
+func (s *Suspect) merge(t Suspect) {
+	if t.Share > s.Share {
+		s.Context = t.Context
+	}
+	half := math.Hypot(s.High-s.Share, t.High-t.Share)
+	s.Share += t.Share
+	s.Low, s.High = s.Share-half, s.Share+half
+	s.Inclusive += t.Inclusive
+	s.Requests = max(s.Requests, t.Requests)
+	s.Open += t.Open
+}
+
+// outstanding returns the number of first suspects, at most [maxLocated], that together keep most of the share of the leading
+// operations and are told apart from the next one; 0 if there are none. If closed, they must also have no candidates below them.
+func (r ranking) outstanding(closed bool) int {
+	total := 0.0
+	for _, o := range r.scopes {
+		if o.score >= r.scopes[0].score/2 {
+			total += o.score
+		}
+	}
+	sum := 0.0
+	for k := range r.suspects {
+		s := &r.suspects[k]
+		sum += s.Share
+		if k >= maxLocated || closed && s.Open > 0 {
+			return 0
+		}
+		if sum >= keptShare*total {
+			if k+1 < len(r.suspects) && s.Low <= r.suspects[k+1].Share {
+				return 0
+			}
+			return k + 1
+		}
+	}
+	return 0
+}
+
+// rivals returns the tracepoints of the suspects that keep most of the operations' share only together, nil if one does alone. To
+// tell the first of them takes more requests than to tell them from the others.
+func (r ranking) rivals() []trace.Symbol {
+	n := r.outstanding(false)
+	if n < 2 {
+		return nil
+	}
+	list := make([]trace.Symbol, n)
+	for k := range list {
+		list[k] = r.suspects[k].Tracepoint
+	}
+	return list
+}
+
+// undivided reports whether the first suspect is an operation without any known location inside: there are no tracepoints, or none
+// that may be switched on.
+func (r ranking) undivided() bool {
+	top := &r.suspects[0]
+	for _, o := range r.scopes {
+		if top.Tracepoint == 0 && o.op == top.Op {
+			return !slices.ContainsFunc(o.locations[1:], func(l location) bool { return l.known })
+		}
+	}
+	return top.Tracepoint == 0
+}
+
+// missing returns the operations of the first suspects with a share: no tracepoint divides them further.
+func (r ranking) missing() []trace.Op {
+	var ops []trace.Op
+	for _, s := range r.suspects[:min(len(r.suspects), maxLocated)] {
+		if s.Op != 0 && s.Share > 0 {
+			ops = append(ops, s.Op)
+		}
+	}
+	return ops
+}
