@@ -24,7 +24,7 @@ func (p *process) tokenCommand() *cobra.Command {
   agent      sends traces and fetches plans
 
 Until a token exists, sibyl serve listens on loopback only and allows everything. A running service applies changes at once:
-after the first token is created, it rejects clients without one.`,
+once the first token exists, API and UI reject clients without one.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -38,7 +38,7 @@ input. JSON output is one object per line: trace_id, flags, and for each root it
 root's start, and exclusive times.`,
 		Example: `  sibyl trace traces.jsonl
   sibyl trace traces/ --trace-id 5b8aa5a2d2c872e8321cf37308d69df2
-  cat traces.json | sibyl trace -o json - | jq .roots[0].exclusive_ns`,
+  cat traces.json | sibyl trace -o json - | jq '.roots[0].exclusive_ns'`,
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.trace(c, f, files) },
 	}
