@@ -3,86 +3,86 @@ GOLANGCI := bin/golangci-lint
 GREMLINS := bin/gremlins
 GOLDEN   := ./analysis ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
-PARTS    ?= # of docs/benchmarks.md; none: all
-MUTATE   ?= analysis cct search engine ingest control store notify # folders, each with those below it
-SAMPLE   ?= # mutants per folder; none: all, which takes many hours
+PARTS    ?= # of docs/benchmarks.md; empty: all
+MUTATE   ?= analysis cct search engine ingest control store notify # folders, including subfolders
+SAMPLE   ?= # mutants per folder; empty: all, which takes many hours
 SEED     ?= 1
 
 .PHONY: help
-help: ## this list
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 .PHONY: run test check format vet lint race soak vulnerabilities fuzz mutate golden bench generate tidy build web test-web screens
 run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
-	bin/sibylbench demo # not go run, which says that it failed whenever it is ended
+	@bin/sibylbench demo # not go run, which reports a failure on every Ctrl-C
 
-build: ## bin/sibyl and bin/sibylbench, static
+build: ## build bin/sibyl and bin/sibylbench, static
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ ./cmd/sibyl ./cmd/sibylbench
 
-test: ## all tests, quick; those of the web UI install Chromium where it lacks
+test: ## run all quick tests; installs Chromium for those of the web UI if it is missing
 	go test ./...
 	web/browser/run
 	go -C agents/tracepoint test ./...
 	go -C agents/tracepoint/integration test ./...
 
-check: format vet lint test race ## all that CI asks for, but the generated files
+check: format vet lint test race ## run every check of CI except that of generated files
 
-format: $(GOLANGCI) ## fail if a file is not formatted (mend with: bin/golangci-lint fmt)
-	$(GOLANGCI) fmt --diff # of the modules below, too
+format: $(GOLANGCI) ## fail if a file is not formatted; fix with bin/golangci-lint fmt
+	$(GOLANGCI) fmt --diff # includes the nested modules
 
-vet: ## go vet
+vet: ## run go vet
 	go vet ./...
 	go -C agents/tracepoint vet ./...
 	go -C agents/tracepoint/integration vet ./...
 
-lint: $(GOLANGCI) ## the linters of .golangci.yml
+lint: $(GOLANGCI) ## run the linters of .golangci.yml
 	$(GOLANGCI) run
 	cd agents/tracepoint && ../../$(GOLANGCI) run
 	cd agents/tracepoint/integration && ../../../$(GOLANGCI) run
 
-race: ## all tests under the race detector
+race: ## run all tests under the race detector
 	go test -race -timeout 30m ./...
 	go -C agents/tracepoint test -race ./...
 	go -C agents/tracepoint/integration test -race ./...
 
-soak: build ## kills, overload, attacks and a full disk at full length: half an hour
+soak: build ## test kills, overload, attacks and a full disk at full length: half an hour
 	go test ./server -count 1 -timeout 2h -v -soak
 	bin/sibylbench overload --time 60s -- --learning 10s
 
-vulnerabilities: ## known ones in what is linked; asks vuln.go.dev
+vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.dev
 	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
-fuzz: ## every fuzz test for FUZZTIME
+fuzz: ## run every fuzz test for FUZZTIME
 	.ci/fuzz $(FUZZTIME)
 
-mutate: $(GREMLINS) ## measure the tests by faults put into the code; hours: make mutate MUTATE="cct control" SAMPLE=50 SEED=1
+mutate: $(GREMLINS) ## measure the tests by injecting faults into the code; takes hours: make mutate MUTATE="cct control" SAMPLE=50 SEED=1
 	SAMPLE=$(SAMPLE) SEED=$(SEED) .ci/mutate $(GREMLINS) $(MUTATE)
 
-golden: ## rewrite what tests compare with; read the diff
+golden: ## rewrite golden files and scripts of tests; review the diff
 	go test $(GOLDEN) -rewrite
 	go test ./server -run Document -rewrite
 
-bench: build ## measure and write docs/benchmarks.md: hours; some of it: make bench PARTS="group ingest"
+bench: build ## run benchmarks and write docs/benchmarks.md; takes hours, for parts: make bench PARTS="group ingest"
 	go run ./bench/benchdoc $(PARTS)
 
-web: ## make the web UI again, in web/dist; needs Node 20 or later
+web: ## rebuild the web UI in web/dist; needs Node 20 or later
 	cd web && npm ci && npm run generate && npm run check && npm run build
 	go run ./web/pack web/dist
 
-test-web: ## the tests of the web UI alone
+test-web: ## run only the tests of the web UI
 	web/browser/run
 
-screens: ## make the pictures of the web UI in docs/images again
+screens: ## recreate the screenshots in docs/images
 	web/browser/run screens
 
 AGENT := github.com/sibyl-trace/sibyl/agents/tracepoint
-tidy: ## go mod tidy in all modules; see docs/adr/0003-modules.md
+tidy: ## run go mod tidy in all modules; see docs/adr/0003-modules.md
 	go mod edit -replace $(AGENT)=./agents/tracepoint # go mod tidy ignores go.work
 	GOWORK=off go mod tidy; status=$$?; go mod edit -dropreplace $(AGENT); exit $$status
 	GOWORK=off go -C agents/tracepoint mod tidy
 	GOWORK=off go -C agents/tracepoint/integration mod tidy
 
-generate: ## make again what is made by programs
+generate: ## recreate all generated files
 	go generate ./...
 
 $(GOLANGCI):

@@ -93,7 +93,7 @@ func TestNext(t *testing.T) {
 	}{
 		"Queued: too many other problems are being investigated.":                         {},
 		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {v: &search.Investigation{Status: search.Opened}},
-		"1 tracepoint on: waiting for requests that show where the time goes.":            {v: &search.Investigation{Status: search.Investigating, Wants: make([]search.Want, 1)}},
+		"1 tracepoint on: waiting for requests that show where the time goes.":            {v: &search.Investigation{Status: search.Investigating, Requested: make([]search.TracepointRequest, 1)}},
 		"One place stands out.":                                            {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
 		"The available tracepoints show no more. All were tried.":          {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried"}},
 		"Add tracepoints within a b, c d: the existing ones show no more.": {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b", "c d"}},

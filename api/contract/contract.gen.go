@@ -462,43 +462,43 @@ func (e ListTracepointsParamsSort) Valid() bool {
 
 // Agent defines model for Agent.
 type Agent struct {
-	// Applied Tracepoints of its plan that are on.
+	// Applied Number of tracepoints of its plan that are on.
 	Applied      int      `json:"applied"`
 	Capabilities []string `json:"capabilities"`
 
-	// Catalogue Tracepoints that it can switch.
+	// Catalogue Number of tracepoints that it offers.
 	Catalogue         int  `json:"catalogue"`
 	CatalogueComplete bool `json:"catalogue_complete"`
 
-	// Conflicts Messages of others that use its ID.
+	// Conflicts Number of messages from other agents with its ID.
 	Conflicts int   `json:"conflicts"`
 	Drops     int64 `json:"drops"`
 
-	// Failed Those that it could not switch on.
+	// Failed Number of tracepoints that it could not enable.
 	Failed int `json:"failed"`
 
-	// Hits Of all tracepoints since it started.
+	// Hits Hits of all tracepoints since its start.
 	Hits int64 `json:"hits"`
 
-	// ID That it chose for itself.
+	// ID ID chosen by the agent.
 	ID string `json:"id"`
 
-	// Plan Version that it applied last; 0: none, it is at its baseline.
+	// Plan Version applied last; 0: none, the agent is at its baseline.
 	Plan int64 `json:"plan"`
 
-	// Problem Why it did not apply the last plan that it got, or not all of it.
+	// Problem Reason for not applying the last plan, or only part of it.
 	Problem *string `json:"problem,omitempty"`
 
-	// Resource OpenTelemetry's attributes of what it runs in.
+	// Resource OpenTelemetry resource attributes of its process.
 	Resource map[string]string `json:"resource"`
 	Seen     time.Time         `json:"seen"`
 	Service  string            `json:"service"`
 	Since    time.Time         `json:"since"`
 
-	// State `current`: it applied the plan that holds; `behind`: not yet, or it cannot; `lost`: its lease ended, and it is back at its baseline.
+	// State `current`: applied the current plan; `behind`: not yet, or cannot; `lost`: its lease expired, and it is back at its baseline.
 	State AgentState `json:"state"`
 
-	// Transport How it comes.
+	// Transport Protocol of the agent.
 	Transport string `json:"transport"`
 	Usage     Usage  `json:"usage"`
 }
@@ -512,23 +512,23 @@ type AgentCounts struct {
 
 // AgentList defines model for AgentList.
 type AgentList struct {
-	// Conflicts Messages, since the start, of agents that used the ID of another.
+	// Conflicts Number of messages since the start from agents that used the ID of another.
 	Conflicts  int64       `json:"conflicts"`
 	Items      []Agent     `json:"items"`
 	NextCursor *string     `json:"next_cursor"`
 	Total      AgentCounts `json:"total"`
 }
 
-// AgentState `current`: it applied the plan that holds; `behind`: not yet, or it cannot; `lost`: its lease ended, and it is back at its baseline.
+// AgentState `current`: applied the current plan; `behind`: not yet, or cannot; `lost`: its lease expired, and it is back at its baseline.
 type AgentState string
 
 // Arm defines model for Arm.
 type Arm struct {
-	// Everything It explores.
+	// Everything All tracepoints are on
 	Everything bool   `json:"everything"`
 	Name       string `json:"name"`
 
-	// Share Of all requests.
+	// Share Fraction of all requests.
 	Share       *float64            `json:"share"`
 	Tracepoints []PlannedTracepoint `json:"tracepoints"`
 }
@@ -553,10 +553,10 @@ type BudgetUse struct {
 	Estimate Usage `json:"estimate"`
 	Measured Usage `json:"measured"`
 
-	// MeasuredPlan Version of the plan that agents measured; 0: nothing yet.
+	// MeasuredPlan Version of the measured plan; 0: nothing measured yet.
 	MeasuredPlan int64 `json:"measured_plan"`
 
-	// OverrunBytes How much more agents measured than was estimated.
+	// OverrunBytes Ratio of measured to estimated cost.
 	OverrunBytes *float64 `json:"overrun_bytes"`
 	OverrunCPU   *float64 `json:"overrun_cpu"`
 
@@ -575,52 +575,52 @@ type Comparison struct {
 	A Population `json:"a"`
 	B Population `json:"b"`
 
-	// Edges By falling difference.
+	// Edges Largest difference first.
 	Edges []EdgeDifference `json:"edges"`
 
-	// Note What to know, and to do, where durations are compared: few requests sampled or none are on one side, or not all of the time that was asked for is sampled. Times in it are those of RFC 3339.
+	// Note Warning and advice if durations are compared with few or no sampled requests on one side, or if the sample covers only part of the time range. Its times are RFC 3339.
 	Note *string `json:"note,omitempty"`
 }
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
-	// At When the event happened.
+	// At Time of the event.
 	At time.Time `json:"at"`
 
-	// Attempts That failed.
+	// Attempts Number of failed attempts.
 	Attempts int `json:"attempts"`
 
-	// Bytes Of the body.
+	// Bytes Size of the body.
 	Bytes int64 `json:"bytes"`
 
 	// Endpoint Name of the webhook.
 	Endpoint string `json:"endpoint"`
 
-	// Error Of the last attempt.
+	// Error Error of the last attempt.
 	Error string `json:"error"`
 
 	// Event ID of the event: the same for all webhooks and attempts.
 	Event string `json:"event"`
 
-	// Format Of the body.
+	// Format Format of the body.
 	Format string `json:"format"`
 
-	// Number Identifies it.
+	// Number Identifies the dead letter.
 	Number string `json:"number"`
 
-	// Problem What it is about; empty: no problem.
+	// Problem Problem of the event; empty: none.
 	Problem string `json:"problem"`
 
-	// Put From when on it was tried.
+	// Put Start of the attempts.
 	Put time.Time `json:"put"`
 
-	// Type Of the event, like problem.opened.
+	// Type Type of the event, such as problem.opened.
 	Type string `json:"type"`
 }
 
 // DeadLetterDetail defines model for DeadLetterDetail.
 type DeadLetterDetail struct {
-	// Body As it is sent, mostly JSON.
+	// Body The body as sent, usually JSON.
 	Body   string     `json:"body"`
 	Letter DeadLetter `json:"letter"`
 }
@@ -637,7 +637,7 @@ type Decision struct {
 	Cov      *float64  `json:"cov"`
 	Estimate Usage     `json:"estimate"`
 
-	// From `none`: too many others are investigated.
+	// From `none`: not investigated, because too many others are.
 	From State  `json:"from"`
 	ID   string `json:"id"`
 
@@ -647,12 +647,12 @@ type Decision struct {
 	Missing []string        `json:"missing"`
 	Off     []Judged        `json:"off"`
 
-	// Overhead What instrumentation was seen to cost the requests.
+	// Overhead Measured cost of instrumentation to the requests.
 	Overhead *Overhead `json:"overhead,omitempty"`
 	Picks    []Pick    `json:"picks"`
 	Plan     int64     `json:"plan"`
 
-	// Problem Whose investigation it is; empty: what people or agents decided.
+	// Problem Problem of the investigation; empty: a decision of people or agents.
 	Problem  string    `json:"problem"`
 	Rate     *float64  `json:"rate"`
 	Reason   string    `json:"reason"`
@@ -661,10 +661,10 @@ type Decision struct {
 	Strategy string    `json:"strategy"`
 	Suspects []Suspect `json:"suspects"`
 
-	// Text What was decided in one sentence.
+	// Text The decision in one sentence.
 	Text string `json:"text"`
 
-	// To `none`: too many others are investigated.
+	// To `none`: not investigated, because too many others are.
 	To   State        `json:"to"`
 	Tree SearchedTree `json:"tree"`
 }
@@ -694,10 +694,10 @@ type DecisionRunnerUp struct {
 
 // Deploy defines model for Deploy.
 type Deploy struct {
-	// At When the first spans of the version arrived.
+	// At Arrival of the first spans of the version.
 	At time.Time `json:"at"`
 
-	// Before The version that was the service's newest until then; it may go on running.
+	// Before Previously newest version of the service; it may still be running.
 	Before string `json:"before"`
 
 	// ID 16 hex digits.
@@ -744,26 +744,26 @@ type DiagnosisPart struct {
 
 // Edge defines model for Edge.
 type Edge struct {
-	// Affected Part of the requests that bears the excess.
+	// Affected Fraction of the requests that bears the excess.
 	Affected *float64 `json:"affected"`
 
 	// ExcessNs A value with its 95 % interval.
 	ExcessNs Interval `json:"excess_ns"`
 
-	// MeanNs A request, those without the edge counting 0.
+	// MeanNs Per request; requests without the edge count as 0.
 	MeanNs *float64 `json:"mean_ns"`
 
 	// Place A place on the critical path.
 	Place Place `json:"place"`
 
-	// Score Part of what is wrong.
+	// Score Fraction of the problem that the edge carries; determines the order.
 	Score     *float64 `json:"score"`
 	ShareMean *float64 `json:"share_mean"`
 
 	// ShareVariance A value with its 95 % interval.
 	ShareVariance Interval `json:"share_variance"`
 
-	// TailLiftNs How much more the slowest tenth spend.
+	// TailLiftNs Mean among the slowest tenth minus the mean among the rest.
 	TailLiftNs *float64 `json:"tail_lift_ns"`
 }
 
@@ -773,40 +773,40 @@ type EdgeDifference struct {
 	BNs          *float64 `json:"b_ns"`
 	DifferenceNs *float64 `json:"difference_ns"`
 
-	// Part Of the difference of the means.
+	// Part Fraction of the difference of the means.
 	Part *float64 `json:"part"`
 
 	// Place A place on the critical path.
 	Place Place `json:"place"`
 }
 
-// Epoch When the epoch ended that is shown; null: none did.
+// Epoch End of the last ended epoch; null: none has ended.
 type Epoch = time.Time
 
 // Epochs defines model for Epochs.
 type Epochs struct {
-	// Count Since the start.
+	// Count Number since the start.
 	Count int64 `json:"count"`
 
-	// Ended When the epoch ended that is shown; null: none did.
+	// Ended End of the last ended epoch; null: none has ended.
 	Ended    *Epoch `json:"ended"`
 	LengthNs int64  `json:"length_ns"`
 }
 
 // Error defines model for Error.
 type Error struct {
-	// Detail What is wrong.
+	// Detail The error.
 	Detail string `json:"detail"`
 
-	// Hint What the client can do about it.
+	// Hint A remedy for the client to try.
 	Hint *string `json:"hint,omitempty"`
 
-	// Instance Identifies this answer in the log.
+	// Instance Identifies this response in the log.
 	Instance string `json:"instance"`
 	Status   int    `json:"status"`
 	Title    string `json:"title"`
 
-	// Type about:blank: the title says it all.
+	// Type about:blank: the title is sufficient.
 	Type string `json:"type"`
 }
 
@@ -818,11 +818,11 @@ type Event struct {
 	Diagnosis *string   `json:"diagnosis,omitempty"`
 	Problem   *string   `json:"problem,omitempty"`
 
-	// Problems That are open; with `epoch`.
+	// Problems Number of open problems; only with `epoch`.
 	Problems    *int    `json:"problems,omitempty"`
 	RequestType *string `json:"request_type,omitempty"`
 
-	// Service With `deploy`, as are the next two.
+	// Service Only with `deploy`, like the next two.
 	Service *string `json:"service,omitempty"`
 	Type    string  `json:"type"`
 	Version *string `json:"version,omitempty"`
@@ -873,18 +873,18 @@ type Explanation struct {
 	Effect Interval `json:"effect"`
 	PValue *float64 `json:"p_value"`
 
-	// Remains Part of the CoV that remains within equal values.
+	// Remains Fraction of the CoV that remains among requests with equal values.
 	Remains *float64 `json:"remains"`
 
-	// Target Edge that it explains; empty: the duration.
+	// Target Explained edge; empty: the duration.
 	Target string `json:"target"`
 	Text   string `json:"text"`
 
-	// Value That stands out; empty: the variable is a number.
+	// Value The value that stands out; empty: the variable is a number.
 	Value    string `json:"value"`
 	Variable string `json:"variable"`
 
-	// Where Empty: the whole request.
+	// Where Context of the variable; empty: the whole request.
 	Where []string `json:"where"`
 }
 
@@ -893,32 +893,32 @@ type Explanations struct {
 	Bins  []string      `json:"bins"`
 	Items []Explanation `json:"items"`
 
-	// SizeModel What a request takes for its size; the CoV is then that of the rest.
+	// SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 	SizeModel *SizeModel `json:"size_model,omitempty"`
 }
 
 // Group defines model for Group.
 type Group struct {
-	// Count Requests over all that is kept.
+	// Count Requests in all kept windows.
 	Count int64 `json:"count"`
 
-	// Cov Coefficient of variation over these.
+	// Cov Coefficient of variation of their durations.
 	Cov *float64 `json:"cov"`
 
-	// Failed Of these.
+	// Failed Failed ones among them.
 	Failed    int64      `json:"failed"`
 	FirstSeen *time.Time `json:"first_seen"`
 	ID        ID         `json:"id"`
 	LastSeen  *time.Time `json:"last_seen"`
 	Level     Level      `json:"level"`
 
-	// MeanNs Over these.
+	// MeanNs Mean of their durations.
 	MeanNs *float64 `json:"mean_ns"`
 
 	// Provisional Sibyl is still learning.
 	Provisional bool `json:"provisional"`
 
-	// Rate Requests per second, of those that are judged or, where all is well, of the reference.
+	// Rate Requests per second in the judged window or, for a healthy group, in the reference.
 	Rate            *float64 `json:"rate"`
 	RequestType     ID       `json:"request_type"`
 	RequestTypeName string   `json:"request_type_name"`
@@ -926,10 +926,10 @@ type Group struct {
 
 // GroupDetail defines model for GroupDetail.
 type GroupDetail struct {
-	// Between Part of the variance of a request type between its groups.
+	// Between Fraction of the variance of a request type that lies between its groups.
 	Between *float64 `json:"between"`
 
-	// Bins What its requests have in common besides their path.
+	// Bins Further properties that its requests share
 	Bins []string `json:"bins"`
 
 	// Cov A value with its 95 % interval.
@@ -938,13 +938,13 @@ type GroupDetail struct {
 	Group     Group    `json:"group"`
 	Histogram []Bin    `json:"histogram"`
 
-	// Judged Requests that histogram, quantiles, edges and the interval are of.
+	// Judged Number of requests in histogram, quantiles, edges and interval.
 	Judged   int64  `json:"judged"`
 	P50Ns    *int64 `json:"p50_ns"`
 	P99Ns    *int64 `json:"p99_ns"`
 	Problems []ID   `json:"problems"`
 
-	// SizeModel What a request takes for its size; the CoV is then that of the rest.
+	// SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 	SizeModel *SizeModel `json:"size_model,omitempty"`
 
 	// Windows Oldest first.
@@ -953,7 +953,7 @@ type GroupDetail struct {
 
 // GroupList defines model for GroupList.
 type GroupList struct {
-	// Epoch When the epoch ended that is shown; null: none did.
+	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch      *Epoch  `json:"epoch"`
 	Items      []Group `json:"items"`
 	NextCursor *string `json:"next_cursor"`
@@ -988,7 +988,7 @@ type Investigation struct {
 	Epochs  int       `json:"epochs"`
 	Group   ID        `json:"group"`
 
-	// On Tracepoints that it keeps on.
+	// On Number of tracepoints that it keeps on.
 	On              int       `json:"on"`
 	Opened          time.Time `json:"opened"`
 	Problem         ID        `json:"problem"`
@@ -996,20 +996,20 @@ type Investigation struct {
 	RequestType     ID        `json:"request_type"`
 	RequestTypeName string    `json:"request_type_name"`
 
-	// State `none`: too many others are investigated.
+	// State `none`: not investigated, because too many others are.
 	State    State  `json:"state"`
 	Strategy string `json:"strategy"`
 
 	// Suspects Best first; at most 3 in lists.
 	Suspects []Suspect `json:"suspects"`
 
-	// Tried Tracepoints that it had on.
+	// Tried Number of tracepoints that it has enabled.
 	Tried int `json:"tried"`
 }
 
 // InvestigationDetail defines model for InvestigationDetail.
 type InvestigationDetail struct {
-	// Evidence By falling share, at most 200.
+	// Evidence Largest share first, at most 200.
 	Evidence      []Evidence    `json:"evidence"`
 	EvidenceTotal int           `json:"evidence_total"`
 	Investigation Investigation `json:"investigation"`
@@ -1018,7 +1018,7 @@ type InvestigationDetail struct {
 
 // InvestigationList defines model for InvestigationList.
 type InvestigationList struct {
-	// Epoch When the epoch ended that is shown; null: none did.
+	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch      *Epoch          `json:"epoch"`
 	Items      []Investigation `json:"items"`
 	NextCursor *string         `json:"next_cursor"`
@@ -1038,7 +1038,7 @@ type Kind string
 type Learning struct {
 	Active bool `json:"active"`
 
-	// Progress 0–1; null: no request came yet.
+	// Progress 0–1; null: no request has arrived yet.
 	Progress *float64 `json:"progress"`
 }
 
@@ -1048,7 +1048,7 @@ type Lease struct {
 	Cause   string    `json:"cause"`
 	Expires time.Time `json:"expires"`
 
-	// Owner Problem whose investigation it is; empty: a person.
+	// Owner Problem whose investigation holds the lease; empty: a person.
 	Owner  string    `json:"owner"`
 	Pinned bool      `json:"pinned"`
 	Since  time.Time `json:"since"`
@@ -1099,12 +1099,12 @@ type Note struct {
 
 // NoteRequest defines model for NoteRequest.
 type NoteRequest struct {
-	// Expires At most 30 days ahead. Default: a day.
+	// Expires At most 30 days ahead; default: one day.
 	Expires *time.Time `json:"expires,omitempty"`
 	Text    *string    `json:"text,omitempty"`
 }
 
-// Notes What people noted about a problem.
+// Notes Acknowledgement and mute of a problem.
 type Notes struct {
 	Acknowledged *Note `json:"acknowledged,omitempty"`
 	Muted        *Note `json:"muted,omitempty"`
@@ -1120,7 +1120,7 @@ type OpenTraces struct {
 	Traces int64 `json:"traces"`
 }
 
-// Overhead What instrumentation was seen to cost the requests.
+// Overhead Measured cost of instrumentation to the requests.
 type Overhead struct {
 	// MeanNs A value with its 95 % interval.
 	MeanNs Interval `json:"mean_ns"`
@@ -1148,19 +1148,19 @@ type Place struct {
 	// Before Critical child before it.
 	Before *string `json:"before,omitempty"`
 
-	// Callee It is time on the wire to this operation
+	// Callee Set if the edge is time on the wire to this operation, or in its queue.
 	Callee *string `json:"callee,omitempty"`
 
 	// Context Operations from the root down.
 	Context []string `json:"context"`
 
-	// Edge 16 hex digits; zeros: all edges beyond the bound, together.
+	// Edge 16 hex digits; zeros: the sum of all edges beyond the bound.
 	Edge string `json:"edge"`
 
 	// Kind Span kind.
 	Kind string `json:"kind"`
 
-	// Label Its short name.
+	// Label Short name.
 	Label     string `json:"label"`
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
@@ -1171,7 +1171,7 @@ type Plan struct {
 	Agents AgentCounts `json:"agents"`
 	Arms   []Arm       `json:"arms"`
 
-	// Epoch When the epoch ended that is shown; null: none did.
+	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch   *Epoch `json:"epoch"`
 	Version int64  `json:"version"`
 }
@@ -1185,13 +1185,13 @@ type PlannedTracepoint struct {
 
 // Population defines model for Population.
 type Population struct {
-	// From When the first came; of requests sampled
+	// From Arrival of the first request; of sampled requests, known to the ten seconds in which the epoch ended.
 	From     *time.Time `json:"from,omitempty"`
 	Label    string     `json:"label"`
 	MeanNs   *float64   `json:"mean_ns"`
 	Requests int64      `json:"requests"`
 
-	// To When the last came. Neither is there without requests.
+	// To Arrival of the last request. Both are absent without requests.
 	To *time.Time `json:"to,omitempty"`
 }
 
@@ -1218,7 +1218,7 @@ type Problem struct {
 	Level   Level  `json:"level"`
 	MeanNs  int64  `json:"mean_ns"`
 
-	// Notes What people noted about a problem.
+	// Notes Acknowledgement and mute of a problem.
 	Notes Notes  `json:"notes"`
 	Onset Onset  `json:"onset"`
 	P50Ns *int64 `json:"p50_ns"`
@@ -1232,61 +1232,61 @@ type Problem struct {
 	RequestType     ID       `json:"request_type"`
 	RequestTypeName string   `json:"request_type_name"`
 
-	// Requests That were judged.
+	// Requests Judged requests.
 	Requests int64 `json:"requests"`
 
 	// Share Part of the problem that lies in the leading edge.
 	Share *float64 `json:"share"`
 
-	// Since When its investigation began; null: none did.
+	// Since Start of its investigation; null: no investigation.
 	Since *time.Time `json:"since"`
 
-	// State `none`: too many others are investigated.
+	// State `none`: not investigated, because too many others are.
 	State State `json:"state"`
 
-	// TrendNs Mean durations over its windows, oldest first: short ones lately, ever longer further back.
+	// TrendNs Mean durations over its windows, oldest first; windows grow with their age.
 	TrendNs []float64 `json:"trend_ns"`
 
-	// Why Why it ranks here; with `explain`.
+	// Why Reason for the rank; only with `explain`.
 	Why *string `json:"why,omitempty"`
 }
 
 // ProblemDetail defines model for ProblemDetail.
 type ProblemDetail struct {
-	// Decisions The latest 100, the latest first; more at /decisions?problem=.
+	// Decisions The latest 100, latest first; older ones at /decisions?problem=.
 	Decisions []Decision `json:"decisions"`
 
-	// EValue Evidence for the change; 0 where none was tested.
+	// EValue Evidence for the change; 0 if no change was tested.
 	EValue *float64 `json:"e_value"`
 
-	// Edges The leading one first.
+	// Edges Leading edge first.
 	Edges         []Edge               `json:"edges"`
 	Explanations  []Explanation        `json:"explanations"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
 
-	// Missing Operations that carry what is wrong and lack tracepoints.
+	// Missing Operations that carry the problem and offer no tracepoints.
 	Missing []string `json:"missing"`
 
-	// Next What Sibyl does about it, or what you can do.
+	// Next Next step of Sibyl, or advice to you.
 	Next    string    `json:"next"`
 	Problem Problem   `json:"problem"`
 	Refined []Refined `json:"refined"`
 
-	// Shift Of a shifted problem: part of the requests that takes another path.
+	// Shift Of a shifted problem: fraction of the requests that changed their path.
 	Shift *float64 `json:"shift"`
 }
 
 // ProblemList defines model for ProblemList.
 type ProblemList struct {
-	// Epoch When the epoch ended that is shown; null: none did.
+	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch *Epoch    `json:"epoch"`
 	Items []Problem `json:"items"`
 
-	// Learning Until learning ends there are no problems.
+	// Learning Sibyl is learning and reports no problems yet.
 	Learning   bool    `json:"learning"`
 	NextCursor *string `json:"next_cursor"`
 
-	// Total How many problems fit what was asked for, on all pages.
+	// Total Number of matching problems on all pages.
 	Total int `json:"total"`
 }
 
@@ -1297,7 +1297,7 @@ type Queue struct {
 	Name     string `json:"name"`
 }
 
-// Refined What a switched-on tracepoint showed within an edge.
+// Refined Time of an enabled tracepoint within an edge.
 type Refined struct {
 	Arm         string   `json:"arm"`
 	Context     []string `json:"context"`
@@ -1320,7 +1320,7 @@ type Refined struct {
 type Root struct {
 	DurationNs int64 `json:"duration_ns"`
 
-	// Refined With the spans that were switched on; empty where there are none.
+	// Refined The critical path including spans of enabled tracepoints; empty without them.
 	Refined  []Section `json:"refined"`
 	Sections []Section `json:"sections"`
 	Span     string    `json:"span"`
@@ -1339,14 +1339,14 @@ type SearchedTree struct {
 	Version     string `json:"version"`
 }
 
-// Section A stretch of the critical path.
+// Section An interval of the critical path.
 type Section struct {
 	EndNs   int64  `json:"end_ns"`
 	Span    string `json:"span"`
 	StartNs int64  `json:"start_ns"`
 }
 
-// SizeModel What a request takes for its size; the CoV is then that of the rest.
+// SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 type SizeModel struct {
 	CovTotal    *float64 `json:"cov_total"`
 	Delayed     *float64 `json:"delayed"`
@@ -1360,16 +1360,16 @@ type SizeModel struct {
 
 // Span defines model for Span.
 type Span struct {
-	// Among Spans of its operation that were seen since `ranked_since`, in complete traces.
+	// Among Number of spans of its operation seen since `ranked_since`, in complete traces.
 	Among      int64       `json:"among"`
 	Attributes []Attribute `json:"attributes"`
 	DurationNs int64       `json:"duration_ns"`
 	Error      bool        `json:"error"`
 
-	// ExclusiveNs On the critical path, where only this span runs.
+	// ExclusiveNs Exclusive time on the critical path.
 	ExclusiveNs int64 `json:"exclusive_ns"`
 
-	// ID No other span of the trace has it: of copies one is left. Of a client and a server that shared theirs, the server has one of its own.
+	// ID Unique in the trace: copies are dropped, and a server that shared the ID of its client gets a new one.
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
 	Name string `json:"name"`
@@ -1377,23 +1377,23 @@ type Span struct {
 	// Parent Empty: none.
 	Parent string `json:"parent"`
 
-	// Percentile How many of 100 spans of its operation were shorter, as long within 6 % counted half. Null: fewer than 20 were seen.
+	// Percentile Percentage of the spans of its operation that were shorter; spans within 6 % count half. Null: fewer than 20 were seen.
 	Percentile *float64 `json:"percentile"`
 	Service    string   `json:"service"`
 
-	// StartNs After the start of the trace.
+	// StartNs Relative to the start of the trace.
 	StartNs int64 `json:"start_ns"`
 
 	// Tracepoint Empty: baseline.
 	Tracepoint string `json:"tracepoint"`
 }
 
-// State `none`: too many others are investigated.
+// State `none`: not investigated, because too many others are.
 type State string
 
 // Status defines model for Status.
 type Status struct {
-	// Closed Traces, by why they were closed.
+	// Closed Closed traces, by reason.
 	Closed   map[string]int64 `json:"closed"`
 	Epoch    Epochs           `json:"epoch"`
 	Go       string           `json:"go"`
@@ -1403,14 +1403,14 @@ type Status struct {
 	Open     OpenTraces       `json:"open"`
 	Problems int              `json:"problems"`
 
-	// ProblemsUninvestigated As too many others are.
+	// ProblemsUninvestigated Number of problems not investigated, because too many others are.
 	ProblemsUninvestigated int     `json:"problems_uninvestigated"`
 	Queues                 []Queue `json:"queues"`
 
-	// Ready Traces are taken.
+	// Ready Ready for traces.
 	Ready bool `json:"ready"`
 
-	// Refused Export requests that were not taken, by reason, and requests without a group.
+	// Refused Refused export requests, by reason, and requests without a group.
 	Refused      map[string]int64 `json:"refused"`
 	RequestTypes int              `json:"request_types"`
 
@@ -1423,10 +1423,10 @@ type Status struct {
 type Suspect struct {
 	Context []string `json:"context"`
 
-	// Inclusive With the places below.
+	// Inclusive Including the places below.
 	Inclusive *float64 `json:"inclusive"`
 
-	// Open Tracepoints below it that were not tried.
+	// Open Number of untried tracepoints below it.
 	Open      int    `json:"open"`
 	Operation string `json:"operation"`
 	Requests  int64  `json:"requests"`
@@ -1440,19 +1440,19 @@ type Suspect struct {
 
 // Trace defines model for Trace.
 type Trace struct {
-	// DroppedSpans Beyond the bound.
+	// DroppedSpans Number of spans beyond the bound.
 	DroppedSpans int      `json:"dropped_spans"`
 	DurationNs   int64    `json:"duration_ns"`
 	Flags        []string `json:"flags"`
 	ID           ID       `json:"id"`
 
-	// Links To tracing backends.
+	// Links Links to tracing backends.
 	Links []Link `json:"links"`
 
-	// RankedSince From when on spans were seen that these are compared with: an hour or two ago, also if the trace is older. Null: none were.
+	// RankedSince Start of the spans used for ranking: an hour or two ago, even if the trace is older. Null: none.
 	RankedSince *time.Time `json:"ranked_since"`
 
-	// Roots The primary one first.
+	// Roots Primary root first.
 	Roots []Root    `json:"roots"`
 	Spans []Span    `json:"spans"`
 	Start time.Time `json:"start"`
@@ -1470,13 +1470,13 @@ type Tracepoint struct {
 	Name      string          `json:"name"`
 	Operation string          `json:"operation"`
 
-	// RequestTypes Trees that it is in.
+	// RequestTypes Number of trees that contain it.
 	RequestTypes int `json:"request_types"`
 
-	// Share Part of the requests that have it on.
+	// Share Fraction of the requests with the tracepoint on.
 	Share *float64 `json:"share"`
 
-	// State `on` for all or some requests; `wanted`: somebody wishes it, and it is not on (yet, or for the budget); `forbidden` by a person; `baseline`: always on.
+	// State `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
 	State TracepointState `json:"state"`
 	Wish  *Wish           `json:"wish,omitempty"`
 }
@@ -1489,13 +1489,13 @@ type TracepointLayer string
 
 // TracepointList defines model for TracepointList.
 type TracepointList struct {
-	// Epoch When the epoch ended that is shown; null: none did.
+	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch      *Epoch       `json:"epoch"`
 	Items      []Tracepoint `json:"items"`
 	NextCursor *string      `json:"next_cursor"`
 }
 
-// TracepointState `on` for all or some requests; `wanted`: somebody wishes it, and it is not on (yet, or for the budget); `forbidden` by a person; `baseline`: always on.
+// TracepointState `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
 type TracepointState string
 
 // Tree defines model for Tree.
@@ -1511,7 +1511,7 @@ type Tree struct {
 
 // TreeList defines model for TreeList.
 type TreeList struct {
-	// Epoch When the epoch ended that is shown; null: none did.
+	// Epoch End of the last ended epoch; null: none has ended.
 	Epoch      *Epoch        `json:"epoch"`
 	Items      []TreeSummary `json:"items"`
 	NextCursor *string       `json:"next_cursor"`
@@ -1545,12 +1545,12 @@ type TreeNode struct {
 	// ReferenceNs Mean time of healthy requests.
 	ReferenceNs *float64 `json:"reference_ns"`
 
-	// Requests With it on.
+	// Requests Requests with the tracepoint on.
 	Requests int64      `json:"requests"`
 	Seen     *time.Time `json:"seen"`
 	Service  string     `json:"service"`
 
-	// State `on` for all or some requests; `wanted`: somebody wishes it, and it is not on (yet, or for the budget); `forbidden` by a person; `baseline`: always on.
+	// State `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
 	State TracepointState `json:"state"`
 
 	// Tracepoint 16 hex digits; empty: baseline.
@@ -1566,7 +1566,7 @@ type TreeNodeLayer string
 
 // TreeSummary defines model for TreeSummary.
 type TreeSummary struct {
-	// Dropped Contexts beyond the bound.
+	// Dropped Number of contexts beyond the bound.
 	Dropped         int64  `json:"dropped"`
 	Nodes           int    `json:"nodes"`
 	RequestType     ID     `json:"request_type"`
@@ -1578,7 +1578,7 @@ type TreeSummary struct {
 
 // Usage defines model for Usage.
 type Usage struct {
-	// Bytes Per second.
+	// Bytes Bytes per second.
 	Bytes *float64 `json:"bytes"`
 
 	// CPU CPU seconds per second.
@@ -1595,42 +1595,42 @@ type Want struct {
 	Since      time.Time `json:"since"`
 	Tracepoint string    `json:"tracepoint"`
 
-	// Value Share per cost that it was picked for.
+	// Value Expected share per cost
 	Value *float64 `json:"value"`
 }
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// Dead Events that were given up and wait at /webhooks/dead.
+	// Dead Number of dead letters
 	Dead int `json:"dead"`
 
-	// Delivered Events that it took since the start.
+	// Delivered Events accepted since the start.
 	Delivered int64 `json:"delivered"`
 
-	// Disabled It said that it is gone and is not called until a restart or a reload.
+	// Disabled It answered 410 Gone and is not called until a restart or reload.
 	Disabled bool `json:"disabled"`
 
-	// Events Types of events that it is told; empty: all.
+	// Events Types of events sent to it; empty: all.
 	Events []string `json:"events"`
 
-	// Failed Attempts that failed since the start.
+	// Failed Failed attempts since the start.
 	Failed int64 `json:"failed"`
 
-	// Format Of what is sent.
+	// Format Format of the body.
 	Format string `json:"format"`
 
-	// LastDelivered When it last took an event; null: not since the start.
+	// LastDelivered Time of the last accepted event; null: none since the start.
 	LastDelivered *time.Time `json:"last_delivered"`
 
-	// LastError Of the last attempt; empty: it was taken.
+	// LastError Error of the last attempt; empty: accepted.
 	LastError string `json:"last_error"`
 	Name      string `json:"name"`
 
-	// Origin Scheme and host of its address: the rest may be secret.
+	// Origin Scheme and host of its URL; the rest may be secret.
 	Origin string `json:"origin"`
 	Signed bool   `json:"signed"`
 
-	// Waiting Events that are still tried.
+	// Waiting Number of queued events.
 	Waiting int `json:"waiting"`
 }
 
@@ -1647,7 +1647,7 @@ type Window struct {
 	Failed int64        `json:"failed"`
 	From   time.Time    `json:"from"`
 
-	// Latency Durations in coarse bins, four to an octave, ascending; without empty ones.
+	// Latency Durations in coarse bins, four per octave, ascending, without empty ones.
 	Latency []Bin     `json:"latency"`
 	MeanNs  *float64  `json:"mean_ns"`
 	To      time.Time `json:"to"`
@@ -1672,17 +1672,17 @@ type WishKind string
 
 // WishRequest defines model for WishRequest.
 type WishRequest struct {
-	// Force On even beyond the budget.
+	// Force Enable even beyond the budget.
 	Force *bool `json:"force,omitempty"`
 
-	// Kind `pin`: never evicted for the search's sake.
+	// Kind `pin`: never evicted by the search.
 	Kind WishRequestKind `json:"kind"`
 
-	// Until Without it: until it is withdrawn; enable: for an hour.
+	// Until Default: until withdrawn; for `enable`, one hour.
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// WishRequestKind `pin`: never evicted for the search's sake.
+// WishRequestKind `pin`: never evicted by the search.
 type WishRequestKind string
 
 // CursorParameter defines model for cursorParameter.
@@ -1728,10 +1728,10 @@ type NoteBody = NoteRequest
 type ListAgentsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Q Text that names must hold, in either case.
+	// Q Text that names must contain, case-insensitive.
 	Q       *QParameter `form:"q,omitempty" json:"q,omitempty"`
 	Service *string     `form:"service,omitempty" json:"service,omitempty"`
 	State   *AgentState `form:"state,omitempty" json:"state,omitempty"`
@@ -1741,16 +1741,16 @@ type ListAgentsParams struct {
 type ListDecisionsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// From From this time on.
+	// From Start, inclusive.
 	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Before this time.
+	// To End, exclusive.
 	To *ToParameter `form:"to,omitempty" json:"to,omitempty"`
 
-	// Problem Those of its investigation.
+	// Problem Problem whose investigation made the decisions.
 	Problem *ID `form:"problem,omitempty" json:"problem,omitempty"`
 }
 
@@ -1758,13 +1758,13 @@ type ListDecisionsParams struct {
 type ListDeploysParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// From From this time on.
+	// From Start, inclusive.
 	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Before this time.
+	// To End, exclusive.
 	To      *ToParameter `form:"to,omitempty" json:"to,omitempty"`
 	Service *string      `form:"service,omitempty" json:"service,omitempty"`
 }
@@ -1782,17 +1782,17 @@ type ListExemplarsParamsStratum string
 type ListGroupsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Level  *LevelParameter  `form:"level,omitempty" json:"level,omitempty"`
 
-	// RequestType Identity, or full name, of a request type.
+	// RequestType ID or full name of a request type.
 	RequestType *RequestTypeParameter `form:"request_type,omitempty" json:"request_type,omitempty"`
 
-	// Q Text that names must hold, in either case.
+	// Q Text that names must contain, case-insensitive.
 	Q *QParameter `form:"q,omitempty" json:"q,omitempty"`
 
-	// Sort Falling; `id` rises.
+	// Sort Descending, except `id`.
 	Sort *ListGroupsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
 
@@ -1801,19 +1801,19 @@ type ListGroupsParamsSort string
 
 // CompareGroupParams defines parameters for CompareGroup.
 type CompareGroupParams struct {
-	// Slowest Which part of the requests counts as slow.
+	// Slowest Fraction of the requests that counts as slow.
 	Slowest *float64 `form:"slowest,omitempty" json:"slowest,omitempty"`
 
-	// LongerNs The shortest duration that belongs to the first population.
+	// LongerNs Lower bound, inclusive, of durations in the first population.
 	LongerNs *int64 `form:"longer_ns,omitempty" json:"longer_ns,omitempty"`
 
-	// ShorterNs The duration from which on requests do not belong to it; without it there is none.
+	// ShorterNs Upper bound, exclusive, of durations in the first population; by default unbounded.
 	ShorterNs *int64 `form:"shorter_ns,omitempty" json:"shorter_ns,omitempty"`
 
-	// From From this time on.
+	// From Start, inclusive.
 	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
 
-	// To Before this time.
+	// To End, exclusive.
 	To       *ToParameter `form:"to,omitempty" json:"to,omitempty"`
 	BaseFrom *Instant     `form:"base_from,omitempty" json:"base_from,omitempty"`
 	BaseTo   *Instant     `form:"base_to,omitempty" json:"base_to,omitempty"`
@@ -1823,10 +1823,10 @@ type CompareGroupParams struct {
 type ListInvestigationsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// RequestType Identity, or full name, of a request type.
+	// RequestType ID or full name of a request type.
 	RequestType *RequestTypeParameter `form:"request_type,omitempty" json:"request_type,omitempty"`
 	State       *State                `form:"state,omitempty" json:"state,omitempty"`
 }
@@ -1835,28 +1835,28 @@ type ListInvestigationsParams struct {
 type ListProblemsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Level  *LevelParameter  `form:"level,omitempty" json:"level,omitempty"`
 
-	// RequestType Identity, or full name, of a request type.
+	// RequestType ID or full name of a request type.
 	RequestType *RequestTypeParameter `form:"request_type,omitempty" json:"request_type,omitempty"`
 
-	// Q Text that names must hold, in either case.
+	// Q Text that names must contain, case-insensitive.
 	Q     *QParameter `form:"q,omitempty" json:"q,omitempty"`
 	Kind  *Kind       `form:"kind,omitempty" json:"kind,omitempty"`
 	Onset *Onset      `form:"onset,omitempty" json:"onset,omitempty"`
 
-	// State Of the investigation.
+	// State State of the investigation.
 	State *State `form:"state,omitempty" json:"state,omitempty"`
 
-	// Muted Without it problems that are muted are left out; `true` shows these only, `all` both.
+	// Muted `false` omits muted problems, `true` returns only these, `all` returns both.
 	Muted *ListProblemsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
 
-	// Sort Falling, but for `rank` and `since`, which rise.
+	// Sort Descending, except `rank` and `since`.
 	Sort *ListProblemsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Explain Items say why they rank where they do.
+	// Explain Include the reason for the rank of each item.
 	Explain *ExplainParameter `form:"explain,omitempty" json:"explain,omitempty"`
 }
 
@@ -1870,14 +1870,14 @@ type ListProblemsParamsSort string
 type ListTracepointsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Q Text that names must hold, in either case.
+	// Q Text that names must contain, case-insensitive.
 	Q     *QParameter      `form:"q,omitempty" json:"q,omitempty"`
 	State *TracepointState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Sort `state` puts what is on first; costs fall.
+	// Sort `state` puts enabled tracepoints first; costs are descending.
 	Sort *ListTracepointsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
 
@@ -1888,10 +1888,10 @@ type ListTracepointsParamsSort string
 type ListTreesParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Q Text that names must hold, in either case.
+	// Q Text that names must contain, case-insensitive.
 	Q *QParameter `form:"q,omitempty" json:"q,omitempty"`
 }
 
@@ -1899,14 +1899,14 @@ type ListTreesParams struct {
 type GetTreeParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Q Text that names must hold, in either case.
+	// Q Text that names must contain, case-insensitive.
 	Q     *QParameter      `form:"q,omitempty" json:"q,omitempty"`
 	State *TracepointState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Problem Its edges are matched; without it those of the first problem of the request type.
+	// Problem Problem whose edges are matched; by default the first problem of the request type.
 	Problem *ID `form:"problem,omitempty" json:"problem,omitempty"`
 }
 
@@ -1914,7 +1914,7 @@ type GetTreeParams struct {
 type ListDeadLettersParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before, with the same filters and order.
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2001,220 +2001,219 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// ListAgents What agents there are, and how they are doing
+	// ListAgents List agents and their state
 	//
-	// By service and ID.
+	// Sorted by service and ID.
 	//
 	// Corresponds with GET /agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetBudget What the plan may cost, and what it does
+	// GetBudget Get the limits and the use of the budget
 	//
 	// Corresponds with GET /budget (the `GetBudget` operationId).
 	GetBudget(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDecisions Decisions, the latest first
+	// ListDecisions List decisions, latest first
 	//
 	// Corresponds with GET /decisions (the `ListDecisions` operationId).
 	ListDecisions(ctx context.Context, params *ListDecisionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDecision One decision with everything it was made from
+	// GetDecision Get a decision with all of its inputs
 	//
 	// Corresponds with GET /decisions/{decision} (the `GetDecision` operationId).
 	GetDecision(ctx context.Context, decision string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDeploys New versions of services, the latest first
+	// ListDeploys List new versions of services, latest first
 	//
-	// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
-	// Sibyl learned is none. At most the latest 1000 are known.
+	// A deploy is a new value of the resource attribute `service.version` of a service that had another version. Versions present while Sibyl
+	// learned are not deploys. Sibyl keeps the latest 1000.
 	//
 	// Corresponds with GET /deploys (the `ListDeploys` operationId).
 	ListDeploys(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListExemplars Requests of a group to look at
+	// ListExemplars List sample requests of a group
 	//
 	// Corresponds with GET /exemplars (the `ListExemplars` operationId).
 	ListExemplars(ctx context.Context, params *ListExemplarsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListGroups Request types and groups of requests that should perform alike
+	// ListGroups List request types and groups
 	//
-	// Those that exist since the last epoch ended. While Sibyl learns they are provisional.
+	// Groups as of the last ended epoch. They are provisional while Sibyl learns.
 	//
 	// Corresponds with GET /groups (the `ListGroups` operationId).
 	ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetGroup Statistics, histogram, edges, windows over time
+	// GetGroup Get statistics, histogram, edges and windows of a group
 	//
 	// Corresponds with GET /groups/{group} (the `GetGroup` operationId).
 	GetGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CompareGroup Slow requests against the rest, or one stretch of time against another
+	// CompareGroup Compare slow requests with the rest, or one time range with another
 	//
-	// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
-	// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
-	// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
-	// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
-	// With `from` and `to` alone: requests of these times against those between `base_from`
-	// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
-	// the most part count.
+	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
+	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
+	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
+	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
 	// Corresponds with GET /groups/{group}/compare (the `CompareGroup` operationId).
 	CompareGroup(ctx context.Context, group GroupParameter, params *CompareGroupParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainGroup Variables that account for what is wrong with a group
+	// ExplainGroup List variables that account for the slowdown of a group
 	//
 	// Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 	ExplainGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListInvestigations Investigations, the latest change first
+	// ListInvestigations List investigations, latest change first
 	//
 	// Corresponds with GET /investigations (the `ListInvestigations` operationId).
 	ListInvestigations(ctx context.Context, params *ListInvestigationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetInvestigation One investigation with what it was shown
+	// GetInvestigation Get an investigation with its evidence
 	//
 	// Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
 	GetInvestigation(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetPlan What should be on now
+	// GetPlan Get the current plan
 	//
 	// Corresponds with GET /plan (the `GetPlan` operationId).
 	GetPlan(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListProblems The open problems, ranked
+	// ListProblems List open problems, ranked
 	//
 	// Corresponds with GET /problems (the `ListProblems` operationId).
 	ListProblems(ctx context.Context, params *ListProblemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProblem One problem with its evidence
+	// GetProblem Get a problem with its evidence
 	//
 	// Corresponds with GET /problems/{problem} (the `GetProblem` operationId).
 	GetProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UnacknowledgeProblem Take that back
+	// UnacknowledgeProblem Remove the acknowledgement
 	//
 	// Corresponds with DELETE /problems/{problem}/acknowledge (the `UnacknowledgeProblem` operationId).
 	UnacknowledgeProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeProblemWithBody Say that somebody looks after it
+	// AcknowledgeProblemWithBody Acknowledge a problem
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /problems/{problem}/acknowledge (the `AcknowledgeProblem` operationId).
 	AcknowledgeProblemWithBody(ctx context.Context, problem ProblemParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AcknowledgeProblem Say that somebody looks after it
+	// AcknowledgeProblem Acknowledge a problem
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /problems/{problem}/acknowledge (the `AcknowledgeProblem` operationId).
 	AcknowledgeProblem(ctx context.Context, problem ProblemParameter, body AcknowledgeProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UnmuteProblem Show it again
+	// UnmuteProblem Unmute a problem
 	//
 	// Corresponds with DELETE /problems/{problem}/mute (the `UnmuteProblem` operationId).
 	UnmuteProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MuteProblemWithBody Leave it out of lists for a while
+	// MuteProblemWithBody Mute a problem temporarily
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblemWithBody(ctx context.Context, problem ProblemParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MuteProblem Leave it out of lists for a while
+	// MuteProblem Mute a problem temporarily
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblem(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetStatus How Sibyl is
+	// GetStatus Get the status of Sibyl
 	//
 	// Corresponds with GET /status (the `GetStatus` operationId).
 	GetStatus(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTracepoints What can be switched on, and what is
+	// ListTracepoints List tracepoints and their state
 	//
 	// Corresponds with GET /tracepoints (the `ListTracepoints` operationId).
 	ListTracepoints(ctx context.Context, params *ListTracepointsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WithdrawWish Withdraw what a person decided about it
+	// WithdrawWish Withdraw an override
 	//
 	// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
 	WithdrawWish(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTracepoint One tracepoint
+	// GetTracepoint Get a tracepoint
 	//
 	// Corresponds with GET /tracepoints/{tracepoint} (the `GetTracepoint` operationId).
 	GetTracepoint(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WishTracepointWithBody Enable, pin or forbid it
+	// WishTracepointWithBody Enable, pin or forbid a tracepoint
 	//
-	// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
 	WishTracepointWithBody(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WishTracepoint Enable, pin or forbid it
+	// WishTracepoint Enable, pin or forbid a tracepoint
 	//
-	// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
 	WishTracepoint(ctx context.Context, tracepoint string, body WishTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTrace A kept trace with its critical path
+	// GetTrace Get a kept trace with its critical path
 	//
-	// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
+	// Returns spans in the order of their start, at most 100 000, each ranked among the recent spans of its operation (service, name, kind).
 	//
 	// Corresponds with GET /traces/{trace} (the `GetTrace` operationId).
 	GetTrace(ctx context.Context, trace string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTrees Calling-context trees, one for each request type
+	// ListTrees List calling-context trees, one per request type
 	//
 	// Corresponds with GET /trees (the `ListTrees` operationId).
 	ListTrees(ctx context.Context, params *ListTreesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
+	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	//
-	// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` does.
+	// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` changes.
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListWebhooks Webhooks that are configured, and what became of their events
+	// ListWebhooks List configured webhooks and their deliveries
 	//
 	// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListDeadLetters Events that a webhook did not take in time, oldest first
+	// ListDeadLetters List events that a webhook did not accept in time, oldest first
 	//
 	// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
 	ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DropDeadLetter Forget it
+	// DropDeadLetter Delete a dead letter
 	//
 	// Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
 	DropDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDeadLetter One of them, with what was sent
+	// GetDeadLetter Get a dead letter with its body
 	//
 	// Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
 	GetDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+	// ResendDeadLetter Queue a dead letter again, for another 24 h
 	//
 	// Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
 	ResendDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// ListAgents What agents there are, and how they are doing
+// ListAgents List agents and their state
 //
-// By service and ID.
+// Sorted by service and ID.
 //
 // Corresponds with GET /agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2229,7 +2228,7 @@ func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEd
 	return c.Client.Do(req)
 }
 
-// GetBudget What the plan may cost, and what it does
+// GetBudget Get the limits and the use of the budget
 //
 // Corresponds with GET /budget (the `GetBudget` operationId).
 func (c *Client) GetBudget(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2244,7 +2243,7 @@ func (c *Client) GetBudget(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// ListDecisions Decisions, the latest first
+// ListDecisions List decisions, latest first
 //
 // Corresponds with GET /decisions (the `ListDecisions` operationId).
 func (c *Client) ListDecisions(ctx context.Context, params *ListDecisionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2259,7 +2258,7 @@ func (c *Client) ListDecisions(ctx context.Context, params *ListDecisionsParams,
 	return c.Client.Do(req)
 }
 
-// GetDecision One decision with everything it was made from
+// GetDecision Get a decision with all of its inputs
 //
 // Corresponds with GET /decisions/{decision} (the `GetDecision` operationId).
 func (c *Client) GetDecision(ctx context.Context, decision string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2274,10 +2273,10 @@ func (c *Client) GetDecision(ctx context.Context, decision string, reqEditors ..
 	return c.Client.Do(req)
 }
 
-// ListDeploys New versions of services, the latest first
+// ListDeploys List new versions of services, latest first
 //
-// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
-// Sibyl learned is none. At most the latest 1000 are known.
+// A deploy is a new value of the resource attribute `service.version` of a service that had another version. Versions present while Sibyl
+// learned are not deploys. Sibyl keeps the latest 1000.
 //
 // Corresponds with GET /deploys (the `ListDeploys` operationId).
 func (c *Client) ListDeploys(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2292,7 +2291,7 @@ func (c *Client) ListDeploys(ctx context.Context, params *ListDeploysParams, req
 	return c.Client.Do(req)
 }
 
-// ListExemplars Requests of a group to look at
+// ListExemplars List sample requests of a group
 //
 // Corresponds with GET /exemplars (the `ListExemplars` operationId).
 func (c *Client) ListExemplars(ctx context.Context, params *ListExemplarsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2307,9 +2306,9 @@ func (c *Client) ListExemplars(ctx context.Context, params *ListExemplarsParams,
 	return c.Client.Do(req)
 }
 
-// ListGroups Request types and groups of requests that should perform alike
+// ListGroups List request types and groups
 //
-// Those that exist since the last epoch ended. While Sibyl learns they are provisional.
+// Groups as of the last ended epoch. They are provisional while Sibyl learns.
 //
 // Corresponds with GET /groups (the `ListGroups` operationId).
 func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2324,7 +2323,7 @@ func (c *Client) ListGroups(ctx context.Context, params *ListGroupsParams, reqEd
 	return c.Client.Do(req)
 }
 
-// GetGroup Statistics, histogram, edges, windows over time
+// GetGroup Get statistics, histogram, edges and windows of a group
 //
 // Corresponds with GET /groups/{group} (the `GetGroup` operationId).
 func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2339,15 +2338,14 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 	return c.Client.Do(req)
 }
 
-// CompareGroup Slow requests against the rest, or one stretch of time against another
+// CompareGroup Compare slow requests with the rest, or one time range with another
 //
-// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
-// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
-// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
-// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
-// With `from` and `to` alone: requests of these times against those between `base_from`
-// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
-// the most part count.
+// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
+// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
+// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
+// reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
 // Corresponds with GET /groups/{group}/compare (the `CompareGroup` operationId).
 func (c *Client) CompareGroup(ctx context.Context, group GroupParameter, params *CompareGroupParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2362,7 +2360,7 @@ func (c *Client) CompareGroup(ctx context.Context, group GroupParameter, params 
 	return c.Client.Do(req)
 }
 
-// ExplainGroup Variables that account for what is wrong with a group
+// ExplainGroup List variables that account for the slowdown of a group
 //
 // Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2377,7 +2375,7 @@ func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEdit
 	return c.Client.Do(req)
 }
 
-// ListInvestigations Investigations, the latest change first
+// ListInvestigations List investigations, latest change first
 //
 // Corresponds with GET /investigations (the `ListInvestigations` operationId).
 func (c *Client) ListInvestigations(ctx context.Context, params *ListInvestigationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2392,7 +2390,7 @@ func (c *Client) ListInvestigations(ctx context.Context, params *ListInvestigati
 	return c.Client.Do(req)
 }
 
-// GetInvestigation One investigation with what it was shown
+// GetInvestigation Get an investigation with its evidence
 //
 // Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
 func (c *Client) GetInvestigation(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2407,7 +2405,7 @@ func (c *Client) GetInvestigation(ctx context.Context, problem ProblemParameter,
 	return c.Client.Do(req)
 }
 
-// GetPlan What should be on now
+// GetPlan Get the current plan
 //
 // Corresponds with GET /plan (the `GetPlan` operationId).
 func (c *Client) GetPlan(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2422,7 +2420,7 @@ func (c *Client) GetPlan(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// ListProblems The open problems, ranked
+// ListProblems List open problems, ranked
 //
 // Corresponds with GET /problems (the `ListProblems` operationId).
 func (c *Client) ListProblems(ctx context.Context, params *ListProblemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2437,7 +2435,7 @@ func (c *Client) ListProblems(ctx context.Context, params *ListProblemsParams, r
 	return c.Client.Do(req)
 }
 
-// GetProblem One problem with its evidence
+// GetProblem Get a problem with its evidence
 //
 // Corresponds with GET /problems/{problem} (the `GetProblem` operationId).
 func (c *Client) GetProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2452,7 +2450,7 @@ func (c *Client) GetProblem(ctx context.Context, problem ProblemParameter, reqEd
 	return c.Client.Do(req)
 }
 
-// UnacknowledgeProblem Take that back
+// UnacknowledgeProblem Remove the acknowledgement
 //
 // Corresponds with DELETE /problems/{problem}/acknowledge (the `UnacknowledgeProblem` operationId).
 func (c *Client) UnacknowledgeProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2467,7 +2465,7 @@ func (c *Client) UnacknowledgeProblem(ctx context.Context, problem ProblemParame
 	return c.Client.Do(req)
 }
 
-// AcknowledgeProblemWithBody Say that somebody looks after it
+// AcknowledgeProblemWithBody Acknowledge a problem
 //
 // Takes any type of body and a specified content type.
 //
@@ -2484,7 +2482,7 @@ func (c *Client) AcknowledgeProblemWithBody(ctx context.Context, problem Problem
 	return c.Client.Do(req)
 }
 
-// AcknowledgeProblem Say that somebody looks after it
+// AcknowledgeProblem Acknowledge a problem
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2501,7 +2499,7 @@ func (c *Client) AcknowledgeProblem(ctx context.Context, problem ProblemParamete
 	return c.Client.Do(req)
 }
 
-// UnmuteProblem Show it again
+// UnmuteProblem Unmute a problem
 //
 // Corresponds with DELETE /problems/{problem}/mute (the `UnmuteProblem` operationId).
 func (c *Client) UnmuteProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2516,7 +2514,7 @@ func (c *Client) UnmuteProblem(ctx context.Context, problem ProblemParameter, re
 	return c.Client.Do(req)
 }
 
-// MuteProblemWithBody Leave it out of lists for a while
+// MuteProblemWithBody Mute a problem temporarily
 //
 // Takes any type of body and a specified content type.
 //
@@ -2533,7 +2531,7 @@ func (c *Client) MuteProblemWithBody(ctx context.Context, problem ProblemParamet
 	return c.Client.Do(req)
 }
 
-// MuteProblem Leave it out of lists for a while
+// MuteProblem Mute a problem temporarily
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2550,7 +2548,7 @@ func (c *Client) MuteProblem(ctx context.Context, problem ProblemParameter, body
 	return c.Client.Do(req)
 }
 
-// GetStatus How Sibyl is
+// GetStatus Get the status of Sibyl
 //
 // Corresponds with GET /status (the `GetStatus` operationId).
 func (c *Client) GetStatus(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2565,7 +2563,7 @@ func (c *Client) GetStatus(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// ListTracepoints What can be switched on, and what is
+// ListTracepoints List tracepoints and their state
 //
 // Corresponds with GET /tracepoints (the `ListTracepoints` operationId).
 func (c *Client) ListTracepoints(ctx context.Context, params *ListTracepointsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2580,7 +2578,7 @@ func (c *Client) ListTracepoints(ctx context.Context, params *ListTracepointsPar
 	return c.Client.Do(req)
 }
 
-// WithdrawWish Withdraw what a person decided about it
+// WithdrawWish Withdraw an override
 //
 // Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
 func (c *Client) WithdrawWish(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2595,7 +2593,7 @@ func (c *Client) WithdrawWish(ctx context.Context, tracepoint string, reqEditors
 	return c.Client.Do(req)
 }
 
-// GetTracepoint One tracepoint
+// GetTracepoint Get a tracepoint
 //
 // Corresponds with GET /tracepoints/{tracepoint} (the `GetTracepoint` operationId).
 func (c *Client) GetTracepoint(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2610,9 +2608,9 @@ func (c *Client) GetTracepoint(ctx context.Context, tracepoint string, reqEditor
 	return c.Client.Do(req)
 }
 
-// WishTracepointWithBody Enable, pin or forbid it
+// WishTracepointWithBody Enable, pin or forbid a tracepoint
 //
-// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes any type of body and a specified content type.
 //
@@ -2629,9 +2627,9 @@ func (c *Client) WishTracepointWithBody(ctx context.Context, tracepoint string, 
 	return c.Client.Do(req)
 }
 
-// WishTracepoint Enable, pin or forbid it
+// WishTracepoint Enable, pin or forbid a tracepoint
 //
-// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2648,9 +2646,9 @@ func (c *Client) WishTracepoint(ctx context.Context, tracepoint string, body Wis
 	return c.Client.Do(req)
 }
 
-// GetTrace A kept trace with its critical path
+// GetTrace Get a kept trace with its critical path
 //
-// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
+// Returns spans in the order of their start, at most 100 000, each ranked among the recent spans of its operation (service, name, kind).
 //
 // Corresponds with GET /traces/{trace} (the `GetTrace` operationId).
 func (c *Client) GetTrace(ctx context.Context, trace string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2665,7 +2663,7 @@ func (c *Client) GetTrace(ctx context.Context, trace string, reqEditors ...Reque
 	return c.Client.Do(req)
 }
 
-// ListTrees Calling-context trees, one for each request type
+// ListTrees List calling-context trees, one per request type
 //
 // Corresponds with GET /trees (the `ListTrees` operationId).
 func (c *Client) ListTrees(ctx context.Context, params *ListTreesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2680,9 +2678,9 @@ func (c *Client) ListTrees(ctx context.Context, params *ListTreesParams, reqEdit
 	return c.Client.Do(req)
 }
 
-// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
+// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 //
-// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` does.
+// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` changes.
 //
 // Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 func (c *Client) GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2697,7 +2695,7 @@ func (c *Client) GetTree(ctx context.Context, requestType ID, params *GetTreePar
 	return c.Client.Do(req)
 }
 
-// ListWebhooks Webhooks that are configured, and what became of their events
+// ListWebhooks List configured webhooks and their deliveries
 //
 // Corresponds with GET /webhooks (the `ListWebhooks` operationId).
 func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2712,7 +2710,7 @@ func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// ListDeadLetters Events that a webhook did not take in time, oldest first
+// ListDeadLetters List events that a webhook did not accept in time, oldest first
 //
 // Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
 func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2727,7 +2725,7 @@ func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersPar
 	return c.Client.Do(req)
 }
 
-// DropDeadLetter Forget it
+// DropDeadLetter Delete a dead letter
 //
 // Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
 func (c *Client) DropDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2742,7 +2740,7 @@ func (c *Client) DropDeadLetter(ctx context.Context, letter LetterParameter, req
 	return c.Client.Do(req)
 }
 
-// GetDeadLetter One of them, with what was sent
+// GetDeadLetter Get a dead letter with its body
 //
 // Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
 func (c *Client) GetDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2757,7 +2755,7 @@ func (c *Client) GetDeadLetter(ctx context.Context, letter LetterParameter, reqE
 	return c.Client.Do(req)
 }
 
-// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+// ResendDeadLetter Queue a dead letter again, for another 24 h
 //
 // Corresponds with POST /webhooks/dead/{letter}/resend (the `ResendDeadLetter` operationId).
 func (c *Client) ResendDeadLetter(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4741,268 +4739,267 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// ListAgentsWithResponse What agents there are, and how they are doing
+	// ListAgentsWithResponse List agents and their state
 	//
-	// By service and ID.
+	// Sorted by service and ID.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
-	// GetBudgetWithResponse What the plan may cost, and what it does
+	// GetBudgetWithResponse Get the limits and the use of the budget
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /budget (the `GetBudget` operationId).
 	GetBudgetWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBudgetResponse, error)
 
-	// ListDecisionsWithResponse Decisions, the latest first
+	// ListDecisionsWithResponse List decisions, latest first
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /decisions (the `ListDecisions` operationId).
 	ListDecisionsWithResponse(ctx context.Context, params *ListDecisionsParams, reqEditors ...RequestEditorFn) (*ListDecisionsResponse, error)
 
-	// GetDecisionWithResponse One decision with everything it was made from
+	// GetDecisionWithResponse Get a decision with all of its inputs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /decisions/{decision} (the `GetDecision` operationId).
 	GetDecisionWithResponse(ctx context.Context, decision string, reqEditors ...RequestEditorFn) (*GetDecisionResponse, error)
 
-	// ListDeploysWithResponse New versions of services, the latest first
+	// ListDeploysWithResponse List new versions of services, latest first
 	//
-	// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
-	// Sibyl learned is none. At most the latest 1000 are known.
+	// A deploy is a new value of the resource attribute `service.version` of a service that had another version. Versions present while Sibyl
+	// learned are not deploys. Sibyl keeps the latest 1000.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /deploys (the `ListDeploys` operationId).
 	ListDeploysWithResponse(ctx context.Context, params *ListDeploysParams, reqEditors ...RequestEditorFn) (*ListDeploysResponse, error)
 
-	// ListExemplarsWithResponse Requests of a group to look at
+	// ListExemplarsWithResponse List sample requests of a group
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /exemplars (the `ListExemplars` operationId).
 	ListExemplarsWithResponse(ctx context.Context, params *ListExemplarsParams, reqEditors ...RequestEditorFn) (*ListExemplarsResponse, error)
 
-	// ListGroupsWithResponse Request types and groups of requests that should perform alike
+	// ListGroupsWithResponse List request types and groups
 	//
-	// Those that exist since the last epoch ended. While Sibyl learns they are provisional.
+	// Groups as of the last ended epoch. They are provisional while Sibyl learns.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /groups (the `ListGroups` operationId).
 	ListGroupsWithResponse(ctx context.Context, params *ListGroupsParams, reqEditors ...RequestEditorFn) (*ListGroupsResponse, error)
 
-	// GetGroupWithResponse Statistics, histogram, edges, windows over time
+	// GetGroupWithResponse Get statistics, histogram, edges and windows of a group
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /groups/{group} (the `GetGroup` operationId).
 	GetGroupWithResponse(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*GetGroupResponse, error)
 
-	// CompareGroupWithResponse Slow requests against the rest, or one stretch of time against another
+	// CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 	//
-	// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
-	// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
-	// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
-	// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
-	// With `from` and `to` alone: requests of these times against those between `base_from`
-	// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
-	// the most part count.
+	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
+	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
+	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
+	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /groups/{group}/compare (the `CompareGroup` operationId).
 	CompareGroupWithResponse(ctx context.Context, group GroupParameter, params *CompareGroupParams, reqEditors ...RequestEditorFn) (*CompareGroupResponse, error)
 
-	// ExplainGroupWithResponse Variables that account for what is wrong with a group
+	// ExplainGroupWithResponse List variables that account for the slowdown of a group
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 	ExplainGroupWithResponse(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*ExplainGroupResponse, error)
 
-	// ListInvestigationsWithResponse Investigations, the latest change first
+	// ListInvestigationsWithResponse List investigations, latest change first
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /investigations (the `ListInvestigations` operationId).
 	ListInvestigationsWithResponse(ctx context.Context, params *ListInvestigationsParams, reqEditors ...RequestEditorFn) (*ListInvestigationsResponse, error)
 
-	// GetInvestigationWithResponse One investigation with what it was shown
+	// GetInvestigationWithResponse Get an investigation with its evidence
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
 	GetInvestigationWithResponse(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*GetInvestigationResponse, error)
 
-	// GetPlanWithResponse What should be on now
+	// GetPlanWithResponse Get the current plan
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /plan (the `GetPlan` operationId).
 	GetPlanWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPlanResponse, error)
 
-	// ListProblemsWithResponse The open problems, ranked
+	// ListProblemsWithResponse List open problems, ranked
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /problems (the `ListProblems` operationId).
 	ListProblemsWithResponse(ctx context.Context, params *ListProblemsParams, reqEditors ...RequestEditorFn) (*ListProblemsResponse, error)
 
-	// GetProblemWithResponse One problem with its evidence
+	// GetProblemWithResponse Get a problem with its evidence
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /problems/{problem} (the `GetProblem` operationId).
 	GetProblemWithResponse(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*GetProblemResponse, error)
 
-	// UnacknowledgeProblemWithResponse Take that back
+	// UnacknowledgeProblemWithResponse Remove the acknowledgement
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /problems/{problem}/acknowledge (the `UnacknowledgeProblem` operationId).
 	UnacknowledgeProblemWithResponse(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*UnacknowledgeProblemResponse, error)
 
-	// AcknowledgeProblemWithBodyWithResponse Say that somebody looks after it
+	// AcknowledgeProblemWithBodyWithResponse Acknowledge a problem
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /problems/{problem}/acknowledge (the `AcknowledgeProblem` operationId).
 	AcknowledgeProblemWithBodyWithResponse(ctx context.Context, problem ProblemParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeProblemResponse, error)
 
-	// AcknowledgeProblemWithResponse Say that somebody looks after it
+	// AcknowledgeProblemWithResponse Acknowledge a problem
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /problems/{problem}/acknowledge (the `AcknowledgeProblem` operationId).
 	AcknowledgeProblemWithResponse(ctx context.Context, problem ProblemParameter, body AcknowledgeProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeProblemResponse, error)
 
-	// UnmuteProblemWithResponse Show it again
+	// UnmuteProblemWithResponse Unmute a problem
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /problems/{problem}/mute (the `UnmuteProblem` operationId).
 	UnmuteProblemWithResponse(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*UnmuteProblemResponse, error)
 
-	// MuteProblemWithBodyWithResponse Leave it out of lists for a while
+	// MuteProblemWithBodyWithResponse Mute a problem temporarily
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblemWithBodyWithResponse(ctx context.Context, problem ProblemParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MuteProblemResponse, error)
 
-	// MuteProblemWithResponse Leave it out of lists for a while
+	// MuteProblemWithResponse Mute a problem temporarily
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblemWithResponse(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*MuteProblemResponse, error)
 
-	// GetStatusWithResponse How Sibyl is
+	// GetStatusWithResponse Get the status of Sibyl
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /status (the `GetStatus` operationId).
 	GetStatusWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStatusResponse, error)
 
-	// ListTracepointsWithResponse What can be switched on, and what is
+	// ListTracepointsWithResponse List tracepoints and their state
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /tracepoints (the `ListTracepoints` operationId).
 	ListTracepointsWithResponse(ctx context.Context, params *ListTracepointsParams, reqEditors ...RequestEditorFn) (*ListTracepointsResponse, error)
 
-	// WithdrawWishWithResponse Withdraw what a person decided about it
+	// WithdrawWishWithResponse Withdraw an override
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
 	WithdrawWishWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*WithdrawWishResponse, error)
 
-	// GetTracepointWithResponse One tracepoint
+	// GetTracepointWithResponse Get a tracepoint
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /tracepoints/{tracepoint} (the `GetTracepoint` operationId).
 	GetTracepointWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*GetTracepointResponse, error)
 
-	// WishTracepointWithBodyWithResponse Enable, pin or forbid it
+	// WishTracepointWithBodyWithResponse Enable, pin or forbid a tracepoint
 	//
-	// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
 	WishTracepointWithBodyWithResponse(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WishTracepointResponse, error)
 
-	// WishTracepointWithResponse Enable, pin or forbid it
+	// WishTracepointWithResponse Enable, pin or forbid a tracepoint
 	//
-	// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
 	WishTracepointWithResponse(ctx context.Context, tracepoint string, body WishTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*WishTracepointResponse, error)
 
-	// GetTraceWithResponse A kept trace with its critical path
+	// GetTraceWithResponse Get a kept trace with its critical path
 	//
-	// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
+	// Returns spans in the order of their start, at most 100 000, each ranked among the recent spans of its operation (service, name, kind).
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /traces/{trace} (the `GetTrace` operationId).
 	GetTraceWithResponse(ctx context.Context, trace string, reqEditors ...RequestEditorFn) (*GetTraceResponse, error)
 
-	// ListTreesWithResponse Calling-context trees, one for each request type
+	// ListTreesWithResponse List calling-context trees, one per request type
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /trees (the `ListTrees` operationId).
 	ListTreesWithResponse(ctx context.Context, params *ListTreesParams, reqEditors ...RequestEditorFn) (*ListTreesResponse, error)
 
-	// GetTreeWithResponse The calling contexts of a request type, with tracepoints and the places that problems were matched to
+	// GetTreeWithResponse Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	//
-	// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` does.
+	// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` changes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTreeWithResponse(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*GetTreeResponse, error)
 
-	// ListWebhooksWithResponse Webhooks that are configured, and what became of their events
+	// ListWebhooksWithResponse List configured webhooks and their deliveries
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
 	ListWebhooksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListWebhooksResponse, error)
 
-	// ListDeadLettersWithResponse Events that a webhook did not take in time, oldest first
+	// ListDeadLettersWithResponse List events that a webhook did not accept in time, oldest first
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /webhooks/dead (the `ListDeadLetters` operationId).
 	ListDeadLettersWithResponse(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*ListDeadLettersResponse, error)
 
-	// DropDeadLetterWithResponse Forget it
+	// DropDeadLetterWithResponse Delete a dead letter
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /webhooks/dead/{letter} (the `DropDeadLetter` operationId).
 	DropDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*DropDeadLetterResponse, error)
 
-	// GetDeadLetterWithResponse One of them, with what was sent
+	// GetDeadLetterWithResponse Get a dead letter with its body
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /webhooks/dead/{letter} (the `GetDeadLetter` operationId).
 	GetDeadLetterWithResponse(ctx context.Context, letter LetterParameter, reqEditors ...RequestEditorFn) (*GetDeadLetterResponse, error)
 
-	// ResendDeadLetterWithResponse Send it again, behind what is waiting, for another 24 h
+	// ResendDeadLetterWithResponse Queue a dead letter again, for another 24 h
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6511,9 +6508,9 @@ func (r ResendDeadLetterResponse) ContentType() string {
 	return ""
 }
 
-// ListAgentsWithResponse What agents there are, and how they are doing
+// ListAgentsWithResponse List agents and their state
 //
-// By service and ID.
+// Sorted by service and ID.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6526,7 +6523,7 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
-// GetBudgetWithResponse What the plan may cost, and what it does
+// GetBudgetWithResponse Get the limits and the use of the budget
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6539,7 +6536,7 @@ func (c *ClientWithResponses) GetBudgetWithResponse(ctx context.Context, reqEdit
 	return ParseGetBudgetResponse(rsp)
 }
 
-// ListDecisionsWithResponse Decisions, the latest first
+// ListDecisionsWithResponse List decisions, latest first
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6552,7 +6549,7 @@ func (c *ClientWithResponses) ListDecisionsWithResponse(ctx context.Context, par
 	return ParseListDecisionsResponse(rsp)
 }
 
-// GetDecisionWithResponse One decision with everything it was made from
+// GetDecisionWithResponse Get a decision with all of its inputs
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6565,10 +6562,10 @@ func (c *ClientWithResponses) GetDecisionWithResponse(ctx context.Context, decis
 	return ParseGetDecisionResponse(rsp)
 }
 
-// ListDeploysWithResponse New versions of services, the latest first
+// ListDeploysWithResponse List new versions of services, latest first
 //
-// As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
-// Sibyl learned is none. At most the latest 1000 are known.
+// A deploy is a new value of the resource attribute `service.version` of a service that had another version. Versions present while Sibyl
+// learned are not deploys. Sibyl keeps the latest 1000.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6581,7 +6578,7 @@ func (c *ClientWithResponses) ListDeploysWithResponse(ctx context.Context, param
 	return ParseListDeploysResponse(rsp)
 }
 
-// ListExemplarsWithResponse Requests of a group to look at
+// ListExemplarsWithResponse List sample requests of a group
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6594,9 +6591,9 @@ func (c *ClientWithResponses) ListExemplarsWithResponse(ctx context.Context, par
 	return ParseListExemplarsResponse(rsp)
 }
 
-// ListGroupsWithResponse Request types and groups of requests that should perform alike
+// ListGroupsWithResponse List request types and groups
 //
-// Those that exist since the last epoch ended. While Sibyl learns they are provisional.
+// Groups as of the last ended epoch. They are provisional while Sibyl learns.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6609,7 +6606,7 @@ func (c *ClientWithResponses) ListGroupsWithResponse(ctx context.Context, params
 	return ParseListGroupsResponse(rsp)
 }
 
-// GetGroupWithResponse Statistics, histogram, edges, windows over time
+// GetGroupWithResponse Get statistics, histogram, edges and windows of a group
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6622,15 +6619,14 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 	return ParseGetGroupResponse(rsp)
 }
 
-// CompareGroupWithResponse Slow requests against the rest, or one stretch of time against another
+// CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 //
-// Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
-// against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
-// those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
-// ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
-// With `from` and `to` alone: requests of these times against those between `base_from`
-// and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
-// the most part count.
+// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
+// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
+// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
+// reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6643,7 +6639,7 @@ func (c *ClientWithResponses) CompareGroupWithResponse(ctx context.Context, grou
 	return ParseCompareGroupResponse(rsp)
 }
 
-// ExplainGroupWithResponse Variables that account for what is wrong with a group
+// ExplainGroupWithResponse List variables that account for the slowdown of a group
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6656,7 +6652,7 @@ func (c *ClientWithResponses) ExplainGroupWithResponse(ctx context.Context, grou
 	return ParseExplainGroupResponse(rsp)
 }
 
-// ListInvestigationsWithResponse Investigations, the latest change first
+// ListInvestigationsWithResponse List investigations, latest change first
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6669,7 +6665,7 @@ func (c *ClientWithResponses) ListInvestigationsWithResponse(ctx context.Context
 	return ParseListInvestigationsResponse(rsp)
 }
 
-// GetInvestigationWithResponse One investigation with what it was shown
+// GetInvestigationWithResponse Get an investigation with its evidence
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6682,7 +6678,7 @@ func (c *ClientWithResponses) GetInvestigationWithResponse(ctx context.Context, 
 	return ParseGetInvestigationResponse(rsp)
 }
 
-// GetPlanWithResponse What should be on now
+// GetPlanWithResponse Get the current plan
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6695,7 +6691,7 @@ func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, reqEditor
 	return ParseGetPlanResponse(rsp)
 }
 
-// ListProblemsWithResponse The open problems, ranked
+// ListProblemsWithResponse List open problems, ranked
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6708,7 +6704,7 @@ func (c *ClientWithResponses) ListProblemsWithResponse(ctx context.Context, para
 	return ParseListProblemsResponse(rsp)
 }
 
-// GetProblemWithResponse One problem with its evidence
+// GetProblemWithResponse Get a problem with its evidence
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6721,7 +6717,7 @@ func (c *ClientWithResponses) GetProblemWithResponse(ctx context.Context, proble
 	return ParseGetProblemResponse(rsp)
 }
 
-// UnacknowledgeProblemWithResponse Take that back
+// UnacknowledgeProblemWithResponse Remove the acknowledgement
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6734,7 +6730,7 @@ func (c *ClientWithResponses) UnacknowledgeProblemWithResponse(ctx context.Conte
 	return ParseUnacknowledgeProblemResponse(rsp)
 }
 
-// AcknowledgeProblemWithBodyWithResponse Say that somebody looks after it
+// AcknowledgeProblemWithBodyWithResponse Acknowledge a problem
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6747,7 +6743,7 @@ func (c *ClientWithResponses) AcknowledgeProblemWithBodyWithResponse(ctx context
 	return ParseAcknowledgeProblemResponse(rsp)
 }
 
-// AcknowledgeProblemWithResponse Say that somebody looks after it
+// AcknowledgeProblemWithResponse Acknowledge a problem
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6760,7 +6756,7 @@ func (c *ClientWithResponses) AcknowledgeProblemWithResponse(ctx context.Context
 	return ParseAcknowledgeProblemResponse(rsp)
 }
 
-// UnmuteProblemWithResponse Show it again
+// UnmuteProblemWithResponse Unmute a problem
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6773,7 +6769,7 @@ func (c *ClientWithResponses) UnmuteProblemWithResponse(ctx context.Context, pro
 	return ParseUnmuteProblemResponse(rsp)
 }
 
-// MuteProblemWithBodyWithResponse Leave it out of lists for a while
+// MuteProblemWithBodyWithResponse Mute a problem temporarily
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6786,7 +6782,7 @@ func (c *ClientWithResponses) MuteProblemWithBodyWithResponse(ctx context.Contex
 	return ParseMuteProblemResponse(rsp)
 }
 
-// MuteProblemWithResponse Leave it out of lists for a while
+// MuteProblemWithResponse Mute a problem temporarily
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6799,7 +6795,7 @@ func (c *ClientWithResponses) MuteProblemWithResponse(ctx context.Context, probl
 	return ParseMuteProblemResponse(rsp)
 }
 
-// GetStatusWithResponse How Sibyl is
+// GetStatusWithResponse Get the status of Sibyl
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6812,7 +6808,7 @@ func (c *ClientWithResponses) GetStatusWithResponse(ctx context.Context, reqEdit
 	return ParseGetStatusResponse(rsp)
 }
 
-// ListTracepointsWithResponse What can be switched on, and what is
+// ListTracepointsWithResponse List tracepoints and their state
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6825,7 +6821,7 @@ func (c *ClientWithResponses) ListTracepointsWithResponse(ctx context.Context, p
 	return ParseListTracepointsResponse(rsp)
 }
 
-// WithdrawWishWithResponse Withdraw what a person decided about it
+// WithdrawWishWithResponse Withdraw an override
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6838,7 +6834,7 @@ func (c *ClientWithResponses) WithdrawWishWithResponse(ctx context.Context, trac
 	return ParseWithdrawWishResponse(rsp)
 }
 
-// GetTracepointWithResponse One tracepoint
+// GetTracepointWithResponse Get a tracepoint
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6851,9 +6847,9 @@ func (c *ClientWithResponses) GetTracepointWithResponse(ctx context.Context, tra
 	return ParseGetTracepointResponse(rsp)
 }
 
-// WishTracepointWithBodyWithResponse Enable, pin or forbid it
+// WishTracepointWithBodyWithResponse Enable, pin or forbid a tracepoint
 //
-// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6866,9 +6862,9 @@ func (c *ClientWithResponses) WishTracepointWithBodyWithResponse(ctx context.Con
 	return ParseWishTracepointResponse(rsp)
 }
 
-// WishTracepointWithResponse Enable, pin or forbid it
+// WishTracepointWithResponse Enable, pin or forbid a tracepoint
 //
-// It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6881,9 +6877,9 @@ func (c *ClientWithResponses) WishTracepointWithResponse(ctx context.Context, tr
 	return ParseWishTracepointResponse(rsp)
 }
 
-// GetTraceWithResponse A kept trace with its critical path
+// GetTraceWithResponse Get a kept trace with its critical path
 //
-// Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
+// Returns spans in the order of their start, at most 100 000, each ranked among the recent spans of its operation (service, name, kind).
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6896,7 +6892,7 @@ func (c *ClientWithResponses) GetTraceWithResponse(ctx context.Context, trace st
 	return ParseGetTraceResponse(rsp)
 }
 
-// ListTreesWithResponse Calling-context trees, one for each request type
+// ListTreesWithResponse List calling-context trees, one per request type
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6909,9 +6905,9 @@ func (c *ClientWithResponses) ListTreesWithResponse(ctx context.Context, params 
 	return ParseListTreesResponse(rsp)
 }
 
-// GetTreeWithResponse The calling contexts of a request type, with tracepoints and the places that problems were matched to
+// GetTreeWithResponse Get the calling contexts of a request type, with tracepoints and the places matched to problems
 //
-// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` does.
+// Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` changes.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6924,7 +6920,7 @@ func (c *ClientWithResponses) GetTreeWithResponse(ctx context.Context, requestTy
 	return ParseGetTreeResponse(rsp)
 }
 
-// ListWebhooksWithResponse Webhooks that are configured, and what became of their events
+// ListWebhooksWithResponse List configured webhooks and their deliveries
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6937,7 +6933,7 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, reqE
 	return ParseListWebhooksResponse(rsp)
 }
 
-// ListDeadLettersWithResponse Events that a webhook did not take in time, oldest first
+// ListDeadLettersWithResponse List events that a webhook did not accept in time, oldest first
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6950,7 +6946,7 @@ func (c *ClientWithResponses) ListDeadLettersWithResponse(ctx context.Context, p
 	return ParseListDeadLettersResponse(rsp)
 }
 
-// DropDeadLetterWithResponse Forget it
+// DropDeadLetterWithResponse Delete a dead letter
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6963,7 +6959,7 @@ func (c *ClientWithResponses) DropDeadLetterWithResponse(ctx context.Context, le
 	return ParseDropDeadLetterResponse(rsp)
 }
 
-// GetDeadLetterWithResponse One of them, with what was sent
+// GetDeadLetterWithResponse Get a dead letter with its body
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6976,7 +6972,7 @@ func (c *ClientWithResponses) GetDeadLetterWithResponse(ctx context.Context, let
 	return ParseGetDeadLetterResponse(rsp)
 }
 
-// ResendDeadLetterWithResponse Send it again, behind what is waiting, for another 24 h
+// ResendDeadLetterWithResponse Queue a dead letter again, for another 24 h
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -8027,100 +8023,100 @@ func ParseResendDeadLetterResponse(rsp *http.Response) (*ResendDeadLetterRespons
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// ListAgents What agents there are, and how they are doing
+	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
-	// GetBudget What the plan may cost, and what it does
+	// GetBudget Get the limits and the use of the budget
 	// (GET /budget)
 	GetBudget(w http.ResponseWriter, r *http.Request)
-	// ListDecisions Decisions, the latest first
+	// ListDecisions List decisions, latest first
 	// (GET /decisions)
 	ListDecisions(w http.ResponseWriter, r *http.Request, params ListDecisionsParams)
-	// GetDecision One decision with everything it was made from
+	// GetDecision Get a decision with all of its inputs
 	// (GET /decisions/{decision})
 	GetDecision(w http.ResponseWriter, r *http.Request, decision string)
-	// ListDeploys New versions of services, the latest first
+	// ListDeploys List new versions of services, latest first
 	// (GET /deploys)
 	ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams)
-	// ListExemplars Requests of a group to look at
+	// ListExemplars List sample requests of a group
 	// (GET /exemplars)
 	ListExemplars(w http.ResponseWriter, r *http.Request, params ListExemplarsParams)
-	// ListGroups Request types and groups of requests that should perform alike
+	// ListGroups List request types and groups
 	// (GET /groups)
 	ListGroups(w http.ResponseWriter, r *http.Request, params ListGroupsParams)
-	// GetGroup Statistics, histogram, edges, windows over time
+	// GetGroup Get statistics, histogram, edges and windows of a group
 	// (GET /groups/{group})
 	GetGroup(w http.ResponseWriter, r *http.Request, group GroupParameter)
-	// CompareGroup Slow requests against the rest, or one stretch of time against another
+	// CompareGroup Compare slow requests with the rest, or one time range with another
 	// (GET /groups/{group}/compare)
 	CompareGroup(w http.ResponseWriter, r *http.Request, group GroupParameter, params CompareGroupParams)
-	// ExplainGroup Variables that account for what is wrong with a group
+	// ExplainGroup List variables that account for the slowdown of a group
 	// (GET /groups/{group}/explanations)
 	ExplainGroup(w http.ResponseWriter, r *http.Request, group GroupParameter)
-	// ListInvestigations Investigations, the latest change first
+	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams)
-	// GetInvestigation One investigation with what it was shown
+	// GetInvestigation Get an investigation with its evidence
 	// (GET /investigations/{problem})
 	GetInvestigation(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
-	// GetPlan What should be on now
+	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(w http.ResponseWriter, r *http.Request)
-	// ListProblems The open problems, ranked
+	// ListProblems List open problems, ranked
 	// (GET /problems)
 	ListProblems(w http.ResponseWriter, r *http.Request, params ListProblemsParams)
-	// GetProblem One problem with its evidence
+	// GetProblem Get a problem with its evidence
 	// (GET /problems/{problem})
 	GetProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
-	// UnacknowledgeProblem Take that back
+	// UnacknowledgeProblem Remove the acknowledgement
 	// (DELETE /problems/{problem}/acknowledge)
 	UnacknowledgeProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
-	// AcknowledgeProblem Say that somebody looks after it
+	// AcknowledgeProblem Acknowledge a problem
 	// (PUT /problems/{problem}/acknowledge)
 	AcknowledgeProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
-	// UnmuteProblem Show it again
+	// UnmuteProblem Unmute a problem
 	// (DELETE /problems/{problem}/mute)
 	UnmuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
-	// MuteProblem Leave it out of lists for a while
+	// MuteProblem Mute a problem temporarily
 	// (PUT /problems/{problem}/mute)
 	MuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
-	// GetStatus How Sibyl is
+	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
-	// ListTracepoints What can be switched on, and what is
+	// ListTracepoints List tracepoints and their state
 	// (GET /tracepoints)
 	ListTracepoints(w http.ResponseWriter, r *http.Request, params ListTracepointsParams)
-	// WithdrawWish Withdraw what a person decided about it
+	// WithdrawWish Withdraw an override
 	// (DELETE /tracepoints/{tracepoint})
 	WithdrawWish(w http.ResponseWriter, r *http.Request, tracepoint string)
-	// GetTracepoint One tracepoint
+	// GetTracepoint Get a tracepoint
 	// (GET /tracepoints/{tracepoint})
 	GetTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
-	// WishTracepoint Enable, pin or forbid it
+	// WishTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
 	WishTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
-	// GetTrace A kept trace with its critical path
+	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(w http.ResponseWriter, r *http.Request, trace string)
-	// ListTrees Calling-context trees, one for each request type
+	// ListTrees List calling-context trees, one per request type
 	// (GET /trees)
 	ListTrees(w http.ResponseWriter, r *http.Request, params ListTreesParams)
-	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
+	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	// (GET /trees/{request_type})
 	GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams)
-	// ListWebhooks Webhooks that are configured, and what became of their events
+	// ListWebhooks List configured webhooks and their deliveries
 	// (GET /webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request)
-	// ListDeadLetters Events that a webhook did not take in time, oldest first
+	// ListDeadLetters List events that a webhook did not accept in time, oldest first
 	// (GET /webhooks/dead)
 	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
-	// DropDeadLetter Forget it
+	// DropDeadLetter Delete a dead letter
 	// (DELETE /webhooks/dead/{letter})
 	DropDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter)
-	// GetDeadLetter One of them, with what was sent
+	// GetDeadLetter Get a dead letter with its body
 	// (GET /webhooks/dead/{letter})
 	GetDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter)
-	// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+	// ResendDeadLetter Queue a dead letter again, for another 24 h
 	// (POST /webhooks/dead/{letter}/resend)
 	ResendDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter)
 }
@@ -8129,193 +8125,193 @@ type ServerInterface interface {
 
 type Unimplemented struct{}
 
-// ListAgents What agents there are, and how they are doing
+// ListAgents List agents and their state
 // (GET /agents)
 func (_ Unimplemented) ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetBudget What the plan may cost, and what it does
+// GetBudget Get the limits and the use of the budget
 // (GET /budget)
 func (_ Unimplemented) GetBudget(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListDecisions Decisions, the latest first
+// ListDecisions List decisions, latest first
 // (GET /decisions)
 func (_ Unimplemented) ListDecisions(w http.ResponseWriter, r *http.Request, params ListDecisionsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetDecision One decision with everything it was made from
+// GetDecision Get a decision with all of its inputs
 // (GET /decisions/{decision})
 func (_ Unimplemented) GetDecision(w http.ResponseWriter, r *http.Request, decision string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListDeploys New versions of services, the latest first
+// ListDeploys List new versions of services, latest first
 // (GET /deploys)
 func (_ Unimplemented) ListDeploys(w http.ResponseWriter, r *http.Request, params ListDeploysParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListExemplars Requests of a group to look at
+// ListExemplars List sample requests of a group
 // (GET /exemplars)
 func (_ Unimplemented) ListExemplars(w http.ResponseWriter, r *http.Request, params ListExemplarsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListGroups Request types and groups of requests that should perform alike
+// ListGroups List request types and groups
 // (GET /groups)
 func (_ Unimplemented) ListGroups(w http.ResponseWriter, r *http.Request, params ListGroupsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetGroup Statistics, histogram, edges, windows over time
+// GetGroup Get statistics, histogram, edges and windows of a group
 // (GET /groups/{group})
 func (_ Unimplemented) GetGroup(w http.ResponseWriter, r *http.Request, group GroupParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CompareGroup Slow requests against the rest, or one stretch of time against another
+// CompareGroup Compare slow requests with the rest, or one time range with another
 // (GET /groups/{group}/compare)
 func (_ Unimplemented) CompareGroup(w http.ResponseWriter, r *http.Request, group GroupParameter, params CompareGroupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ExplainGroup Variables that account for what is wrong with a group
+// ExplainGroup List variables that account for the slowdown of a group
 // (GET /groups/{group}/explanations)
 func (_ Unimplemented) ExplainGroup(w http.ResponseWriter, r *http.Request, group GroupParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListInvestigations Investigations, the latest change first
+// ListInvestigations List investigations, latest change first
 // (GET /investigations)
 func (_ Unimplemented) ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetInvestigation One investigation with what it was shown
+// GetInvestigation Get an investigation with its evidence
 // (GET /investigations/{problem})
 func (_ Unimplemented) GetInvestigation(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetPlan What should be on now
+// GetPlan Get the current plan
 // (GET /plan)
 func (_ Unimplemented) GetPlan(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListProblems The open problems, ranked
+// ListProblems List open problems, ranked
 // (GET /problems)
 func (_ Unimplemented) ListProblems(w http.ResponseWriter, r *http.Request, params ListProblemsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetProblem One problem with its evidence
+// GetProblem Get a problem with its evidence
 // (GET /problems/{problem})
 func (_ Unimplemented) GetProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UnacknowledgeProblem Take that back
+// UnacknowledgeProblem Remove the acknowledgement
 // (DELETE /problems/{problem}/acknowledge)
 func (_ Unimplemented) UnacknowledgeProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// AcknowledgeProblem Say that somebody looks after it
+// AcknowledgeProblem Acknowledge a problem
 // (PUT /problems/{problem}/acknowledge)
 func (_ Unimplemented) AcknowledgeProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// UnmuteProblem Show it again
+// UnmuteProblem Unmute a problem
 // (DELETE /problems/{problem}/mute)
 func (_ Unimplemented) UnmuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// MuteProblem Leave it out of lists for a while
+// MuteProblem Mute a problem temporarily
 // (PUT /problems/{problem}/mute)
 func (_ Unimplemented) MuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetStatus How Sibyl is
+// GetStatus Get the status of Sibyl
 // (GET /status)
 func (_ Unimplemented) GetStatus(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListTracepoints What can be switched on, and what is
+// ListTracepoints List tracepoints and their state
 // (GET /tracepoints)
 func (_ Unimplemented) ListTracepoints(w http.ResponseWriter, r *http.Request, params ListTracepointsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WithdrawWish Withdraw what a person decided about it
+// WithdrawWish Withdraw an override
 // (DELETE /tracepoints/{tracepoint})
 func (_ Unimplemented) WithdrawWish(w http.ResponseWriter, r *http.Request, tracepoint string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetTracepoint One tracepoint
+// GetTracepoint Get a tracepoint
 // (GET /tracepoints/{tracepoint})
 func (_ Unimplemented) GetTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WishTracepoint Enable, pin or forbid it
+// WishTracepoint Enable, pin or forbid a tracepoint
 // (PUT /tracepoints/{tracepoint})
 func (_ Unimplemented) WishTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetTrace A kept trace with its critical path
+// GetTrace Get a kept trace with its critical path
 // (GET /traces/{trace})
 func (_ Unimplemented) GetTrace(w http.ResponseWriter, r *http.Request, trace string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListTrees Calling-context trees, one for each request type
+// ListTrees List calling-context trees, one per request type
 // (GET /trees)
 func (_ Unimplemented) ListTrees(w http.ResponseWriter, r *http.Request, params ListTreesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
+// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 // (GET /trees/{request_type})
 func (_ Unimplemented) GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListWebhooks Webhooks that are configured, and what became of their events
+// ListWebhooks List configured webhooks and their deliveries
 // (GET /webhooks)
 func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListDeadLetters Events that a webhook did not take in time, oldest first
+// ListDeadLetters List events that a webhook did not accept in time, oldest first
 // (GET /webhooks/dead)
 func (_ Unimplemented) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// DropDeadLetter Forget it
+// DropDeadLetter Delete a dead letter
 // (DELETE /webhooks/dead/{letter})
 func (_ Unimplemented) DropDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetDeadLetter One of them, with what was sent
+// GetDeadLetter Get a dead letter with its body
 // (GET /webhooks/dead/{letter})
 func (_ Unimplemented) GetDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+// ResendDeadLetter Queue a dead letter again, for another 24 h
 // (POST /webhooks/dead/{letter}/resend)
 func (_ Unimplemented) ResendDeadLetter(w http.ResponseWriter, r *http.Request, letter LetterParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -11276,100 +11272,100 @@ func (response ResendDeadLetterdefaultApplicationProblemPlusJSONResponse) VisitR
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// ListAgents What agents there are, and how they are doing
+	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
-	// GetBudget What the plan may cost, and what it does
+	// GetBudget Get the limits and the use of the budget
 	// (GET /budget)
 	GetBudget(ctx context.Context, request GetBudgetRequestObject) (GetBudgetResponseObject, error)
-	// ListDecisions Decisions, the latest first
+	// ListDecisions List decisions, latest first
 	// (GET /decisions)
 	ListDecisions(ctx context.Context, request ListDecisionsRequestObject) (ListDecisionsResponseObject, error)
-	// GetDecision One decision with everything it was made from
+	// GetDecision Get a decision with all of its inputs
 	// (GET /decisions/{decision})
 	GetDecision(ctx context.Context, request GetDecisionRequestObject) (GetDecisionResponseObject, error)
-	// ListDeploys New versions of services, the latest first
+	// ListDeploys List new versions of services, latest first
 	// (GET /deploys)
 	ListDeploys(ctx context.Context, request ListDeploysRequestObject) (ListDeploysResponseObject, error)
-	// ListExemplars Requests of a group to look at
+	// ListExemplars List sample requests of a group
 	// (GET /exemplars)
 	ListExemplars(ctx context.Context, request ListExemplarsRequestObject) (ListExemplarsResponseObject, error)
-	// ListGroups Request types and groups of requests that should perform alike
+	// ListGroups List request types and groups
 	// (GET /groups)
 	ListGroups(ctx context.Context, request ListGroupsRequestObject) (ListGroupsResponseObject, error)
-	// GetGroup Statistics, histogram, edges, windows over time
+	// GetGroup Get statistics, histogram, edges and windows of a group
 	// (GET /groups/{group})
 	GetGroup(ctx context.Context, request GetGroupRequestObject) (GetGroupResponseObject, error)
-	// CompareGroup Slow requests against the rest, or one stretch of time against another
+	// CompareGroup Compare slow requests with the rest, or one time range with another
 	// (GET /groups/{group}/compare)
 	CompareGroup(ctx context.Context, request CompareGroupRequestObject) (CompareGroupResponseObject, error)
-	// ExplainGroup Variables that account for what is wrong with a group
+	// ExplainGroup List variables that account for the slowdown of a group
 	// (GET /groups/{group}/explanations)
 	ExplainGroup(ctx context.Context, request ExplainGroupRequestObject) (ExplainGroupResponseObject, error)
-	// ListInvestigations Investigations, the latest change first
+	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(ctx context.Context, request ListInvestigationsRequestObject) (ListInvestigationsResponseObject, error)
-	// GetInvestigation One investigation with what it was shown
+	// GetInvestigation Get an investigation with its evidence
 	// (GET /investigations/{problem})
 	GetInvestigation(ctx context.Context, request GetInvestigationRequestObject) (GetInvestigationResponseObject, error)
-	// GetPlan What should be on now
+	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
-	// ListProblems The open problems, ranked
+	// ListProblems List open problems, ranked
 	// (GET /problems)
 	ListProblems(ctx context.Context, request ListProblemsRequestObject) (ListProblemsResponseObject, error)
-	// GetProblem One problem with its evidence
+	// GetProblem Get a problem with its evidence
 	// (GET /problems/{problem})
 	GetProblem(ctx context.Context, request GetProblemRequestObject) (GetProblemResponseObject, error)
-	// UnacknowledgeProblem Take that back
+	// UnacknowledgeProblem Remove the acknowledgement
 	// (DELETE /problems/{problem}/acknowledge)
 	UnacknowledgeProblem(ctx context.Context, request UnacknowledgeProblemRequestObject) (UnacknowledgeProblemResponseObject, error)
-	// AcknowledgeProblem Say that somebody looks after it
+	// AcknowledgeProblem Acknowledge a problem
 	// (PUT /problems/{problem}/acknowledge)
 	AcknowledgeProblem(ctx context.Context, request AcknowledgeProblemRequestObject) (AcknowledgeProblemResponseObject, error)
-	// UnmuteProblem Show it again
+	// UnmuteProblem Unmute a problem
 	// (DELETE /problems/{problem}/mute)
 	UnmuteProblem(ctx context.Context, request UnmuteProblemRequestObject) (UnmuteProblemResponseObject, error)
-	// MuteProblem Leave it out of lists for a while
+	// MuteProblem Mute a problem temporarily
 	// (PUT /problems/{problem}/mute)
 	MuteProblem(ctx context.Context, request MuteProblemRequestObject) (MuteProblemResponseObject, error)
-	// GetStatus How Sibyl is
+	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
-	// ListTracepoints What can be switched on, and what is
+	// ListTracepoints List tracepoints and their state
 	// (GET /tracepoints)
 	ListTracepoints(ctx context.Context, request ListTracepointsRequestObject) (ListTracepointsResponseObject, error)
-	// WithdrawWish Withdraw what a person decided about it
+	// WithdrawWish Withdraw an override
 	// (DELETE /tracepoints/{tracepoint})
 	WithdrawWish(ctx context.Context, request WithdrawWishRequestObject) (WithdrawWishResponseObject, error)
-	// GetTracepoint One tracepoint
+	// GetTracepoint Get a tracepoint
 	// (GET /tracepoints/{tracepoint})
 	GetTracepoint(ctx context.Context, request GetTracepointRequestObject) (GetTracepointResponseObject, error)
-	// WishTracepoint Enable, pin or forbid it
+	// WishTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
 	WishTracepoint(ctx context.Context, request WishTracepointRequestObject) (WishTracepointResponseObject, error)
-	// GetTrace A kept trace with its critical path
+	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(ctx context.Context, request GetTraceRequestObject) (GetTraceResponseObject, error)
-	// ListTrees Calling-context trees, one for each request type
+	// ListTrees List calling-context trees, one per request type
 	// (GET /trees)
 	ListTrees(ctx context.Context, request ListTreesRequestObject) (ListTreesResponseObject, error)
-	// GetTree The calling contexts of a request type, with tracepoints and the places that problems were matched to
+	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	// (GET /trees/{request_type})
 	GetTree(ctx context.Context, request GetTreeRequestObject) (GetTreeResponseObject, error)
-	// ListWebhooks Webhooks that are configured, and what became of their events
+	// ListWebhooks List configured webhooks and their deliveries
 	// (GET /webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
-	// ListDeadLetters Events that a webhook did not take in time, oldest first
+	// ListDeadLetters List events that a webhook did not accept in time, oldest first
 	// (GET /webhooks/dead)
 	ListDeadLetters(ctx context.Context, request ListDeadLettersRequestObject) (ListDeadLettersResponseObject, error)
-	// DropDeadLetter Forget it
+	// DropDeadLetter Delete a dead letter
 	// (DELETE /webhooks/dead/{letter})
 	DropDeadLetter(ctx context.Context, request DropDeadLetterRequestObject) (DropDeadLetterResponseObject, error)
-	// GetDeadLetter One of them, with what was sent
+	// GetDeadLetter Get a dead letter with its body
 	// (GET /webhooks/dead/{letter})
 	GetDeadLetter(ctx context.Context, request GetDeadLetterRequestObject) (GetDeadLetterResponseObject, error)
-	// ResendDeadLetter Send it again, behind what is waiting, for another 24 h
+	// ResendDeadLetter Queue a dead letter again, for another 24 h
 	// (POST /webhooks/dead/{letter}/resend)
 	ResendDeadLetter(ctx context.Context, request ResendDeadLetterRequestObject) (ResendDeadLetterResponseObject, error)
 }

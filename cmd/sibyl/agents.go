@@ -15,13 +15,13 @@ func (p *process) agentsCommand() *cobra.Command {
 	var query, service string
 	c := &cobra.Command{
 		Use:     "agents",
-		Short:   "List the agents of a running service, and how they are doing",
+		Short:   "List the agents of a running service and their state",
 		Example: "  sibyl agents --state behind\n  sibyl agents --service payment -o json",
 		Args:    cobra.NoArgs,
 	}
-	state.Flag(c, "state", "", "only those in this state")
-	c.Flags().StringVar(&service, "service", "", "only those of this service")
-	c.Flags().StringVar(&query, "query", "", "only those whose service, id, host or version holds this text")
+	state.Flag(c, "state", "", "show only agents in this state")
+	c.Flags().StringVar(&service, "service", "", "show only agents of this service")
+	c.Flags().StringVar(&query, "query", "", "show only agents whose service, ID, host or version contains this text")
 	f := addListFlags(c, "agents", 100)
 	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.AgentList, error) {
 		q := contract.ListAgentsParams{Q: &query}

@@ -22,7 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/report"
 )
 
-// analyzeFlags are the options of the analyze command.
+// analyzeFlags holds the options of the analyze command.
 type analyzeFlags struct {
 	output     *cli.Choice
 	config     string
@@ -41,21 +41,26 @@ type analyzeFlags struct {
 	input      *cli.InputFlags
 }
 
-// allAttributes stands for all keys.
+// allAttributes, as the only value of --attributes, selects every key.
 const allAttributes = "all"
 
 func (p *process) analyzeCommand() *cobra.Command {
 	f := &analyzeFlags{output: cli.NewChoice("table", "json", "pprof", "folded", "html")}
 	c := &cobra.Command{
 		Use:   "analyze FILE…",
-		Short: "Report which requests misbehave, where, why, and what to instrument next",
-		Long: `Reads traces, groups requests that should perform alike, and ranks those that do not: where on their critical path the
-variance or the time is, which variables explain it, and which tracepoints to switch on next.
+		Short: "Report slow and erratic requests, their causes, and the tracepoints to enable next",
+		Long: `Analyze reads traces, groups requests that should perform alike, and ranks the groups that do not. For each of these
+problems it reports the edges of the critical path that carry the time or the variance, the variables that explain it,
+and the tracepoints to enable next.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
 
-Formats: table, to be read here; html, one page with flame graphs and histograms; json, everything; pprof and folded, the
-critical paths aggregated by calling context, for go tool pprof and flame-graph tools.`,
+Formats:
+  table    a summary for the terminal
+  html     one page with flame graphs and histograms
+  json     the complete report
+  pprof    critical paths aggregated by calling context, for go tool pprof
+  folded   the same for flame-graph tools`,
 		Example: `  sibyl analyze traces.jsonl.gz
   sibyl analyze -o html traces/ > report.html
   sibyl analyze -o pprof traces/ > paths.pb.gz && go tool pprof -http : paths.pb.gz
@@ -66,17 +71,17 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 	}
 	thresholds := analysis.DefaultThresholds()
 	f.output.Flag(c, "output", "o", "format")
-	c.Flags().StringVar(&f.config, "config", "", "configuration of sibyl serve whose rules, group-by, size, split, min-samples, thresholds, budget and strategy hold where no flag says otherwise")
-	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to look for causes in; all: every key")
-	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "a latency objective, \"service operation=250ms\"; may be repeated")
-	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "requests under which nothing is said about a group")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, size, split, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
+	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to search for causes; all: every key")
+	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "latency objective for the mean, \"service operation=250ms\"; may be repeated")
+	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "fewest requests of a group that is judged")
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
-	c.Flags().IntVar(&f.top, "top", 10, "problems and request types shown in the table; 0: all")
-	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes, of few values each, whose values are expected to perform differently")
-	c.Flags().StringVar(&f.size, "size", "", "key of the attribute with the size of a request in bytes: what takes long for its size is judged, not what is large")
-	c.Flags().DurationVar(&f.timeout, "size-timeout", 0, "after which a request with a size is given up; 0: not known")
-	c.Flags().Float64Var(&f.delayed, "delayed-threshold", thresholds.Delayed, "part of the requests with a size, 0–1, that may be delayed or time out before they are a problem")
-	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, so that each value is judged by itself")
+	c.Flags().IntVar(&f.top, "top", 10, "number of problems and request types in the table; 0: all")
+	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes with few values each; requests with different values form different groups")
+	c.Flags().StringVar(&f.size, "size", "", "key of the attribute that holds the size of a request in bytes; requests are judged relative to their size")
+	c.Flags().DurationVar(&f.timeout, "size-timeout", 0, "duration after which requests with a size time out; 0: unknown")
+	c.Flags().Float64Var(&f.delayed, "delayed-threshold", thresholds.Delayed, "fraction of requests with a size, 0–1, above which delays and timeouts are a problem")
+	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, and judge each value separately")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
 	f.path = cli.AddPathFlags(c)
 	f.input = cli.AddInputFlags(c)
@@ -85,7 +90,7 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 
 func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) error {
 	if f.output.Value == "pprof" && terminal.Is(p.out) {
-		return cli.UsageError{Err: errors.New("a pprof profile is not for terminals: redirect it to a file")}
+		return cli.UsageError{Err: errors.New("pprof output is binary: redirect it to a file")}
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	held, err := f.configured(c.Flags())
@@ -113,9 +118,9 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	return nil
 }
 
-// nothing says that there was nothing to analyse. Whoever asks to fail on problems must not take that for health.
+// nothing reports that the input held no trace. With --fail-on-problem that is an error: it must not pass for health.
 func (p *process) nothing(f *analyzeFlags) error {
-	err := fmt.Errorf("%w; nothing is known about any request", cli.ErrNoTrace)
+	err := fmt.Errorf("%w; there is nothing to report", cli.ErrNoTrace)
 	if f.fail {
 		return err
 	}
@@ -123,11 +128,11 @@ func (p *process) nothing(f *analyzeFlags) error {
 	return nil
 }
 
-// write writes the report unless, and until, ctx is done. What is left then is empty or no JSON: of the other formats a part could be
-// taken for the whole.
+// write writes the report unless ctx is cancelled. A cancelled write leaves empty output or invalid JSON: part of another
+// format could pass for the whole.
 func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
-	if f.output.Value == "json" { // it may be too large to be kept
+	if f.output.Value == "json" { // may be too large to buffer
 		out := bufio.NewWriter(stopping{stopped, w})
 		if err := report.JSON(out, r); err != nil {
 			return err
@@ -142,7 +147,7 @@ func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report,
 	return err
 }
 
-// stopping is a writer that fails once something else says so.
+// stopping is a writer that fails once stopped returns an error.
 type stopping struct {
 	stopped func() error
 	to      io.Writer
@@ -167,7 +172,7 @@ func (f *analyzeFlags) render(w io.Writer, r *engine.Report, files []string, sty
 	return report.Table(w, r, files, style, f.top)
 }
 
-// configured returns the configuration that --config names, with what flags say instead; nil if it names none.
+// configured returns the configuration named by --config, overridden by flags; nil without --config.
 func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) {
 	if f.config == "" {
 		return nil, nil
@@ -193,7 +198,8 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 	return &c, nil
 }
 
-// options returns how to analyse. What held says, which is nil for nothing, includes the flags that it has a key for.
+// options returns the options of the analysis. A held configuration, nil without --config, already contains the flags that it
+// has a key for.
 func (f *analyzeFlags) options(p *process, n *cli.Notices, held *config.Config) (engine.AnalyzeOptions, error) {
 	o := engine.DefaultAnalyzeOptions()
 	if !(f.cov >= 0) || f.top < 0 {
@@ -203,7 +209,7 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, held *config.Config) 
 		return o, errors.New("--delayed-threshold must be in 0–1")
 	}
 	if f.timeout < 0 || f.timeout > 0 && f.size == "" && held == nil {
-		return o, errors.New("--size-timeout must not be negative, and goes with --size")
+		return o, errors.New("--size-timeout must not be negative, and requires --size")
 	}
 	if held == nil {
 		held = &config.Config{GroupBy: f.groupBy, Size: f.size, SizeTimeout: f.timeout, Split: f.split, MinSamples: f.minSamples}
@@ -223,7 +229,7 @@ func (f *analyzeFlags) options(p *process, n *cli.Notices, held *config.Config) 
 	return o, err
 }
 
-// keys returns the attributes to look for causes in, and those that held needs.
+// keys returns the attributes to search for causes, and those that held needs.
 func (f *analyzeFlags) keys(held *config.Config) (*ingest.Keys, error) {
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
 		return ingest.AllKeys(), nil

@@ -16,7 +16,7 @@ import (
 func (p *process) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration file, or print what is in effect",
+		Short: "Check a configuration file, or print the configuration in effect",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -27,11 +27,11 @@ func (p *process) configCommand() *cobra.Command {
 func (p *process) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say everything that is wrong with a configuration file",
-		Long: `Says everything that is wrong with a configuration file, with line and remedy; nothing if it can be used. The environment is not
-looked at, nor are the files that the file names.
+		Short: "Report every mistake in a configuration file",
+		Long: `Check reports every mistake in a configuration file, with line and remedy. It prints nothing if the file is valid. It reads
+neither the environment nor the files that the configuration names.
 
-Exit codes: 0 it can be used, 1 something is wrong, 2 wrong usage.`,
+Exit codes: 0 valid, 1 mistakes found, 2 wrong usage.`,
 		Example: "  sibyl config check /etc/sibyl/sibyl.yaml",
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) != 1 || files[0] == "" {
@@ -45,7 +45,7 @@ Exit codes: 0 it can be used, 1 something is wrong, 2 wrong usage.`,
 				return p.mistaken(err)
 			}
 			for _, l := range e.Config.Exposed() {
-				fmt.Fprintf(p.err, "sibyl: note: %s: %s: is reachable from other machines: sibyl serve needs a token to exist\n", e.Origin(l.Key), l.Key)
+				fmt.Fprintf(p.err, "sibyl: note: %s: %s: reachable from other machines, so sibyl serve requires a token to exist\n", e.Origin(l.Key), l.Key)
 			}
 			return nil
 		},
@@ -57,10 +57,10 @@ func (p *process) configPrintCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "print",
 		Short: "Print the configuration in effect, with comments",
-		Long: `Prints the configuration that sibyl serve would have with the same flags and environment: as YAML with comments that say what each
-key does and where its value comes from, or as JSON. Secrets are hidden.`,
-		Example: `  sibyl config print > sibyl.yaml            a file to begin with
-  sibyl config print --config sibyl.yaml     what that file leads to`,
+		Long: `Print writes the configuration that sibyl serve would have with the same flags and environment: as YAML, with comments that
+explain each key and name the source of its value, or as JSON. Secrets are hidden.`,
+		Example: `  sibyl config print > sibyl.yaml            a file to start from
+  sibyl config print --config sibyl.yaml     the effect of that file`,
 		Args: cobra.NoArgs,
 	}
 	output.Flag(c, "output", "o", "format")
@@ -80,7 +80,7 @@ key does and where its value comes from, or as JSON. Secrets are hidden.`,
 	return c
 }
 
-// mistaken tells all mistakes of a configuration, one per line, and returns an error that sums them up.
+// mistaken prints the mistakes in a configuration, one per line, and returns an error with their number.
 func (p *process) mistaken(err error) error {
 	mistakes, ok := errors.AsType[config.Errors](err)
 	if !ok {

@@ -16,7 +16,7 @@ func TestConfigCheck(t *testing.T) {
 		err  []string // parts of the lines
 	}{
 		{"epoch: 20s\n", 0, nil},
-		{"http: 0.0.0.0:80\n", 0, []string{"sibyl.yaml:1: http: can be reached"}},
+		{"http: 0.0.0.0:80\n", 0, []string{"sibyl.yaml:1: http: reachable from other machines"}},
 		{"epoch: 20\nepoc: 20s\n", 1, []string{"sibyl.yaml:1: epoch: ", `sibyl.yaml:2: unknown key "epoc"`, "sibyl: 2 mistakes in the configuration"}},
 	} {
 		name := filepath.Join(t.TempDir(), "sibyl.yaml")
@@ -41,7 +41,7 @@ func TestConfigUsage(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		code int
-		err  string // part of what is said
+		err  string // part of the error message
 	}{
 		{"config", 0, ""},
 		{"config check", 2, "which FILE?"},

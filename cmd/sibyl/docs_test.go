@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What docs/collector.md shows to be pasted is what was verified.
+// TestCollectorDocument checks that docs/collector.md shows deploy/collector.yaml, the verified configuration.
 func TestCollectorDocument(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/collector.md")
 	if err != nil {

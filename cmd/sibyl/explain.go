@@ -16,10 +16,10 @@ func (p *process) explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain PROBLEM",
 		Short: "Show a problem of a running service with its evidence",
-		Long: `Shows one open problem of a running sibyl serve: what is wrong, what to do, the places that carry it, variables that go with it, and what was
-switched on to find out. PROBLEM is its rank, its identity, or at least four digits that the identity begins with.`,
+		Long: `Explain shows one open problem of a running sibyl serve: its diagnosis, the next step, the edges that carry it, correlated
+variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or the first digits of the ID, at least four.`,
 		Example: `  sibyl explain 1
-  sibyl explain 426b7f82 -o json | jq .edges[0]`,
+  sibyl explain 426b7f82 -o json | jq '.edges[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return errors.New("which PROBLEM? Name one: sibyl problems lists them")

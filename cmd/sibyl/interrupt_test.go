@@ -50,7 +50,7 @@ func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 	}
 }
 
-// Whoever interrupts before anything is written gets nothing.
+// An interrupt before the first write leaves the output empty.
 func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
 	r, err := engine.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, engine.DefaultAnalyzeOptions())
 	if err != nil {

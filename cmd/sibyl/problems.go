@@ -16,17 +16,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// serverFlags say which service is asked.
+// serverFlags select the service to query.
 type serverFlags struct{ server, token string }
 
 func addServerFlags(c *cobra.Command) *serverFlags {
 	f := &serverFlags{}
 	c.Flags().StringVar(&f.server, "server", client.DefaultServer, "URL of the service")
-	c.Flags().StringVar(&f.token, "token", "", "token to show it; SIBYL_TOKEN keeps it out of the list of processes")
+	c.Flags().StringVar(&f.token, "token", "", "access token; prefer SIBYL_TOKEN, which the process list does not show")
 	return f
 }
 
-// client returns what asks the service.
+// client returns a client of the service.
 func (f *serverFlags) client(p *process) (*client.Client, error) {
 	c, err := client.New(f.server, cmp.Or(f.token, p.getenv("SIBYL_TOKEN")))
 	if err != nil {
@@ -43,22 +43,22 @@ func writeJSON(w io.Writer, x any) error {
 	return enc.Encode(x)
 }
 
-// listFlags say how much of a list is shown, and in which format.
+// listFlags hold the length and the format of a list.
 type listFlags struct {
 	*serverFlags
 	output *cli.Choice
 	limit  int
 }
 
-// addListFlags adds the flags of a command that lists things, at most so many of them unless told otherwise.
+// addListFlags adds the flags of a command that lists things; limit is the default of --limit.
 func addListFlags(c *cobra.Command, things string, limit int) *listFlags {
 	f := &listFlags{serverFlags: addServerFlags(c), output: cli.NewChoice("table", "json")}
 	f.output.Flag(c, "output", "o", "format")
-	c.Flags().IntVar(&f.limit, "limit", limit, "most "+things+" shown; 0: all")
+	c.Flags().IntVar(&f.limit, "limit", limit, "largest number of "+things+" to show; 0: all")
 	return f
 }
 
-// answer returns what a command does that asks the service and shows what it says.
+// answer returns the RunE of a command that queries the service and shows its response.
 func answer[T any](
 	p *process, f *listFlags, ask func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
 ) func(*cobra.Command, []string) error {
@@ -88,16 +88,16 @@ func (p *process) problemsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "problems",
 		Short: "List the open problems of a running service, ranked",
-		Long: `Lists the open problems of a running sibyl serve: what is wrong, where, since when, how bad it is, and how far its investigation has
-come. Red ones have changed, yellow ones have always been so.`,
+		Long: `Problems lists the open problems of a running sibyl serve: diagnosis, onset, impact, and the state of the investigation.
+Changed problems are red, chronic ones yellow.`,
 		Example: `  sibyl problems
   sibyl problems --sort impact --query checkout
-  sibyl explain 1                            the first one with its evidence`,
+  sibyl explain 1                            the first problem with its evidence`,
 		Args: cobra.NoArgs,
 	}
-	sort.Flag(c, "sort", "", "what comes first")
-	c.Flags().BoolVar(&muted, "muted", false, "show those, too, that somebody muted")
-	c.Flags().StringVar(&query, "query", "", "only those whose diagnosis, request type or identity holds this text")
+	sort.Flag(c, "sort", "", "sort order")
+	c.Flags().BoolVar(&muted, "muted", false, "include muted problems")
+	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
 	f := addListFlags(c, "problems", 20)
 	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
 		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query}

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/replay"
 )
 
-// replayFlags are the options of the replay command.
+// replayFlags holds the options of the replay command.
 type replayFlags struct {
 	to     string
 	token  string
@@ -33,25 +33,26 @@ func (p *process) replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay FILE…",
 		Short: "Send recorded traces to an OTLP endpoint as if they happened now",
-		Long: `Sends traces, with all that was recorded of them, to an endpoint of OTLP. Each trace is shifted as a whole, so that it means the
-same; the first one begins now, order stays, and times between traces are divided by --speed. A trace is sent when it has ended.
+		Long: `Replay sends traces, with every recorded field, to an OTLP endpoint. The first trace starts now. Each trace is shifted as a
+whole, so that durations within it do not change; intervals between traces are divided by --speed. A trace is sent when it ends.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
-All of it is read before anything is sent; a temporary file holds it. Whoever refuses for now is asked again, for a minute.
+Replay reads all input into a temporary file before it sends anything. It retries requests that the endpoint refuses for now,
+for a minute.
 
-Sibyl knows traces for a while (assembly.remember, by default 10 minutes) and takes each once: to replay a recording again
+Sibyl remembers traces (assembly.remember, by default for 10 minutes) and counts each once: to replay a recording again
 within that time, use --new-ids.`,
-		Example: `  sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, as fast as it was
+		Example: `  sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, at the original speed
   sibyl replay --speed 60 jaeger-export.json            an hour in a minute
   sibyl replay --to http://localhost:4318 --loop traces/`,
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.replay(c, f, files) },
 	}
 	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317", "endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
-	c.Flags().StringVar(&f.token, "token", "", "bearer token to send along; also SIBYL_TOKEN")
-	c.Flags().Float64Var(&f.speed, "speed", 1, "how many times as fast as it was")
-	c.Flags().BoolVar(&f.loop, "loop", false, "begin anew at the end, with other trace IDs, until interrupted")
-	c.Flags().BoolVar(&f.newIDs, "new-ids", false, "send other trace IDs than the recorded ones")
+	c.Flags().StringVar(&f.token, "token", "", "bearer token; prefer SIBYL_TOKEN, which the process list does not show")
+	c.Flags().Float64Var(&f.speed, "speed", 1, "factor by which intervals between traces shrink")
+	c.Flags().BoolVar(&f.loop, "loop", false, "repeat with new trace IDs until interrupted")
+	c.Flags().BoolVar(&f.newIDs, "new-ids", false, "replace the recorded trace IDs")
 	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
 	f.output.Flag(c, "output", "o", "format of the summary")
 	return c
@@ -77,7 +78,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	options.Started = func(traces int64, length time.Duration) {
 		if bar == nil {
 			n.Close()
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s, which takes %s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length))
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length))
 		}
 		if terminal.Is(p.err) {
 			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("sending"),
@@ -107,7 +108,7 @@ func (p *process) replayed(s *replay.Summary, f *replayFlags) error {
 	if f.output.Value == "json" {
 		return json.NewEncoder(p.out).Encode(s)
 	}
-	_, err := fmt.Fprintf(p.out, "%s sent: %s taken, %d rejected; %s, %d tried again\n", units.Plural(int(s.Traces), "trace"),
+	_, err := fmt.Fprintf(p.out, "%s sent: %s accepted, %d rejected; %s, %d retries\n", units.Plural(int(s.Traces), "trace"),
 		units.Plural(int(s.Spans), "span"), s.Rejected, units.Plural(int(s.Requests), "request"), s.Retries)
 	if err == nil && s.Why != "" {
 		_, err = fmt.Fprintf(p.out, "first reason: %s\n", terminal.Printable(s.Why))

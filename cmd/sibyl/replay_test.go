@@ -76,7 +76,7 @@ func serve(t *testing.T) (*live.Service, string) {
 	return s, r.GRPCAddr().String()
 }
 
-// counted is what is known about a group.
+// counted holds the statistics of a group.
 type counted struct {
 	Level analysis.Level
 	Entry string
@@ -84,7 +84,7 @@ type counted struct {
 	Mean  time.Duration
 }
 
-// inService returns what the service knows about all groups, and of how many traces.
+// inService returns the service's statistics of all groups, and their number of traces.
 func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, traces uint64) {
 	t.Helper()
 	all = make(map[analysis.Hash]counted)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitProblems is the exit code of analyze --fail-on-problem when the report holds a problem.
+// exitProblems is the exit code of analyze --fail-on-problem if the report contains a problem.
 const exitProblems cli.ExitCode = 4
 
 // process is the environment of a run.
@@ -32,15 +32,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 func (p *process) root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sibyl",
-		Short: "Which requests misbehave, where on their critical path, why, and what to instrument next",
-		Long: `Sibyl reads OpenTelemetry and Jaeger traces, extracts the critical path of each, and tells which requests misbehave,
-where on their critical path, why, and what to instrument next.
+		Short: "Find out why requests are slow",
+		Long: `Sibyl reads OpenTelemetry and Jaeger traces, extracts their critical paths, and finds slow and erratic requests, the
+operations that cause the delay, and the tracepoints to enable next.
 
-Exit codes: 0 fine, 1 error, 2 wrong usage, 4 problems found (analyze --fail-on-problem).
-Colours are left out when the output is no terminal or NO_COLOR is set.`,
-		Example: `  sibyl analyze traces.jsonl.gz              what is wrong, as a table
-  sibyl analyze -o html traces/ > report.html   the same as a page
-  sibyl trace traces.jsonl.gz | less         each trace with its critical path`,
+Exit codes: 0 success, 1 error, 2 wrong usage, 4 problems found (analyze --fail-on-problem).
+Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
+		Example: `  sibyl serve                                   receive traces and report problems continuously
+  sibyl analyze traces.jsonl.gz                 problems in a file, as a table
+  sibyl analyze -o html traces/ > report.html   the same as an HTML page
+  sibyl trace traces.jsonl.gz | less            each trace with its critical path`,
 		Version:       buildVersion().String(),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,

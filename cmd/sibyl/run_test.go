@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 )
 
-// result is what a run of the program left.
+// result holds the output of a run.
 type result struct {
 	code     int
 	out, err string
@@ -50,7 +50,7 @@ func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		code int
-		err  string // part of what is said
+		err  string // part of the error message
 	}{
 		{"", 0, ""},
 		{"--help", 0, ""},
@@ -221,7 +221,7 @@ func TestAnalyzeFormats(t *testing.T) {
 	}
 }
 
-// TestNothing: where nothing could be read that is said, and is no success for whoever asked to fail on problems.
+// TestNothing checks that unreadable input is reported, and that --fail-on-problem then fails.
 func TestNothing(t *testing.T) {
 	if r := sibyl(t, "", "trace", "-"); r.code != 0 || r.err != "sibyl: the input holds no trace that could be read\n" {
 		t.Errorf("trace: exit code %d, %q", r.code, r.err)
@@ -262,7 +262,7 @@ func TestAnalyzeOptions(t *testing.T) {
 	}
 }
 
-// TestAnalyzeConfig: what a configuration of the service says holds, unless a flag says otherwise.
+// TestAnalyzeConfig checks that the configuration of the service applies unless a flag overrides it.
 func TestAnalyzeConfig(t *testing.T) {
 	file := func(text string) string {
 		t.Helper()

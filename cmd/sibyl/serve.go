@@ -21,14 +21,15 @@ import (
 func (p *process) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Take traces as OTLP and say what is wrong, continuously",
-		Long: `Takes traces as OTLP over gRPC and HTTP, keeps statistics of the requests in them, and says in which requests something is wrong,
-and where. Everything is kept in the data directory. Without flags it listens on loopback only.
+		Short: "Receive traces as OTLP and report problems continuously",
+		Long: `Serve receives traces as OTLP over gRPC and HTTP, keeps statistics of their requests, and reports problems with their location
+and cause. It stores everything in the data directory. By default it listens on loopback only.
 
-It ends in order at SIGINT or SIGTERM, and reads its configuration again at SIGHUP or when the file changes. Whatever was acknowledged survives that, and a kill.`,
+SIGINT and SIGTERM shut it down cleanly. SIGHUP, or a change of the file, reloads the configuration. Acknowledged traces survive
+both, and a kill.`,
 		Example: `  sibyl serve                                 on loopback, data in ./sibyl-data
   sibyl serve --config /etc/sibyl/sibyl.yaml
-  sibyl config print > sibyl.yaml             a file to begin with`,
+  sibyl config print > sibyl.yaml             a file to start from`,
 		Args: cobra.NoArgs,
 	}
 	flags := config.AddFlags(c.Flags())
@@ -40,7 +41,7 @@ It ends in order at SIGINT or SIGTERM, and reads its configuration again at SIGH
 
 func (p *process) serve(ctx context.Context, sources config.Sources) (err error) {
 	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP) // from here on it does not end the process
+	signal.Notify(reload, syscall.SIGHUP) // from here on SIGHUP does not end the process
 	defer signal.Stop(reload)
 	e, err := config.Load(sources)
 	if err != nil {
@@ -55,7 +56,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	log := p.logger(&e.Config.Log, level)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
-		log.ErrorContext(ctx, "the disk does not take the log: exiting, a restart goes on from here", slog.Any("error", err))
+		log.ErrorContext(ctx, "cannot write to the database log: exiting; a restart resumes from here", slog.Any("error", err))
 		os.Exit(cli.ExitError) //nolint:forbidigo // the database calls it where nothing can be returned to
 	})
 	if err != nil {
@@ -77,7 +78,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "listening", where...)
 	for _, l := range e.Config.Unguarded() {
-		log.WarnContext(ctx, "whoever reaches this address may use it: otlp.require-token wants tokens of senders, tls.client-ca certificates",
+		log.WarnContext(ctx, "address is open to every client that reaches it: require tokens with otlp.require-token, or certificates with tls.client-ca",
 			slog.String("key", l.Key), slog.String("address", l.Address))
 	}
 	reloader := server.Reloader{Server: s, Load: func() (*config.Effective, error) { return config.Load(sources) }, Level: level, Log: log}
@@ -89,7 +90,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	return s.Serve(ctx)
 }
 
-// shown returns an address that is listened on, or off as the configuration says it.
+// shown returns the text of a listening address, or "off", as in the configuration.
 func shown(a net.Addr) string {
 	if a == nil {
 		return "off"
@@ -97,9 +98,9 @@ func shown(a net.Addr) string {
 	return a.String()
 }
 
-// logger returns where the service logs to. It sets level, which may change.
+// logger returns the logger of the service and sets level, which a reload may change.
 func (p *process) logger(c *config.Log, level *slog.LevelVar) *slog.Logger {
-	_ = level.UnmarshalText([]byte(c.Level)) // the configuration holds only levels
+	_ = level.UnmarshalText([]byte(c.Level)) // the configuration holds only valid levels
 	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(p.err, o))

@@ -16,9 +16,15 @@ import (
 func (p *process) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke tokens of a service",
-		Long: `Tokens let callers in: viewers read, operators switch tracepoints and mute problems, too, admins do everything, agents send traces and fetch
-plans. As long as there is none, sibyl serve listens on this machine only and everything is allowed. A running service sees changes at once.`,
+		Short: "Create, list and revoke access tokens",
+		Long: `Tokens authorize clients by role:
+  viewer     reads
+  operator   also switches tracepoints and mutes problems
+  admin      does everything
+  agent      sends traces and fetches plans
+
+Until a token exists, sibyl serve listens on loopback only and allows everything. A running service applies changes at once:
+once the first token exists, API and UI reject clients without one.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -32,7 +38,7 @@ func dataDirFlag(c *cobra.Command, p *process) *string {
 	if preset == "" {
 		preset = "./sibyl-data"
 	}
-	return c.Flags().String("data-dir", preset, "directory of the service; SIBYL_DATA_DIR names it, too")
+	return c.Flags().String("data-dir", preset, "data directory of the service; also SIBYL_DATA_DIR")
 }
 
 func (p *process) tokenCreateCommand() *cobra.Command {
@@ -40,14 +46,14 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 	var last cli.NonNegative
 	c := &cobra.Command{
 		Use:   "create --role viewer|operator|admin|agent",
-		Short: "Make a token and print it: it is shown once",
+		Short: "Create a token and print it once",
 		Example: `  sibyl token create --role viewer --name grafana
   SIBYL_TOKEN=$(sibyl token create --role operator --expires 8h) sibyl tracepoints list`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
-	c.Flags().StringVar(&name, "name", "", "whose it is: what is done with it is noted under this name")
-	c.Flags().Var(&last, "expires", "how long it is good; 0: until it is revoked")
+	c.Flags().StringVar(&name, "name", "", "name of its owner, recorded with every action")
+	c.Flags().Var(&last, "expires", "validity; 0: until revoked")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		now := time.Now()
@@ -64,7 +70,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		case err != nil:
 			return err
 		}
-		fmt.Fprintf(p.err, "sibyl: token %s with the role %s in %s; it is not shown again\n", made.ID, made.Role, *dir)
+		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n", made.ID, made.Role, *dir)
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
 	}
@@ -75,7 +81,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List tokens, without what lets anybody in",
+		Short:   "List tokens, without their secrets",
 		Example: "  sibyl token list",
 		Args:    cobra.NoArgs,
 	}
@@ -93,7 +99,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 			return writeJSON(p.out, tokens)
 		}
 		if len(tokens) == 0 {
-			_, err := fmt.Fprintf(p.out, "There is no token in %s: everything is allowed to callers on this machine.\n", *dir)
+			_, err := fmt.Fprintf(p.out, "No token in %s: clients on this machine may do everything.\n", *dir)
 			return err
 		}
 		out := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
@@ -105,7 +111,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 				expires = t.Expires.Local().Format(time.DateTime)
 			}
 			if t.Expired(time.Now()) {
-				expires += " (over)"
+				expires += " (expired)"
 			}
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires)
 		}
@@ -117,7 +123,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 func (p *process) tokenRevokeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "Let nobody in with a token any more",
+		Short:   "Revoke a token",
 		Example: "  sibyl token revoke 3f2a90c1",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -15,7 +15,7 @@ import (
 // TestToken makes, lists and revokes a token.
 func TestToken(t *testing.T) {
 	dir := t.TempDir()
-	if r := sibyl(t, "", "token", "list", "--data-dir", dir); r.code != 0 || !strings.Contains(r.out, "There is no token") {
+	if r := sibyl(t, "", "token", "list", "--data-dir", dir); r.code != 0 || !strings.Contains(r.out, "No token in ") {
 		t.Errorf("no token: %+v", r)
 	}
 	made := sibyl(t, "", "token", "create", "--role", "viewer", "--name", "grafana", "--expires", "1h", "--data-dir", dir)

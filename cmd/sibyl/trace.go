@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// traceFlags are the options of the trace command.
+// traceFlags holds the options of the trace command.
 type traceFlags struct {
 	output *cli.Choice
 	id     string
@@ -31,20 +31,20 @@ func (p *process) traceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace FILE…",
 		Short: "Show traces with their critical paths",
-		Long: `Shows each trace as a waterfall with its critical path marked: the chain of intervals that determined its duration.
+		Long: `Trace shows each trace as a waterfall and marks its critical path: the chain of intervals that determined its duration.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard
-input. JSON output is one object a line: trace_id, flags, and for each root its sections and exclusive times in
-nanoseconds since the root's start.`,
+input. JSON output is one object per line: trace_id, flags, and for each root its sections, in nanoseconds since the
+root's start, and exclusive times.`,
 		Example: `  sibyl trace traces.jsonl
   sibyl trace traces/ --trace-id 5b8aa5a2d2c872e8321cf37308d69df2
-  cat traces.json | sibyl trace -o json - | jq .roots[0].exclusive_ns`,
+  cat traces.json | sibyl trace -o json - | jq '.roots[0].exclusive_ns'`,
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.trace(c, f, files) },
 	}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.id, "trace-id", "", "show only this trace (32 or 16 hex digits)")
-	c.Flags().IntVar(&f.most, "max-spans", 200, "spans shown of a request, those on the path first; 0: all")
+	c.Flags().IntVar(&f.most, "max-spans", 200, "largest number of spans to show per request, those on the path first; 0: all")
 	f.path = cli.AddPathFlags(c)
 	f.input = cli.AddInputFlags(c)
 	return c
@@ -81,7 +81,7 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	return out.Flush()
 }
 
-// showTraces writes the wanted trace, or all if wanted is zero, and returns how many that were.
+// showTraces writes the wanted trace, or all traces if wanted is zero, and returns their number.
 func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
 	extractor := analysis.NewExtractor(f.path.Options())
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}

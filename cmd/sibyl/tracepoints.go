@@ -17,15 +17,15 @@ import (
 func (p *process) tracepointsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tracepoints",
-		Short: "What a running service can switch on, and decisions about it",
+		Short: "List tracepoints of a running service, and override their state",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
 		p.tracepointsListCommand(),
-		p.wishCommand(contract.WishRequestKindEnable, "Switch a tracepoint on for a while", "for an hour, or as --for says, within the budget"),
-		p.wishCommand(contract.WishRequestKindPin, "Keep a tracepoint on", "until it is withdrawn, or as --for says; the search does not evict it"),
-		p.wishCommand(contract.WishRequestKindForbid, "Never switch a tracepoint on", "until it is withdrawn, or as --for says"),
+		p.wishCommand(contract.WishRequestKindEnable, "Enable a tracepoint temporarily", "for an hour or for --for, within the budget"),
+		p.wishCommand(contract.WishRequestKindPin, "Keep a tracepoint on", "until withdrawn or for --for; the search cannot disable it"),
+		p.wishCommand(contract.WishRequestKindForbid, "Keep a tracepoint off", "until withdrawn or for --for"),
 		p.withdrawCommand(),
 	)
 	return c
@@ -36,12 +36,12 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 	var query string
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List tracepoints, what is on first",
+		Short:   "List tracepoints, enabled ones first",
 		Example: "  sibyl tracepoints list --state on\n  sibyl tracepoints list --query payment",
 		Args:    cobra.NoArgs,
 	}
-	state.Flag(c, "state", "", "only those in this state")
-	c.Flags().StringVar(&query, "query", "", "only those whose name or operation holds this text")
+	state.Flag(c, "state", "", "show only tracepoints in this state")
+	c.Flags().StringVar(&query, "query", "", "show only tracepoints whose name or operation contains this text")
 	f := addListFlags(c, "tracepoints", 100)
 	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
@@ -53,7 +53,7 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 	return c
 }
 
-// oneTracepoint checks that one tracepoint is named.
+// oneTracepoint is a cobra.PositionalArgs that requires one tracepoint.
 func oneTracepoint(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return errors.New("which TRACEPOINT? Name one: sibyl tracepoints list shows them")
@@ -68,14 +68,14 @@ func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) 
 	c := &cobra.Command{
 		Use:     string(kind) + " TRACEPOINT",
 		Short:   short,
-		Long:    short + ", " + how + ". It takes effect when the epoch ends. TRACEPOINT is its name or its 16 digits.",
+		Long:    short + ", " + how + ". It takes effect at the end of the epoch. TRACEPOINT is its name or its ID of 16 digits.",
 		Example: "  sibyl tracepoints " + string(kind) + " payment/Bank.charge --for 30m",
 		Args:    oneTracepoint,
 	}
 	output.Flag(c, "output", "o", "format")
-	c.Flags().Var(&last, "for", "how long; 0: as above")
+	c.Flags().Var(&last, "for", "duration; 0: as above")
 	if kind != contract.WishRequestKindForbid {
-		c.Flags().BoolVar(&force, "force", false, "even beyond the budget; needs the role admin")
+		c.Flags().BoolVar(&force, "force", false, "exceed the budget; requires the role admin")
 	}
 	f := addServerFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -102,8 +102,8 @@ func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) 
 func (p *process) withdrawCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "withdraw TRACEPOINT",
-		Short:   "Take back what was decided about a tracepoint",
-		Long:    "Takes back what somebody decided about a tracepoint, so that the search decides again. TRACEPOINT is its name or its 16 digits.",
+		Short:   "Withdraw an override",
+		Long:    "Withdraw removes the override of a tracepoint, so that the search decides again. TRACEPOINT is its name or its ID of 16 digits.",
 		Example: "  sibyl tracepoints withdraw payment/Bank.charge",
 		Args:    oneTracepoint,
 	}
@@ -116,7 +116,7 @@ func (p *process) withdrawCommand() *cobra.Command {
 		if err := api.Withdraw(c.Context(), args[0]); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(p.out, "The search decides again, from the end of the epoch on.")
+		_, err = fmt.Fprintln(p.out, "Override withdrawn: the search decides again from the end of the epoch.")
 		return err
 	}
 	return c

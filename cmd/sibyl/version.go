@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is what identifies a build.
+// version identifies a build.
 type version struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // of the source; empty if the build did not record it
@@ -18,7 +18,7 @@ type version struct {
 	Platform string `json:"platform"`
 }
 
-// String returns all of it in one line.
+// String returns the fields in one line.
 func (v version) String() string {
 	return fmt.Sprintf("sibyl %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)
 }
@@ -27,7 +27,7 @@ func (p *process) versionCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	c := &cobra.Command{
 		Use:     "version",
-		Short:   "Print which build this is",
+		Short:   "Print the version",
 		Example: "  sibyl version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -21,7 +21,7 @@ import (
 func (p *process) webhookCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "webhook",
-		Short: "Try webhooks, and see to what they did not take",
+		Short: "Test webhooks, and manage events that they did not accept",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -32,14 +32,14 @@ func (p *process) webhookCommand() *cobra.Command {
 func (p *process) webhookTestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test NAME",
-		Short: "Call a webhook once with a test event, and print its answer",
-		Long: `Calls the webhook of this name once, as sibyl serve would, with an event that says that it is a test, and prints what it answers.
+		Short: "Send a test event to a webhook and print its response",
+		Long: `Call the named webhook once, as sibyl serve would, with an event marked as a test, and print the response.
 
-Exit codes: 0 it accepted the event, 1 it did not or could not be called, 2 wrong usage.`,
+Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 		Example: "  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml",
 		Args: func(_ *cobra.Command, names []string) error {
 			if len(names) != 1 || names[0] == "" {
-				return errors.New("which webhook? NAME one of the configuration")
+				return errors.New("which NAME? Name a webhook of the configuration")
 			}
 			return nil
 		},
@@ -90,12 +90,12 @@ func (p *process) webhookDeadCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dead [NUMBER]",
 		Short: "List dead letters of a running service, or show one",
-		Long: `Lists the events that webhooks did not take within a day, oldest first, with the last error of each. With a NUMBER it shows that one
-and what was sent.`,
+		Long: `List the events that webhooks did not accept within a day, oldest first, each with its last error. With a NUMBER, show that
+event and the body sent.`,
 		Example: "  sibyl webhook dead\n  sibyl webhook dead 17",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	f := addListFlags(c, "of them", 100)
+	f := addListFlags(c, "dead letters", 100)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		if len(numbers) == 1 {
 			return answer(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterDetail, error) {
@@ -110,16 +110,16 @@ and what was sent.`,
 }
 
 func (p *process) webhookResendCommand() *cobra.Command {
-	c := p.lettersCommand("resend", "Have dead letters sent again", (*client.Client).Resend, "sent again")
-	c.Long = "Has dead letters sent again, in the order given, behind what waits for the same webhook. Each is tried for another day."
+	c := p.lettersCommand("resend", "Send dead letters again", (*client.Client).Resend, "sent again")
+	c.Long = "Queue dead letters again, in the given order, behind the events waiting for the same webhook. Each is retried for another day."
 	return c
 }
 
 func (p *process) webhookDropCommand() *cobra.Command {
-	return p.lettersCommand("drop", "Forget dead letters", (*client.Client).Drop, "dropped")
+	return p.lettersCommand("drop", "Delete dead letters", (*client.Client).Drop, "dropped")
 }
 
-// lettersCommand returns a command that does something to dead letters.
+// lettersCommand returns a command that applies do to dead letters.
 func (p *process) lettersCommand(name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
@@ -128,12 +128,12 @@ func (p *process) lettersCommand(name, short string, do func(*client.Client, con
 		Example: "  sibyl webhook " + name + " 17\n  sibyl webhook " + name + " --all",
 		Args: func(_ *cobra.Command, numbers []string) error {
 			if all == (len(numbers) > 0) {
-				return errors.New("which? sibyl webhook dead shows their NUMBERs; --all means all of them")
+				return errors.New("which NUMBER? sibyl webhook dead lists them; --all selects all")
 			}
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all of them")
+	c.Flags().BoolVar(&all, "all", false, "all dead letters")
 	f := addServerFlags(c)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		api, err := f.client(p)

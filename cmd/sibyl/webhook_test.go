@@ -43,7 +43,7 @@ func TestWebhookTest(t *testing.T) {
 		{"webhook test guarded --config " + file, 1, "", "allow-private lets it be called"},
 		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad, guarded`},
 		{"webhook test other", 2, "", "has no webhooks"},
-		{"webhook test", 2, "", "which webhook?"},
+		{"webhook test", 2, "", "which NAME?"},
 		{"webhook", 0, "test", ""},
 	} {
 		signed, body = "", ""
@@ -57,7 +57,7 @@ func TestWebhookTest(t *testing.T) {
 	}
 }
 
-// What a running service was told to resend and drop by the commands.
+// TestDeadLetterCommands checks the requests of the commands to a running service, and their output.
 func TestDeadLetterCommands(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,8 +86,8 @@ func TestDeadLetterCommands(t *testing.T) {
 		{"webhook resend 17", 0, "1 dead letter sent again", ""},
 		{"webhook resend --all", 0, "1 dead letter sent again", ""},
 		{"webhook drop 17 17", 0, "2 dead letters dropped", ""},
-		{"webhook resend", 2, "", "which?"},
-		{"webhook drop 17 --all", 2, "", "which?"},
+		{"webhook resend", 2, "", "which NUMBER?"},
+		{"webhook drop 17 --all", 2, "", "which NUMBER?"},
 		{"webhook dead --limit -1", 2, "", "negative"},
 	} {
 		r := sibyl(t, "", append(strings.Fields(c.args), "--server", server.URL)...)

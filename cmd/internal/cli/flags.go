@@ -139,11 +139,11 @@ func AddPathFlags(c *cobra.Command) *PathFlags {
 		async: NewChoice("clamp", "ignore"), tie: NewChoice("earliest-start", "latest-start"),
 		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(analysis.DefaultOptions().MaxSkew),
 	}
-	f.async.Flag(c, "async", "", "children that outlive their parent: cut them to it, or leave them off the path")
-	f.tie.Flag(c, "tie", "", "which of two children that end together is on the path")
-	f.touching.Flag(c, "touching", "", "whether a child may end exactly when the next one starts")
-	c.Flags().Var(&f.overlap, "overlap-tolerance", "by what part of their parent's duration two children on the path may overlap")
-	c.Flags().Var(&f.maxSkew, "max-skew", "largest difference of two hosts' clocks that is corrected; 0: none")
+	f.async.Flag(c, "async", "", "clamp children that outlive their parent to its end, or ignore them")
+	f.tie.Flag(c, "tie", "", "tie break between children that end at the same time")
+	f.touching.Flag(c, "touching", "", "inclusive: consecutive children may touch; strict: they may not")
+	c.Flags().Var(&f.overlap, "overlap-tolerance", "largest overlap of two children on the path, as a fraction of their parent's duration")
+	c.Flags().Var(&f.maxSkew, "max-skew", "largest clock difference between hosts to correct; 0: correct none")
 	return f
 }
 

@@ -25,9 +25,9 @@ type InputFlags struct {
 // AddInputFlags adds the flags to c and returns their values.
 func AddInputFlags(c *cobra.Command) *InputFlags {
 	f := &InputFlags{memory: assemble.DefaultMemory}
-	c.Flags().Var(&f.memory, "memory", "memory for open traces; what is beyond goes to a temporary file")
+	c.Flags().Var(&f.memory, "memory", "memory for open traces; the excess goes to a temporary file")
 	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
-	c.Flags().Var(&f.workers, "workers", "goroutines that decode; 0: one per core")
+	c.Flags().Var(&f.workers, "workers", "number of decoding goroutines; 0: one per core")
 	return f
 }
 

@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The open problems, ranked */
+        /** List open problems, ranked */
         get: operations["listProblems"];
         put?: never;
         post?: never;
@@ -30,7 +30,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One problem with its evidence */
+        /** Get a problem with its evidence */
         get: operations["getProblem"];
         put?: never;
         post?: never;
@@ -50,10 +50,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Say that somebody looks after it */
+        /** Acknowledge a problem */
         put: operations["acknowledgeProblem"];
         post?: never;
-        /** Take that back */
+        /** Remove the acknowledgement */
         delete: operations["unacknowledgeProblem"];
         options?: never;
         head?: never;
@@ -70,10 +70,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Leave it out of lists for a while */
+        /** Mute a problem temporarily */
         put: operations["muteProblem"];
         post?: never;
-        /** Show it again */
+        /** Unmute a problem */
         delete: operations["unmuteProblem"];
         options?: never;
         head?: never;
@@ -88,8 +88,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Request types and groups of requests that should perform alike
-         * @description Those that exist since the last epoch ended. While Sibyl learns they are provisional.
+         * List request types and groups
+         * @description Groups as of the last ended epoch. They are provisional while Sibyl learns.
          */
         get: operations["listGroups"];
         put?: never;
@@ -109,7 +109,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Statistics, histogram, edges, windows over time */
+        /** Get statistics, histogram, edges and windows of a group */
         get: operations["getGroup"];
         put?: never;
         post?: never;
@@ -129,14 +129,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Slow requests against the rest, or one stretch of time against another
-         * @description Without times: the slowest of the requests sampled against the others. With `longer_ns` or `shorter_ns`: those whose duration lies between these
-         *     against the others; with `from` or `to`, too, those in this box of times and durations against all others. A few hundred requests are sampled of
-         *     those that are judged, which is since all was last well, and an hour at most. When each came is known to the ten seconds in which its epoch
-         *     ended, as in the windows of `/groups/{group}`: these count for the box where they lie in it for the most part, or it in them.
-         *     With `from` and `to` alone: requests of these times against those between `base_from`
-         *     and `base_to`, or, without these, against the group's reference. Windows of time are as wide as they are old: those that lie in the range for
-         *     the most part count.
+         * Compare slow requests with the rest, or one time range with another
+         * @description By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
+         *     against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
+         *     hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
+         *     which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+         *     With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
+         *     reference. Windows grow with their age; a window counts if most of it lies in the range.
          */
         get: operations["compareGroup"];
         put?: never;
@@ -156,7 +155,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Variables that account for what is wrong with a group */
+        /** List variables that account for the slowdown of a group */
         get: operations["explainGroup"];
         put?: never;
         post?: never;
@@ -173,7 +172,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Requests of a group to look at */
+        /** List sample requests of a group */
         get: operations["listExemplars"];
         put?: never;
         post?: never;
@@ -193,8 +192,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A kept trace with its critical path
-         * @description Spans in the order of their start, at most 100 000, each ranked among the spans of its operation (service, name, kind) that were seen lately.
+         * Get a kept trace with its critical path
+         * @description Returns spans in the order of their start, at most 100 000, each ranked among the recent spans of its operation (service, name, kind).
          */
         get: operations["getTrace"];
         put?: never;
@@ -212,7 +211,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Calling-context trees, one for each request type */
+        /** List calling-context trees, one per request type */
         get: operations["listTrees"];
         put?: never;
         post?: never;
@@ -232,8 +231,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The calling contexts of a request type, with tracepoints and the places that problems were matched to
-         * @description Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` does.
+         * Get the calling contexts of a request type, with tracepoints and the places matched to problems
+         * @description Items are nodes in pre-order: the subtree of the node `index` ends before the node `end`. If the tree changes between pages, `version` changes.
          */
         get: operations["getTree"];
         put?: never;
@@ -251,7 +250,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Investigations, the latest change first */
+        /** List investigations, latest change first */
         get: operations["listInvestigations"];
         put?: never;
         post?: never;
@@ -270,7 +269,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One investigation with what it was shown */
+        /** Get an investigation with its evidence */
         get: operations["getInvestigation"];
         put?: never;
         post?: never;
@@ -287,7 +286,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Decisions, the latest first */
+        /** List decisions, latest first */
         get: operations["listDecisions"];
         put?: never;
         post?: never;
@@ -306,7 +305,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One decision with everything it was made from */
+        /** Get a decision with all of its inputs */
         get: operations["getDecision"];
         put?: never;
         post?: never;
@@ -324,9 +323,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * New versions of services, the latest first
-         * @description As `service.version` of their resources says: a version that was not seen before of a service that had another one. What was there when
-         *     Sibyl learned is none. At most the latest 1000 are known.
+         * List new versions of services, latest first
+         * @description A deploy is a new value of the resource attribute `service.version` of a service that had another version. Versions present while Sibyl
+         *     learned are not deploys. Sibyl keeps the latest 1000.
          */
         get: operations["listDeploys"];
         put?: never;
@@ -344,7 +343,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What can be switched on, and what is */
+        /** List tracepoints and their state */
         get: operations["listTracepoints"];
         put?: never;
         post?: never;
@@ -363,15 +362,15 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One tracepoint */
+        /** Get a tracepoint */
         get: operations["getTracepoint"];
         /**
-         * Enable, pin or forbid it
-         * @description It takes effect when the epoch ends, within the budget unless forced. To force needs the role admin.
+         * Enable, pin or forbid a tracepoint
+         * @description Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
          */
         put: operations["wishTracepoint"];
         post?: never;
-        /** Withdraw what a person decided about it */
+        /** Withdraw an override */
         delete: operations["withdrawWish"];
         options?: never;
         head?: never;
@@ -386,8 +385,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What agents there are, and how they are doing
-         * @description By service and ID.
+         * List agents and their state
+         * @description Sorted by service and ID.
          */
         get: operations["listAgents"];
         put?: never;
@@ -405,7 +404,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What should be on now */
+        /** Get the current plan */
         get: operations["getPlan"];
         put?: never;
         post?: never;
@@ -422,7 +421,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What the plan may cost, and what it does */
+        /** Get the limits and the use of the budget */
         get: operations["getBudget"];
         put?: never;
         post?: never;
@@ -440,8 +439,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Critical paths by calling context, for profilers
-         * @description Of all request types, at most the 1000 with most requests, or of one.
+         * Get critical paths by calling context, for profilers
+         * @description Covers one request type, or by default all, at most the 1000 with the most requests.
          */
         get: operations["getProfile"];
         put?: never;
@@ -460,10 +459,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happens, as server-sent events
+         * Stream server-sent events
          * @description Events are `epoch`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
-         *     `decision` and `deploy`; their data is an `Event`. `reset` says that events were missed: read again what you show. Whoever reads too slowly is cut off
-         *     and may come again with `Last-Event-ID`.
+         *     `decision` and `deploy`; their data is an `Event`. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
+         *     and may resume with `Last-Event-ID`.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -481,7 +480,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How Sibyl is */
+        /** Get the status of Sibyl */
         get: operations["getStatus"];
         put?: never;
         post?: never;
@@ -498,7 +497,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Webhooks that are configured, and what became of their events */
+        /** List configured webhooks and their deliveries */
         get: operations["listWebhooks"];
         put?: never;
         post?: never;
@@ -515,7 +514,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Events that a webhook did not take in time, oldest first */
+        /** List events that a webhook did not accept in time, oldest first */
         get: operations["listDeadLetters"];
         put?: never;
         post?: never;
@@ -534,11 +533,11 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** One of them, with what was sent */
+        /** Get a dead letter with its body */
         get: operations["getDeadLetter"];
         put?: never;
         post?: never;
-        /** Forget it */
+        /** Delete a dead letter */
         delete: operations["dropDeadLetter"];
         options?: never;
         head?: never;
@@ -556,7 +555,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send it again, behind what is waiting, for another 24 h */
+        /** Queue a dead letter again, for another 24 h */
         post: operations["resendDeadLetter"];
         delete?: never;
         options?: never;
@@ -571,7 +570,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This document */
+        /** Get this document */
         get: operations["getContract"];
         put?: never;
         post?: never;
@@ -586,15 +585,15 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         Error: {
-            /** @description about:blank: the title says it all. */
+            /** @description about:blank: the title is sufficient. */
             type: string;
             title: string;
             status: number;
-            /** @description What is wrong. */
+            /** @description The error. */
             detail: string;
-            /** @description What the client can do about it. */
+            /** @description A remedy for the client to try. */
             hint?: string;
-            /** @description Identifies this answer in the log. */
+            /** @description Identifies this response in the log. */
             instance: string;
         };
         ID: string;
@@ -607,12 +606,12 @@ export interface components {
         /** @enum {string} */
         Level: "request_type" | "group";
         /**
-         * @description `none`: too many others are investigated.
+         * @description `none`: not investigated, because too many others are.
          * @enum {string}
          */
         State: "none" | "opened" | "investigating" | "located" | "explained" | "exhausted" | "gone";
         /**
-         * @description `on` for all or some requests; `wanted`: somebody wishes it, and it is not on (yet, or for the budget); `forbidden` by a person; `baseline`: always on.
+         * @description `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
          * @enum {string}
          */
         TracepointState: "on" | "wanted" | "forbidden" | "off" | "baseline";
@@ -627,9 +626,9 @@ export interface components {
         };
         /** @description A place on the critical path. */
         Place: {
-            /** @description 16 hex digits; zeros: all edges beyond the bound, together. */
+            /** @description 16 hex digits; zeros: the sum of all edges beyond the bound. */
             edge: string;
-            /** @description Its short name. */
+            /** @description Short name. */
             label: string;
             /** @description Operations from the root down. */
             context: string[];
@@ -641,14 +640,14 @@ export interface components {
             before?: string;
             /** @description Critical child after it. */
             after?: string;
-            /** @description It is time on the wire to this operation */
+            /** @description Set if the edge is time on the wire to this operation, or in its queue. */
             callee?: string;
         };
         Edge: {
             place: components["schemas"]["Place"];
             /**
              * Format: double
-             * @description A request, those without the edge counting 0.
+             * @description Per request; requests without the edge count as 0.
              */
             mean_ns: number | null;
             /** Format: double */
@@ -656,22 +655,22 @@ export interface components {
             share_variance: components["schemas"]["Interval"];
             /**
              * Format: double
-             * @description How much more the slowest tenth spend.
+             * @description Mean among the slowest tenth minus the mean among the rest.
              */
             tail_lift_ns: number | null;
             excess_ns: components["schemas"]["Interval"];
             /**
              * Format: double
-             * @description Part of the requests that bears the excess.
+             * @description Fraction of the requests that bears the excess.
              */
             affected: number | null;
             /**
              * Format: double
-             * @description Part of what is wrong.
+             * @description Fraction of the problem that the edge carries; determines the order.
              */
             score: number | null;
         };
-        /** @description What a switched-on tracepoint showed within an edge. */
+        /** @description Time of an enabled tracepoint within an edge. */
         Refined: {
             within: string;
             context: string[];
@@ -696,18 +695,18 @@ export interface components {
         };
         Explanation: {
             variable: string;
-            /** @description That stands out; empty: the variable is a number. */
+            /** @description The value that stands out; empty: the variable is a number. */
             value: string;
-            /** @description Empty: the whole request. */
+            /** @description Context of the variable; empty: the whole request. */
             where: string[];
-            /** @description Edge that it explains; empty: the duration. */
+            /** @description Explained edge; empty: the duration. */
             target: string;
             effect: components["schemas"]["Interval"];
             /** Format: double */
             p_value: number | null;
             /**
              * Format: double
-             * @description Part of the CoV that remains within equal values.
+             * @description Fraction of the CoV that remains among requests with equal values.
              */
             remains: number | null;
             text: string;
@@ -720,7 +719,7 @@ export interface components {
             expires?: string;
             text: string;
         };
-        /** @description What people noted about a problem. */
+        /** @description Acknowledgement and mute of a problem. */
         Notes: {
             acknowledged?: components["schemas"]["Note"];
             muted?: components["schemas"]["Note"];
@@ -728,13 +727,39 @@ export interface components {
         NoteRequest: {
             /**
              * Format: date-time
-             * @description At most 30 days ahead. Default: a day.
+             * @description At most 30 days ahead; default: one day.
              */
             expires?: string;
             text?: string;
         };
+        DiagnosisPart: {
+            /** @description Never empty. */
+            text: string;
+            evidence?: components["schemas"]["DiagnosisEvidence"];
+        };
+        /** @description The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there. */
+        DiagnosisEvidence: {
+            kind: components["schemas"]["EvidenceKind"];
+            /** @description Of kind `edge`: the `place.edge` of one of the problem's `edges`. */
+            edge?: string;
+            /** @description Of kind `location`: the operation, as in the suspects of the investigation. */
+            operation?: string;
+            /** @description Of kinds `variable` and `call_flow`: index of one of the problem's `explanations`. */
+            explanation?: number;
+        };
+        /**
+         * @description * `latency`: the durations of the requests: mean, percentiles, CoV.
+         *     * `baseline`: the expected duration, from the history of the requests.
+         *     * `size`: the durations at equal size, see `SizeModel`.
+         *     * `edge`: an edge of the critical path.
+         *     * `location`: the operation that the investigation located.
+         *     * `variable`: an explanation: an attribute such as a host or a version, a number of calls, errors.
+         *     * `call_flow`: the paths that the requests take; with `explanation` if they explain the problem, without if they are the problem.
+         * @enum {string}
+         */
+        EvidenceKind: "latency" | "baseline" | "size" | "edge" | "location" | "variable" | "call_flow";
         Problem: {
-            /** @description Mean durations over its windows, oldest first: short ones lately, ever longer further back. */
+            /** @description Mean durations over its windows, oldest first; windows grow with their age. */
             trend_ns: number[];
             id: components["schemas"]["ID"];
             /** @description From 1. */
@@ -747,7 +772,7 @@ export interface components {
             request_type_name: string;
             /**
              * Format: int64
-             * @description That were judged.
+             * @description Judged requests.
              */
             requests: number;
             cov: components["schemas"]["Interval"];
@@ -771,59 +796,61 @@ export interface components {
             impact: number | null;
             /**
              * Format: date-time
-             * @description When its investigation began; null: none did.
+             * @description Start of its investigation; null: no investigation.
              */
             since: string | null;
             state: components["schemas"]["State"];
-            /** @description What is wrong in one sentence. */
+            /** @description One sentence: how slow the requests are, where, and when. */
             diagnosis: string;
-            /** @description The edge that it is about. */
+            /** @description The diagnosis in parts, each with the evidence that it rests on. Their texts, in order, are `diagnosis`. */
+            diagnosis_parts: components["schemas"]["DiagnosisPart"][];
+            /** @description Name of the leading edge. */
             leading: string;
             /**
              * Format: double
-             * @description Part of what is wrong that lies there.
+             * @description Part of the problem that lies in the leading edge.
              */
             share: number | null;
             notes: components["schemas"]["Notes"];
-            /** @description Why it ranks here; with `explain`. */
+            /** @description Reason for the rank; only with `explain`. */
             why?: string;
         };
         ProblemList: {
             items: components["schemas"]["Problem"][];
             next_cursor: string | null;
-            /** @description How many problems fit what was asked for, on all pages. */
+            /** @description Number of matching problems on all pages. */
             total: number;
             epoch: components["schemas"]["Epoch"];
-            /** @description Until learning ends there are no problems. */
+            /** @description Sibyl is learning and reports no problems yet. */
             learning: boolean;
         };
         /**
          * Format: date-time
-         * @description When the epoch ended that is shown; null: none did.
+         * @description End of the last ended epoch; null: none has ended.
          */
         Epoch: string | null;
         ProblemDetail: {
             problem: components["schemas"]["Problem"];
             /**
              * Format: double
-             * @description Evidence for the change; 0 where none was tested.
+             * @description Evidence for the change; 0 if no change was tested.
              */
             e_value: number | null;
             /**
              * Format: double
-             * @description Of a shifted problem: part of the requests that takes another path.
+             * @description Of a shifted problem: fraction of the requests that changed their path.
              */
             shift: number | null;
-            /** @description The leading one first. */
+            /** @description Leading edge first. */
             edges: components["schemas"]["Edge"][];
             refined: components["schemas"]["Refined"][];
             explanations: components["schemas"]["Explanation"][];
             investigation?: components["schemas"]["InvestigationDetail"];
-            /** @description The latest 100, the latest first; more at /decisions?problem=. */
+            /** @description The latest 100, latest first; older ones at /decisions?problem=. */
             decisions: components["schemas"]["Decision"][];
-            /** @description Operations that carry what is wrong and lack tracepoints. */
+            /** @description Operations that carry the problem and offer no tracepoints. */
             missing: string[];
-            /** @description What Sibyl does about it, or what you can do. */
+            /** @description Next step of Sibyl, or advice to you. */
             next: string;
         };
         Group: {
@@ -833,27 +860,27 @@ export interface components {
             request_type_name: string;
             /**
              * Format: int64
-             * @description Requests over all that is kept.
+             * @description Requests in all kept windows.
              */
             count: number;
             /**
              * Format: int64
-             * @description Of these.
+             * @description Failed ones among them.
              */
             failed: number;
             /**
              * Format: double
-             * @description Over these.
+             * @description Mean of their durations.
              */
             mean_ns: number | null;
             /**
              * Format: double
-             * @description Coefficient of variation over these.
+             * @description Coefficient of variation of their durations.
              */
             cov: number | null;
             /**
              * Format: double
-             * @description Requests per second, of those that are judged or, where all is well, of the reference.
+             * @description Requests per second in the judged window or, for a healthy group, in the reference.
              */
             rate: number | null;
             /** Format: date-time */
@@ -877,7 +904,7 @@ export interface components {
             count: number;
         };
         Window: {
-            /** @description Durations in coarse bins, four to an octave, ascending; without empty ones. */
+            /** @description Durations in coarse bins, four per octave, ascending, without empty ones. */
             latency: components["schemas"]["Bin"][];
             /** Format: date-time */
             from: string;
@@ -898,7 +925,7 @@ export interface components {
             /** Format: double */
             mean_ns: number | null;
         };
-        /** @description What a request takes for its size; the CoV is then that of the rest. */
+        /** @description Expected duration of a request for its size; the CoV is then that of the residuals. */
         SizeModel: {
             /** Format: double */
             intercept_ns: number | null;
@@ -920,7 +947,7 @@ export interface components {
             group: components["schemas"]["Group"];
             /**
              * Format: int64
-             * @description Requests that histogram, quantiles, edges and the interval are of.
+             * @description Number of requests in histogram, quantiles, edges and interval.
              */
             judged: number;
             /** Format: int64 */
@@ -930,11 +957,11 @@ export interface components {
             cov: components["schemas"]["Interval"];
             /**
              * Format: double
-             * @description Part of the variance of a request type between its groups.
+             * @description Fraction of the variance of a request type that lies between its groups.
              */
             between: number | null;
             size_model?: components["schemas"]["SizeModel"];
-            /** @description What its requests have in common besides their path. */
+            /** @description Further properties that its requests share */
             bins: string[];
             histogram: components["schemas"]["Bin"][];
             edges: components["schemas"]["Edge"][];
@@ -950,12 +977,12 @@ export interface components {
             mean_ns: number | null;
             /**
              * Format: date-time
-             * @description When the first came; of requests sampled
+             * @description Arrival of the first request; of sampled requests, known to the ten seconds in which the epoch ended.
              */
             from?: string;
             /**
              * Format: date-time
-             * @description When the last came. Neither is there without requests.
+             * @description Arrival of the last request. Both are absent without requests.
              */
             to?: string;
         };
@@ -969,16 +996,16 @@ export interface components {
             difference_ns: number | null;
             /**
              * Format: double
-             * @description Of the difference of the means.
+             * @description Fraction of the difference of the means.
              */
             part: number | null;
         };
         Comparison: {
             a: components["schemas"]["Population"];
             b: components["schemas"]["Population"];
-            /** @description By falling difference. */
+            /** @description Largest difference first. */
             edges: components["schemas"]["EdgeDifference"][];
-            /** @description What to know, and to do, where durations are compared: few requests sampled or none are on one side, or not all of the time that was asked for is sampled. Times in it are those of RFC 3339. */
+            /** @description Warning and advice if durations are compared with few or no sampled requests on one side, or if the sample covers only part of the time range. Its times are RFC 3339. */
             note?: string;
         };
         Explanations: {
@@ -1005,7 +1032,7 @@ export interface components {
             value: string;
         };
         Span: {
-            /** @description No other span of the trace has it: of copies one is left. Of a client and a server that shared theirs, the server has one of its own. */
+            /** @description Unique in the trace: copies are dropped, and a server that shared the ID of its client gets a new one. */
             id: string;
             /** @description Empty: none. */
             parent: string;
@@ -1014,7 +1041,7 @@ export interface components {
             kind: string;
             /**
              * Format: int64
-             * @description After the start of the trace.
+             * @description Relative to the start of the trace.
              */
             start_ns: number;
             /** Format: int64 */
@@ -1025,21 +1052,21 @@ export interface components {
             tracepoint: string;
             /**
              * Format: int64
-             * @description On the critical path, where only this span runs.
+             * @description Exclusive time on the critical path.
              */
             exclusive_ns: number;
             /**
              * Format: double
-             * @description How many of 100 spans of its operation were shorter, as long within 6 % counted half. Null: fewer than 20 were seen.
+             * @description Percentage of the spans of its operation that were shorter; spans within 6 % count half. Null: fewer than 20 were seen.
              */
             percentile: number | null;
             /**
              * Format: int64
-             * @description Spans of its operation that were seen since `ranked_since`, in complete traces.
+             * @description Number of spans of its operation seen since `ranked_since`, in complete traces.
              */
             among: number;
         };
-        /** @description A stretch of the critical path. */
+        /** @description An interval of the critical path. */
         Section: {
             span: string;
             /** Format: int64 */
@@ -1052,7 +1079,7 @@ export interface components {
             /** Format: int64 */
             duration_ns: number;
             sections: components["schemas"]["Section"][];
-            /** @description With the spans that were switched on; empty where there are none. */
+            /** @description The critical path including spans of enabled tracepoints; empty without them. */
             refined: components["schemas"]["Section"][];
         };
         Link: {
@@ -1067,16 +1094,16 @@ export interface components {
             duration_ns: number;
             flags: string[];
             spans: components["schemas"]["Span"][];
-            /** @description Beyond the bound. */
+            /** @description Number of spans beyond the bound. */
             dropped_spans: number;
             /**
              * Format: date-time
-             * @description From when on spans were seen that these are compared with: an hour or two ago, also if the trace is older. Null: none were.
+             * @description Start of the spans used for ranking: an hour or two ago, even if the trace is older. Null: none.
              */
             ranked_since: string | null;
-            /** @description The primary one first. */
+            /** @description Primary root first. */
             roots: components["schemas"]["Root"][];
-            /** @description To tracing backends. */
+            /** @description Links to tracing backends. */
             links: components["schemas"]["Link"][];
         };
         TreeSummary: {
@@ -1089,7 +1116,7 @@ export interface components {
             requests: number;
             /**
              * Format: int64
-             * @description Contexts beyond the bound.
+             * @description Number of contexts beyond the bound.
              */
             dropped: number;
         };
@@ -1126,7 +1153,7 @@ export interface components {
             cost_ns: number;
             /**
              * Format: int64
-             * @description With it on.
+             * @description Requests with the tracepoint on.
              */
             requests: number;
             /** Format: int64 */
@@ -1182,12 +1209,12 @@ export interface components {
             share: components["schemas"]["Interval"];
             /**
              * Format: double
-             * @description With the places below.
+             * @description Including the places below.
              */
             inclusive: number | null;
             /** Format: int64 */
             requests: number;
-            /** @description Tracepoints below it that were not tried. */
+            /** @description Number of untried tracepoints below it. */
             open: number;
         };
         Investigation: {
@@ -1203,9 +1230,9 @@ export interface components {
             /** Format: date-time */
             changed: string;
             epochs: number;
-            /** @description Tracepoints that it keeps on. */
+            /** @description Number of tracepoints that it keeps on. */
             on: number;
-            /** @description Tracepoints that it had on. */
+            /** @description Number of tracepoints that it has enabled. */
             tried: number;
             /** @description Best first; at most 3 in lists. */
             suspects: components["schemas"]["Suspect"][];
@@ -1232,7 +1259,7 @@ export interface components {
             since: string;
             /**
              * Format: double
-             * @description Share per cost that it was picked for.
+             * @description Expected share per cost
              */
             value: number | null;
             cause: string;
@@ -1240,7 +1267,7 @@ export interface components {
         InvestigationDetail: {
             investigation: components["schemas"]["Investigation"];
             wants: components["schemas"]["Want"][];
-            /** @description By falling share, at most 200. */
+            /** @description Largest share first, at most 200. */
             evidence: components["schemas"]["Evidence"][];
             evidence_total: number;
         };
@@ -1253,7 +1280,7 @@ export interface components {
             hits: number | null;
             /**
              * Format: double
-             * @description Per second.
+             * @description Bytes per second.
              */
             bytes: number | null;
             /**
@@ -1302,7 +1329,7 @@ export interface components {
             cost: components["schemas"]["Usage"];
             reason: string;
         };
-        /** @description What instrumentation was seen to cost the requests. */
+        /** @description Measured cost of instrumentation to the requests. */
         Overhead: {
             mean_ns: components["schemas"]["Interval"];
         };
@@ -1312,13 +1339,13 @@ export interface components {
             at: string;
             /** Format: int64 */
             plan: number;
-            /** @description Whose investigation it is; empty: what people or agents decided. */
+            /** @description Problem of the investigation; empty: a decision of people or agents. */
             problem: string;
             strategy: string;
             from: components["schemas"]["State"];
             to: components["schemas"]["State"];
             reason: string;
-            /** @description What was decided in one sentence. */
+            /** @description The decision in one sentence. */
             text: string;
             /** Format: int64 */
             requests: number;
@@ -1351,12 +1378,12 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description When the first spans of the version arrived.
+             * @description Arrival of the first spans of the version.
              */
             at: string;
             service: string;
             version: string;
-            /** @description The version that was the service's newest until then; it may go on running. */
+            /** @description Previously newest version of the service; it may still be running. */
             before: string;
         };
         DeployList: {
@@ -1373,18 +1400,18 @@ export interface components {
         };
         WishRequest: {
             /**
-             * @description `pin`: never evicted for the search's sake.
+             * @description `pin`: never evicted by the search.
              * @enum {string}
              */
             kind: "enable" | "pin" | "forbid";
             /**
-             * @description On even beyond the budget.
+             * @description Enable even beyond the budget.
              * @default false
              */
             force: boolean;
             /**
              * Format: date-time
-             * @description Without it: until it is withdrawn; enable: for an hour.
+             * @description Default: until withdrawn; for `enable`, one hour.
              */
             until?: string;
         };
@@ -1395,7 +1422,7 @@ export interface components {
             /** Format: date-time */
             expires: string;
             cause: string;
-            /** @description Problem whose investigation it is; empty: a person. */
+            /** @description Problem whose investigation holds the lease; empty: a person. */
             owner: string;
             pinned: boolean;
         };
@@ -1411,13 +1438,13 @@ export interface components {
             state: components["schemas"]["TracepointState"];
             /**
              * Format: double
-             * @description Part of the requests that have it on.
+             * @description Fraction of the requests with the tracepoint on.
              */
             share: number | null;
             cost: components["schemas"]["Usage"];
             leases: components["schemas"]["Lease"][];
             wish?: components["schemas"]["Wish"];
-            /** @description Trees that it is in. */
+            /** @description Number of trees that contain it. */
             request_types: number;
         };
         TracepointList: {
@@ -1434,15 +1461,15 @@ export interface components {
             name: string;
             /**
              * Format: double
-             * @description Of all requests.
+             * @description Fraction of all requests.
              */
             share: number | null;
-            /** @description It explores. */
+            /** @description All tracepoints are on */
             everything: boolean;
             tracepoints: components["schemas"]["PlannedTracepoint"][];
         };
         /**
-         * @description `current`: it applied the plan that holds; `behind`: not yet, or it cannot; `lost`: its lease ended, and it is back at its baseline.
+         * @description `current`: applied the current plan; `behind`: not yet, or cannot; `lost`: its lease expired, and it is back at its baseline.
          * @enum {string}
          */
         AgentState: "current" | "behind" | "lost";
@@ -1452,13 +1479,13 @@ export interface components {
             lost: number;
         };
         Agent: {
-            /** @description That it chose for itself. */
+            /** @description ID chosen by the agent. */
             id: string;
             service: string;
-            /** @description How it comes. */
+            /** @description Protocol of the agent. */
             transport: string;
             state: components["schemas"]["AgentState"];
-            /** @description OpenTelemetry's attributes of what it runs in. */
+            /** @description OpenTelemetry resource attributes of its process. */
             resource: {
                 [key: string]: string;
             };
@@ -1467,25 +1494,25 @@ export interface components {
             since: string;
             /** Format: date-time */
             seen: string;
-            /** @description Tracepoints that it can switch. */
+            /** @description Number of tracepoints that it offers. */
             catalogue: number;
             catalogue_complete: boolean;
             /**
              * Format: int64
-             * @description Version that it applied last; 0: none, it is at its baseline.
+             * @description Version applied last; 0: none, the agent is at its baseline.
              */
             plan: number;
-            /** @description Why it did not apply the last plan that it got, or not all of it. */
+            /** @description Reason for not applying the last plan, or only part of it. */
             problem?: string;
-            /** @description Tracepoints of its plan that are on. */
+            /** @description Number of tracepoints of its plan that are on. */
             applied: number;
-            /** @description Those that it could not switch on. */
+            /** @description Number of tracepoints that it could not enable. */
             failed: number;
-            /** @description Messages of others that use its ID. */
+            /** @description Number of messages from other agents with its ID. */
             conflicts: number;
             /**
              * Format: int64
-             * @description Of all tracepoints since it started.
+             * @description Hits of all tracepoints since its start.
              */
             hits: number;
             /** Format: int64 */
@@ -1498,7 +1525,7 @@ export interface components {
             total: components["schemas"]["AgentCounts"];
             /**
              * Format: int64
-             * @description Messages, since the start, of agents that used the ID of another.
+             * @description Number of messages since the start from agents that used the ID of another.
              */
             conflicts: number;
         };
@@ -1513,7 +1540,7 @@ export interface components {
             measured: components["schemas"]["Usage"];
             /**
              * Format: int64
-             * @description Version of the plan that agents measured; 0: nothing yet.
+             * @description Version of the measured plan; 0: nothing measured yet.
              */
             measured_plan: number;
             total: components["schemas"]["Limit"];
@@ -1522,7 +1549,7 @@ export interface components {
             estimate: components["schemas"]["Usage"];
             /**
              * Format: double
-             * @description How much more agents measured than was estimated.
+             * @description Ratio of measured to estimated cost.
              */
             overrun_bytes: number | null;
             /** Format: double */
@@ -1536,9 +1563,9 @@ export interface components {
             request_type?: string;
             diagnosis?: string;
             decision?: string;
-            /** @description That are open; with `epoch`. */
+            /** @description Number of open problems; only with `epoch`. */
             problems?: number;
-            /** @description With `deploy`, as are the next two. */
+            /** @description Only with `deploy`, like the next two. */
             service?: string;
             version?: string;
             before?: string;
@@ -1568,7 +1595,7 @@ export interface components {
             active: boolean;
             /**
              * Format: double
-             * @description 0–1; null: no request came yet.
+             * @description 0–1; null: no request has arrived yet.
              */
             progress: number | null;
         };
@@ -1578,7 +1605,7 @@ export interface components {
             length_ns: number;
             /**
              * Format: int64
-             * @description Since the start.
+             * @description Number since the start.
              */
             count: number;
         };
@@ -1593,21 +1620,21 @@ export interface components {
         Status: {
             version: string;
             go: string;
-            /** @description Traces are taken. */
+            /** @description Ready for traces. */
             ready: boolean;
             learning: components["schemas"]["Learning"];
             epoch: components["schemas"]["Epochs"];
             problems: number;
-            /** @description As too many others are. */
+            /** @description Number of problems not investigated, because too many others are. */
             problems_uninvestigated: number;
             groups: number;
             request_types: number;
             ingest: components["schemas"]["Ingest"];
-            /** @description Export requests that were not taken, by reason, and requests without a group. */
+            /** @description Refused export requests, by reason, and requests without a group. */
             refused: {
                 [key: string]: number;
             };
-            /** @description Traces, by why they were closed. */
+            /** @description Closed traces, by reason. */
             closed: {
                 [key: string]: number;
             };
@@ -1623,67 +1650,67 @@ export interface components {
         };
         Webhook: {
             name: string;
-            /** @description Scheme and host of its address: the rest may be secret. */
+            /** @description Scheme and host of its URL; the rest may be secret. */
             origin: string;
-            /** @description Of what is sent. */
+            /** @description Format of the body. */
             format: string;
-            /** @description Types of events that it is told; empty: all. */
+            /** @description Types of events sent to it; empty: all. */
             events: string[];
             signed: boolean;
-            /** @description It said that it is gone and is not called until a restart or a reload. */
+            /** @description It answered 410 Gone and is not called until a restart or reload. */
             disabled: boolean;
             /**
              * Format: int64
-             * @description Events that it took since the start.
+             * @description Events accepted since the start.
              */
             delivered: number;
             /**
              * Format: int64
-             * @description Attempts that failed since the start.
+             * @description Failed attempts since the start.
              */
             failed: number;
             /**
              * Format: date-time
-             * @description When it last took an event; null: not since the start.
+             * @description Time of the last accepted event; null: none since the start.
              */
             last_delivered: string | null;
-            /** @description Of the last attempt; empty: it was taken. */
+            /** @description Error of the last attempt; empty: accepted. */
             last_error: string;
-            /** @description Events that are still tried. */
+            /** @description Number of queued events. */
             waiting: number;
-            /** @description Events that were given up and wait at /webhooks/dead. */
+            /** @description Number of dead letters */
             dead: number;
         };
         DeadLetter: {
-            /** @description Identifies it. */
+            /** @description Identifies the dead letter. */
             number: string;
             /** @description ID of the event: the same for all webhooks and attempts. */
             event: string;
-            /** @description Of the event, like problem.opened. */
+            /** @description Type of the event, such as problem.opened. */
             type: string;
             /** @description Name of the webhook. */
             endpoint: string;
-            /** @description Of the body. */
+            /** @description Format of the body. */
             format: string;
-            /** @description What it is about; empty: no problem. */
+            /** @description Problem of the event; empty: none. */
             problem: string;
             /**
              * Format: date-time
-             * @description When the event happened.
+             * @description Time of the event.
              */
             at: string;
             /**
              * Format: date-time
-             * @description From when on it was tried.
+             * @description Start of the attempts.
              */
             put: string;
-            /** @description That failed. */
+            /** @description Number of failed attempts. */
             attempts: number;
-            /** @description Of the last attempt. */
+            /** @description Error of the last attempt. */
             error: string;
             /**
              * Format: int64
-             * @description Of the body.
+             * @description Size of the body.
              */
             bytes: number;
         };
@@ -1693,12 +1720,12 @@ export interface components {
         };
         DeadLetterDetail: {
             letter: components["schemas"]["DeadLetter"];
-            /** @description As it is sent, mostly JSON. */
+            /** @description The body as sent, usually JSON. */
             body: string;
         };
     };
     responses: {
-        /** @description What went wrong. */
+        /** @description The error. */
         Failure: {
             headers: {
                 [name: string]: unknown;
@@ -1710,18 +1737,18 @@ export interface components {
     };
     parameters: {
         limitParameter: number;
-        /** @description The `next_cursor` of the page before, with the same filters and order. */
+        /** @description The `next_cursor` of the previous page, with the same filters and order. */
         cursorParameter: string;
         levelParameter: components["schemas"]["Level"];
-        /** @description Identity, or full name, of a request type. */
+        /** @description ID or full name of a request type. */
         requestTypeParameter: string;
-        /** @description Text that names must hold, in either case. */
+        /** @description Text that names must contain, case-insensitive. */
         qParameter: string;
-        /** @description Items say why they rank where they do. */
+        /** @description Include the reason for the rank of each item. */
         explainParameter: boolean;
-        /** @description From this time on. */
+        /** @description Start, inclusive. */
         fromParameter: components["schemas"]["Instant"];
-        /** @description Before this time. */
+        /** @description End, exclusive. */
         toParameter: components["schemas"]["Instant"];
         problemParameter: components["schemas"]["ID"];
         groupParameter: components["schemas"]["ID"];
@@ -1743,22 +1770,22 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
                 level?: components["parameters"]["levelParameter"];
-                /** @description Identity, or full name, of a request type. */
+                /** @description ID or full name of a request type. */
                 request_type?: components["parameters"]["requestTypeParameter"];
-                /** @description Text that names must hold, in either case. */
+                /** @description Text that names must contain, case-insensitive. */
                 q?: components["parameters"]["qParameter"];
                 kind?: components["schemas"]["Kind"];
                 onset?: components["schemas"]["Onset"];
-                /** @description Of the investigation. */
+                /** @description State of the investigation. */
                 state?: components["schemas"]["State"];
-                /** @description Without it problems that are muted are left out; `true` shows these only, `all` both. */
+                /** @description `false` omits muted problems, `true` returns only these, `all` returns both. */
                 muted?: "true" | "false" | "all";
-                /** @description Falling, but for `rank` and `since`, which rise. */
+                /** @description Descending, except `rank` and `since`. */
                 sort?: "rank" | "impact" | "since" | "cov" | "p99" | "rate";
-                /** @description Items say why they rank where they do. */
+                /** @description Include the reason for the rank of each item. */
                 explain?: components["parameters"]["explainParameter"];
             };
             header?: never;
@@ -1767,7 +1794,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1790,7 +1817,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1813,7 +1840,7 @@ export interface operations {
         };
         requestBody: components["requestBodies"]["NoteBody"];
         responses: {
-            /** @description What is noted now. */
+            /** @description The current notes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1836,7 +1863,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description Deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -1857,7 +1884,7 @@ export interface operations {
         };
         requestBody: components["requestBodies"]["NoteBody"];
         responses: {
-            /** @description What is noted now. */
+            /** @description The current notes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1880,7 +1907,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description Deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -1894,14 +1921,14 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
                 level?: components["parameters"]["levelParameter"];
-                /** @description Identity, or full name, of a request type. */
+                /** @description ID or full name of a request type. */
                 request_type?: components["parameters"]["requestTypeParameter"];
-                /** @description Text that names must hold, in either case. */
+                /** @description Text that names must contain, case-insensitive. */
                 q?: components["parameters"]["qParameter"];
-                /** @description Falling; `id` rises. */
+                /** @description Descending, except `id`. */
                 sort?: "count" | "mean" | "cov" | "rate" | "id";
             };
             header?: never;
@@ -1910,7 +1937,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1933,7 +1960,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1948,15 +1975,15 @@ export interface operations {
     compareGroup: {
         parameters: {
             query?: {
-                /** @description Which part of the requests counts as slow. */
+                /** @description Fraction of the requests that counts as slow. */
                 slowest?: number;
-                /** @description The shortest duration that belongs to the first population. */
+                /** @description Lower bound, inclusive, of durations in the first population. */
                 longer_ns?: number;
-                /** @description The duration from which on requests do not belong to it; without it there is none. */
+                /** @description Upper bound, exclusive, of durations in the first population; by default unbounded. */
                 shorter_ns?: number;
-                /** @description From this time on. */
+                /** @description Start, inclusive. */
                 from?: components["parameters"]["fromParameter"];
-                /** @description Before this time. */
+                /** @description End, exclusive. */
                 to?: components["parameters"]["toParameter"];
                 base_from?: components["schemas"]["Instant"];
                 base_to?: components["schemas"]["Instant"];
@@ -1969,7 +1996,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Both, and how they differ. */
+            /** @description Both populations and their differences. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1992,7 +2019,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is known, best first. */
+            /** @description Known explanations, best first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2016,7 +2043,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description They. */
+            /** @description The exemplars. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2039,7 +2066,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2055,9 +2082,9 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description Text that names must hold, in either case. */
+                /** @description Text that names must contain, case-insensitive. */
                 q?: components["parameters"]["qParameter"];
             };
             header?: never;
@@ -2066,7 +2093,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2082,12 +2109,12 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description Text that names must hold, in either case. */
+                /** @description Text that names must contain, case-insensitive. */
                 q?: components["parameters"]["qParameter"];
                 state?: components["schemas"]["TracepointState"];
-                /** @description Its edges are matched; without it those of the first problem of the request type. */
+                /** @description Problem whose edges are matched; by default the first problem of the request type. */
                 problem?: components["schemas"]["ID"];
             };
             header?: never;
@@ -2114,9 +2141,9 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description Identity, or full name, of a request type. */
+                /** @description ID or full name of a request type. */
                 request_type?: components["parameters"]["requestTypeParameter"];
                 state?: components["schemas"]["State"];
             };
@@ -2126,7 +2153,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2149,7 +2176,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2165,13 +2192,13 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description From this time on. */
+                /** @description Start, inclusive. */
                 from?: components["parameters"]["fromParameter"];
-                /** @description Before this time. */
+                /** @description End, exclusive. */
                 to?: components["parameters"]["toParameter"];
-                /** @description Those of its investigation. */
+                /** @description Problem whose investigation made the decisions. */
                 problem?: components["schemas"]["ID"];
             };
             header?: never;
@@ -2180,7 +2207,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2203,7 +2230,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2219,11 +2246,11 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description From this time on. */
+                /** @description Start, inclusive. */
                 from?: components["parameters"]["fromParameter"];
-                /** @description Before this time. */
+                /** @description End, exclusive. */
                 to?: components["parameters"]["toParameter"];
                 service?: string;
             };
@@ -2233,7 +2260,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2249,12 +2276,12 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description Text that names must hold, in either case. */
+                /** @description Text that names must contain, case-insensitive. */
                 q?: components["parameters"]["qParameter"];
                 state?: components["schemas"]["TracepointState"];
-                /** @description `state` puts what is on first; costs fall. */
+                /** @description `state` puts enabled tracepoints first; costs are descending. */
                 sort?: "state" | "name" | "bytes" | "cpu";
             };
             header?: never;
@@ -2263,7 +2290,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2286,7 +2313,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2313,7 +2340,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The tracepoint as it is now. */
+            /** @description The tracepoint with the override. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2336,7 +2363,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The search decides again. */
+            /** @description Withdrawn; the search decides again. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2350,9 +2377,9 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
-                /** @description Text that names must hold, in either case. */
+                /** @description Text that names must contain, case-insensitive. */
                 q?: components["parameters"]["qParameter"];
                 service?: string;
                 state?: components["schemas"]["AgentState"];
@@ -2363,7 +2390,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2384,7 +2411,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2405,7 +2432,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Both. */
+            /** @description Limits and use. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2420,7 +2447,7 @@ export interface operations {
     getProfile: {
         parameters: {
             query?: {
-                /** @description Identity, or full name, of a request type. */
+                /** @description ID or full name of a request type. */
                 request_type?: components["parameters"]["requestTypeParameter"];
                 /** @description `pprof` opens in `go tool pprof`, `folded` in flame-graph tools. */
                 format?: "pprof" | "folded";
@@ -2455,7 +2482,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Events, until the caller leaves. */
+            /** @description Events, until the client disconnects. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2497,7 +2524,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of them, in their order in the configuration. */
+            /** @description All webhooks, in the order of the configuration. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2513,7 +2540,7 @@ export interface operations {
         parameters: {
             query?: {
                 limit?: components["parameters"]["limitParameter"];
-                /** @description The `next_cursor` of the page before, with the same filters and order. */
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
                 cursor?: components["parameters"]["cursorParameter"];
             };
             header?: never;
@@ -2522,7 +2549,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of them. */
+            /** @description A page of the list. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2545,7 +2572,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2568,7 +2595,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description Deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2589,7 +2616,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It waits again. Should it die again it has another number. */
+            /** @description Queued. If it becomes a dead letter again */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2608,7 +2635,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It. */
+            /** @description The requested object. */
             200: {
                 headers: {
                     [name: string]: unknown;
