@@ -89,16 +89,6 @@ func (r renderer) tracepoint(tp trace.Symbol) string {
 	return hex16(tp)
 }
 
-// arm returns the name of an arm.
-func arm(name trace.Symbol) string {
-	for _, text := range append(search.ArmNames[:], search.ExploreArm) {
-		if trace.SymbolOf([]byte(text)) == name {
-			return text
-		}
-	}
-	return ""
-}
-
 func (r renderer) place(e *analysis.EdgeShare) contract.Place {
 	p := contract.Place{Edge: edgeID(e.Edge), Label: r.Edge(e), Context: []string{}, Operation: describe.OtherPlaces}
 	if e.Edge == 0 {
@@ -142,7 +132,7 @@ func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
 		x := &shares[i]
 		all = append(all, contract.Refined{
 			Within: edgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.tracepoint(x.Tracepoint),
-			Arm: arm(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: number(x.Mean), ExclusiveNs: number(x.Exclusive),
+			Arm: search.ArmName(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: number(x.Mean), ExclusiveNs: number(x.Exclusive),
 			Share: interval(x.Share, x.ShareLow, x.ShareHigh), Self: number(x.Self), ShareMean: number(x.ShareMean), ExcessNs: number(x.Excess),
 		})
 	}

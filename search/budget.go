@@ -40,6 +40,16 @@ const mostExplored = 0.1
 // ArmNames are the texts of the names of a plan's arms, by index.
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 
+// ArmName returns the text of the name of an arm, also before any request has told it to a table; "" if no plan has such an arm.
+func ArmName(name trace.Symbol) string {
+	for _, text := range append(ArmNames[:], ExploreArm) {
+		if trace.SymbolOf([]byte(text)) == name {
+			return text
+		}
+	}
+	return ""
+}
+
 // shareOf returns the share of the requests that the arms in mask have.
 func shareOf(mask uint32) float64 {
 	sixteenths := 0
