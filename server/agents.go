@@ -78,7 +78,8 @@ func below(base string, r *http.Request) *http.Request {
 	return whole
 }
 
-// listenOpAMP opens the address for OpAMP agents, if one is configured. It also serves the agents' endpoints of the API.
+// listenOpAMP opens the address for OpAMP agents, if one is configured. It also serves the agents' endpoints of the
+// API.
 func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err error) {
 	if s.config.OpAMP == "" {
 		return nil
@@ -100,9 +101,9 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	return err
 }
 
-// identify returns a function that returns the ID of the token that a request carries, or a [*refusal.Error]. As long as there is no token,
-// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. A browser does not mark every
-// request as its own, but always sends the host that the page asked for.
+// identify returns a function that returns the ID of the token that a request carries, or a [*refusal.Error]. As long
+// as there is no token, agents on the same machine need none. Pages in browsers are refused, because they could belong
+// to any site. A browser does not mark every request as its own, but always sends the host that the page asked for.
 func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {

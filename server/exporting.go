@@ -14,7 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// exporting sends the critical paths of exemplars of open problems to a tracing backend. It reads the exemplars from the store in the background.
+// exporting sends the critical paths of exemplars of open problems to a tracing backend. It reads the exemplars from
+// the store in the background.
 type exporting struct {
 	*export.Exporter
 	store *store.Store

@@ -78,7 +78,8 @@ func (f *fetching) replace(pullers []*puller) {
 	}
 }
 
-// run runs the present pullers until ctx is done or one of them fails. A puller that is replaced ends before its successor begins.
+// run runs the present pullers until ctx is done or one of them fails. A puller that is replaced ends before its
+// successor begins.
 func (f *fetching) run(ctx context.Context) error {
 	type fetcher struct {
 		stop  context.CancelFunc

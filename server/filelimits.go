@@ -9,8 +9,8 @@ type fileLimits struct {
 	others   int // connections to each other address; senders keep few
 }
 
-// File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents, with a long poll each,
-// cannot starve senders of traces.
+// File descriptors are budgeted so that a client opening many connections cannot starve the databases, and agents, with
+// a long poll each, cannot starve senders of traces.
 const (
 	mostReserved   = 2048   // files of databases and of the rest of the process; at most half of all
 	needed         = 48     // of these, for the rest of the process

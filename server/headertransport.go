@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-// headerTransport sends requests with the headers of an endpoint. It reads the files with header values for each request, so that a rotated key
-// takes effect without a restart; requests are few. It is safe for concurrent use.
+// headerTransport sends requests with the headers of an endpoint. It reads the files with header values for each
+// request, so that a rotated key takes effect without a restart; requests are few. It is safe for concurrent use.
 type headerTransport struct{ endpoint *config.Endpoint }
 
 // newHeaderTransport returns an error if a header cannot be sent.

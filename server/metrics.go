@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// counters collects metrics of the parts that the API does not know: listeners, webhooks, exports and Jaeger servers. Their label values are
-// names and addresses from the configuration.
+// counters collects metrics of the parts that the API does not know: listeners, webhooks, exports and Jaeger servers.
+// Their label values are names and addresses from the configuration.
 type counters struct{ *Server }
 
 // Describe implements prometheus.Collector. The metrics depend on the configuration.

@@ -23,7 +23,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// outbound holds the integrations with other systems: webhooks, remote sampling, fetching from Jaeger, and export of critical paths.
+// outbound holds the integrations with other systems: webhooks, remote sampling, fetching from Jaeger, and export of
+// critical paths.
 type outbound struct {
 	config       *config.Config // at the start, for keys that a reload does not change
 	log          *slog.Logger
@@ -61,8 +62,8 @@ func newOutbound(c *config.Config, kept *store.Store, taken intake, log *slog.Lo
 	return o, apply()
 }
 
-// prepare returns a function that applies the keys of c that can change while the service runs. If it returns an error, because a value in c
-// cannot be used, nothing has changed.
+// prepare returns a function that applies the keys of c that can change while the service runs. If it returns an error,
+// because a value in c cannot be used, nothing has changed.
 func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	endpoints, err := c.Endpoints()
 	if err != nil {

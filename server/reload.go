@@ -14,8 +14,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that decisions depend on take effect at the
-// end of the epoch, and after a restart for the same epochs. After an error everything is as before. It must not be called concurrently.
+// Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that decisions
+// depend on take effect at the end of the epoch, and after a restart for the same epochs. After an error everything is
+// as before. It must not be called concurrently.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	apply, err := s.outbound.prepare(c)
 	if err != nil {
@@ -48,8 +49,9 @@ type Reloader struct {
 // lookEvery is the interval between checks of the file, which has a few kilobytes.
 const lookEvery = 2 * time.Second
 
-// Run reloads the configuration on every signal from asked, and when its file has changed and two checks in a row see the same contents, because
-// an editor may write it piece by piece. It starts from held, the configuration of the server, and ends when ctx is done.
+// Run reloads the configuration on every signal from asked, and when its file has changed and two checks in a row see
+// the same contents, because an editor may write it piece by piece. It starts from held, the configuration of the
+// server, and ends when ctx is done.
 func (r *Reloader) Run(ctx context.Context, held *config.Effective, asked <-chan os.Signal) {
 	if r.Every == 0 {
 		r.Every = lookEvery

@@ -21,14 +21,15 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/live"
 )
 
-// selfTracing sends traces of the service itself: of API requests and of epochs. Received traces cause none, so that a service that receives its
-// own traces does not loop.
+// selfTracing sends traces of the service itself: of API requests and of epochs. Received traces cause none, so that a
+// service that receives its own traces does not loop.
 type selfTracing struct {
 	provider *sdk.TracerProvider
 	tracer   oteltrace.Tracer
 }
 
-// newSelfTracing returns nil if c names no endpoint. Spans wait in a bounded queue, which drops them if it is full or sending fails.
+// newSelfTracing returns nil if c names no endpoint. Spans wait in a bounded queue, which drops them if it is full or
+// sending fails.
 func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*selfTracing, error) {
 	if c.OTLP == "" {
 		return nil, nil

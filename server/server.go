@@ -1,5 +1,5 @@
-// Package server runs the service behind `sibyl serve`: it opens the data directory, connects the parts of the service as configured,
-// and stops them in order. The life of a [Server] is New, Listen, Serve, Close.
+// Package server runs the service behind `sibyl serve`: it opens the data directory, connects the parts of the service
+// as configured, and stops them in order. The life of a [Server] is New, Listen, Serve, Close.
 package server
 
 import (
@@ -164,8 +164,8 @@ const drainTimeout = 20 * time.Second
 // errEnded is the error of a part that ended although nothing stopped it.
 var errEnded = errors.New("a part of the service ended by itself")
 
-// Serve runs the service until ctx is done or one of its parts ends. Then it takes no more requests, finishes those that it has, takes a
-// checkpoint and returns the errors of all parts.
+// Serve runs the service until ctx is done or one of its parts ends. Then it takes no more requests, finishes those
+// that it has, takes a checkpoint and returns the errors of all parts.
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()

@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not depend on. The trace has no
-// spans if the request has none of it.
+// DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not
+// depend on. The trace has no spans if the request has none of it.
 func DecodeTrace(id trace.ID, request []byte) (*trace.Trace, error) {
 	keys, err := ingest.NewKeys()
 	if err != nil {
