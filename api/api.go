@@ -1,11 +1,12 @@
-// Package api serves the HTTP API: what is wrong, what requests do, what is switched on and why, and what people decide about it.
+// Package api serves the HTTP API: what is wrong, what requests do, what is switched on and why, and what people decide
+// about it.
 //
-// openapi.yaml is the contract; package contract is generated from it, requests are held against it, and so are answers in tests. The
-// engine is read by asking it ([Engine]); lists are served from a snapshot that is made once in an epoch, if somebody reads. What was
-// decided, and the traces that were kept, come from the store ([Past]).
+// openapi.yaml is the contract; package contract is generated from it, requests are held against it, and so are answers
+// in tests. The engine is read by asking it ([Engine]); lists are served from a snapshot that is made once in an epoch,
+// if somebody reads. What was decided, and the traces that were kept, come from the store ([Past]).
 //
-// Nothing here reads a clock or starts a goroutine: time is an option, and whoever serves the handler owns the goroutines. Errors that
-// callers see say what to do, and nothing of what is inside.
+// Nothing here reads a clock or starts a goroutine: time is an option, and whoever serves the handler owns the
+// goroutines. Errors that callers see say what to do, and nothing of what is inside.
 package api
 
 import (
@@ -40,7 +41,8 @@ import (
 type Engine interface {
 	// Ask calls read with the core while nothing else uses it. Read is quick and keeps nothing.
 	Ask(ctx context.Context, read func(*engine.Core)) error
-	// Change has something changed that decisions depend on, durably, and reports whether there was anything to change, and room.
+	// Change has something changed that decisions depend on, durably, and reports whether there was anything to change,
+	// and room.
 	Change(ctx context.Context, x engine.Change) (bool, error)
 	Ready() bool
 	Counts() *live.Counts
@@ -55,7 +57,8 @@ type Agents interface {
 
 // Past is what is kept of what was: a [store.Store].
 type Past interface {
-	// Decisions returns what was decided in [from, to), oldest first, in whole epochs: those of the newest that make up limit decisions.
+	// Decisions returns what was decided in [from, to), oldest first, in whole epochs: those of the newest that make up
+	// limit decisions.
 	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
 	// Exemplars returns the requests kept of a group, or request type; none if it is not known.
 	Exemplars(group analysis.Hash) (*store.Exemplars, error)
@@ -165,8 +168,8 @@ func (a *API) routes(r chi.Router) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
-// malformed answers a request that generated code cannot decode although it passed validation. Its errors name types of Go, so they go to the
-// log only.
+// malformed answers a request that generated code cannot decode although it passed validation. Its errors name types of
+// Go, so they go to the log only.
 func (a *API) malformed(w http.ResponseWriter, r *http.Request, err error) {
 	a.options.Log.LogAttrs(r.Context(), slog.LevelDebug, "a request cannot be decoded", slog.String("path", r.URL.Path), slog.Any("error", err))
 	a.fail(w, r, refusal.New(refusal.Malformed, "the request cannot be decoded", "the contract is at "+a.options.Base+prefix+"/openapi.yaml"))

@@ -70,8 +70,8 @@ func (a *API) harden(next http.Handler) http.Handler {
 	})
 }
 
-// requireLocal refuses callers from other machines, and pages of sites whose name was resolved to this machine (DNS rebinding), as long as
-// there is no token.
+// requireLocal refuses callers from other machines, and pages of sites whose name was resolved to this machine (DNS
+// rebinding), as long as there is no token.
 func (a *API) requireLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, some, err := a.tokens.Find("", a.options.Clock())
@@ -96,8 +96,8 @@ func Loopback(address string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// OwnHost reports whether the Host of a request names this machine: a loopback address, or localhost. The requests of a page whose name was
-// resolved to this machine (DNS rebinding) have the name of the page.
+// OwnHost reports whether the Host of a request names this machine: a loopback address, or localhost. The requests of a
+// page whose name was resolved to this machine (DNS rebinding) have the name of the page.
 func OwnHost(host string) bool {
 	name := hostname(host)
 	if at, err := netip.ParseAddr(name); err == nil {
@@ -151,8 +151,8 @@ func (a *API) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// requireRole refuses callers without a role. As long as there is no token, every caller is an administrator: requireLocal has refused those
-// from elsewhere.
+// requireRole refuses callers without a role. As long as there is no token, every caller is an administrator:
+// requireLocal has refused those from elsewhere.
 func (a *API) requireRole(needed access.Role) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +198,8 @@ func (a *API) identify(r *http.Request) (principal, error) {
 	return principal{}, refused
 }
 
-// sameSite refuses changes by pages of other sites. There are no cookies to misuse, but on the loopback there may be no token either.
+// sameSite refuses changes by pages of other sites. There are no cookies to misuse, but on the loopback there may be no
+// token either.
 func sameSite(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
@@ -345,7 +346,8 @@ func invalid(err error) error {
 	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
 }
 
-// limit bounds the requests that are served at a time, and the time of each: to arrive, to be answered, and to be read by the client.
+// limit bounds the requests that are served at a time, and the time of each: to arrive, to be answered, and to be read
+// by the client.
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer a.serving.Add(-1)

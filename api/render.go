@@ -87,16 +87,6 @@ func (r renderer) tracepoint(tp trace.Symbol) string {
 	return hex16(tp)
 }
 
-// arm returns the name of an arm.
-func arm(name trace.Symbol) string {
-	for _, text := range append(search.ArmNames[:], search.ExploreArm) {
-		if trace.SymbolOf([]byte(text)) == name {
-			return text
-		}
-	}
-	return ""
-}
-
 // optional returns s; nil if it is empty.
 func optional(s string) *string {
 	if s == "" {
@@ -137,7 +127,7 @@ func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
 		x := &shares[i]
 		all = append(all, contract.Refined{
 			Within: edgeID(x.Within), Context: r.Context(x.Context), Operation: r.Op(x.Op), Tracepoint: r.tracepoint(x.Tracepoint),
-			Arm: arm(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: number(x.Mean), ExclusiveNs: number(x.Exclusive),
+			Arm: search.ArmName(x.Arm), Requests: int64(x.N), Hits: int64(x.Hits), MeanNs: number(x.Mean), ExclusiveNs: number(x.Exclusive),
 			Share: interval(x.Share, x.ShareLow, x.ShareHigh), Self: number(x.Self), ShareMean: number(x.ShareMean), ExcessNs: number(x.Excess),
 		})
 	}

@@ -159,7 +159,7 @@ func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
 
 func (r renderer) lease(plan *search.Plan, l *search.Lease) contract.Lease {
 	return contract.Lease{
-		Arm: arm(plan.Arms[l.Arm].Name), Since: at(l.Since), Expires: at(l.Expires), Cause: l.Cause, Owner: problemID(l.Owner), Pinned: l.Pinned,
+		Arm: search.ArmName(plan.Arms[l.Arm].Name), Since: at(l.Since), Expires: at(l.Expires), Cause: l.Cause, Owner: problemID(l.Owner), Pinned: l.Pinned,
 	}
 }
 
@@ -264,7 +264,7 @@ func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (con
 		for i := range plan.Arms {
 			x := &plan.Arms[i]
 			d.Arms[i] = contract.Arm{
-				Name: arm(x.Name), Share: number(x.Share), Everything: x.Everything, Tracepoints: []contract.PlannedTracepoint{},
+				Name: search.ArmName(x.Name), Share: number(x.Share), Everything: x.Everything, Tracepoints: []contract.PlannedTracepoint{},
 			}
 		}
 		for i := range plan.Leases {

@@ -11,7 +11,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/notify"
@@ -127,16 +126,10 @@ const shownSpans = 100_000
 
 // readTrace returns a trace of an OTLP request with its critical path, and the operations of its spans by their ID.
 func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Trace, map[string]trace.Op, error) {
-	keys, err := ingest.NewKeys()
+	t, err := otlp.DecodeTrace(id, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	table := &trace.Table{}
-	var batch ingest.Batch
-	if err := otlp.NewDecoder(table, keys).Protobuf(data, &batch); err != nil {
-		return nil, nil, err
-	}
-	t := flat(id, &batch)
 	path := analysis.NewExtractor(options).Extract(t)
 	d := &contract.Trace{
 		ID: id.String(), Flags: path.Flags.Names(), Spans: []contract.Span{}, Roots: []contract.Root{}, Links: []contract.Link{},
@@ -221,30 +214,6 @@ func parentOf(path *analysis.Path, t *trace.Trace, n *analysis.Node, sent string
 		return up.ID.String()
 	}
 	return sent
-}
-
-// flat returns one trace of a batch.
-func flat(id trace.ID, batch *ingest.Batch) *trace.Trace {
-	t := &trace.Trace{ID: id}
-	to := make([]int32, len(batch.Spans))
-	for i := range batch.Spans {
-		to[i] = -1
-		if batch.Traces[i] == id {
-			to[i] = int32(len(t.Spans))
-			t.Spans = append(t.Spans, batch.Spans[i])
-		}
-	}
-	for _, x := range batch.Attrs {
-		if x.Span = to[x.Span]; x.Span >= 0 {
-			t.Attrs = append(t.Attrs, x)
-		}
-	}
-	for _, x := range batch.Joins {
-		if x.Span = to[x.Span]; x.Span >= 0 {
-			t.Joins = append(t.Joins, x)
-		}
-	}
-	return t
 }
 
 func firstStart(t *trace.Trace) trace.Nanos {

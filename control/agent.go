@@ -46,8 +46,8 @@ var (
 	ErrPages    = refusal.New(refusal.Invalid, "the pages do not make the catalogue that was announced", "")
 )
 
-// quiet is how long an agent that neither waits for a plan nor asks for one keeps its id from others: one that was killed and started
-// again must not wait long for it.
+// quiet is how long an agent that neither waits for a plan nor asks for one keeps its id from others: one that was
+// killed and started again must not wait long for it.
 const quiet = 5 * time.Second
 
 // Caller says who sends a message.
@@ -76,12 +76,12 @@ func (p *Plane) find(c Caller) (*agent, error) {
 	return a, nil
 }
 
-// Register takes a registration, whose page r.Page may be nil though one was sent if the catalogue is known. It returns which pages are
-// missing. An error is one of those above.
+// Register takes a registration, whose page r.Page may be nil though one was sent if the catalogue is known. It returns
+// which pages are missing. An error is one of those above.
 //
-// An id belongs to the session that registered it, for as long as that asks for plans. Whoever comes meanwhile with the same id is told so
-// and has to take another; who comes later gets it, and the former one, should it come back, is told so. Neither can make the other
-// forget its plan every few seconds.
+// An id belongs to the session that registered it, for as long as that asks for plans. Whoever comes meanwhile with the
+// same id is told so and has to take another; who comes later gets it, and the former one, should it come back, is told
+// so. Neither can make the other forget its plan every few seconds.
 func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +201,8 @@ func (p *Plane) leave(a *agent) {
 	a.catalogue = nil
 }
 
-// spread returns a fraction in [0, 1) that is an agent's own: what all would do at the same time they do one after the other.
+// spread returns a fraction in [0, 1) that is an agent's own: what all would do at the same time they do one after the
+// other.
 func spread(id string) float64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // it never fails

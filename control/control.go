@@ -163,16 +163,6 @@ func (p *Plane) newPlan(version int64) *protocol.Plan {
 	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: int(p.options.Lease.Seconds()), Arms: []protocol.Arm{}}
 }
 
-// armName returns the name of an arm. The table may not have it: requests tell it only once the plan is in effect.
-func armName(name trace.Symbol) string {
-	for _, text := range search.ArmNames {
-		if name == trace.SymbolOf([]byte(text)) {
-			return text
-		}
-	}
-	return search.ExploreArm
-}
-
 // Publish makes plan, which names things by table, the one that agents are told. It does nothing if it is that already.
 func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before := p.published.Load()
@@ -182,7 +172,7 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	next := p.newPlan(plan.Version)
 	for i := range plan.Arms {
 		a := &plan.Arms[i]
-		next.Arms = append(next.Arms, protocol.Arm{Name: armName(a.Name), Share: a.Share, Everything: a.Everything, Tracepoints: []protocol.Enabled{}})
+		next.Arms = append(next.Arms, protocol.Arm{Name: search.ArmName(a.Name), Share: a.Share, Everything: a.Everything, Tracepoints: []protocol.Enabled{}})
 	}
 	for i := range plan.Leases {
 		l := &plan.Leases[i]

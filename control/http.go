@@ -21,8 +21,8 @@ const (
 	retryAfter  = 10               // seconds, at most, that agents are told to wait; each another time
 )
 
-// Handler returns the handler of everything below [protocol.Path]. Identify returns the token that vouches for the sender of a request, or a
-// [*refusal.Error].
+// Handler returns the handler of everything below [protocol.Path]. Identify returns the token that vouches for the
+// sender of a request, or a [*refusal.Error].
 func (p *Plane) Handler(identify func(*http.Request) (principal string, err error)) http.Handler {
 	h := &handler{p, identify}
 	mux := http.NewServeMux()
@@ -73,7 +73,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused.Write(w, problem{refused.Problem(), refused.Error()})
 }
 
-// refusalOf returns the refusal that tells an agent about err. Agents are told to come back at different times, by their id.
+// refusalOf returns the refusal that tells an agent about err. Agents are told to come back at different times, by
+// their id.
 func refusalOf(err error, id string) *refusal.Error {
 	refused, ok := errors.AsType[*refusal.Error](err)
 	invalid, isInvalid := errors.AsType[*protocol.InvalidError](err)
@@ -134,7 +135,8 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return answer(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that cannot be decoded because of err, without the types of Go that package json names.
+// BadJSON returns the refusal of a body that cannot be decoded because of err, without the types of Go that package
+// json names.
 func BadJSON(err error) error {
 	why := err.Error()
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

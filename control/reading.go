@@ -68,8 +68,8 @@ func (m metered) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Body returns the body of a request, at most the given number of bytes when it is decompressed, and a function to call when it is not used any
-// more. The body must arrive within [bodyWithin]. An error is a [*refusal.Error].
+// Body returns the body of a request, at most the given number of bytes when it is decompressed, and a function to call
+// when it is not used any more. The body must arrive within [bodyWithin]. An error is a [*refusal.Error].
 func (p *Plane) Body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(bodyWithin)) // what has no deadlines is no network

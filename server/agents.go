@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// feedback takes what agents say to the engine.
+// feedback passes reports of agents to the engine.
 type feedback struct{ *live.Service }
 
 // Tell implements [control.Engine].
@@ -27,7 +27,7 @@ func (f feedback) Tell(ctx context.Context, said *search.Feedback) error {
 	return err
 }
 
-// control looks after agents, from when the journal was read.
+// control runs the control plane once the journal has been read.
 func (s *Server) control(ctx context.Context) error {
 	select {
 	case <-s.live.Started():
@@ -49,7 +49,7 @@ func (s *Server) control(ctx context.Context) error {
 	return s.plane.Run(ctx)
 }
 
-// front hands requests of agents to the control plane, all others to the API.
+// front routes requests of agents to the control plane and all others to the API.
 func (s *Server) front() http.Handler {
 	plain := s.plane.Handler(identify(s.tokens))
 	agents := http.StripPrefix(s.config.API.BasePath, plain)
@@ -65,7 +65,7 @@ func (s *Server) front() http.Handler {
 	})
 }
 
-// below returns r as it was before a proxy took the base away from its path. One that left it there, or none, makes no difference.
+// below returns r with base at the beginning of its path, whether a proxy has removed it or not.
 func below(base string, r *http.Request) *http.Request {
 	if base == "" || r.URL.Path == base || strings.HasPrefix(r.URL.Path, base+"/") {
 		return r
@@ -78,7 +78,8 @@ func below(base string, r *http.Request) *http.Request {
 	return whole
 }
 
-// listenOpAMP opens the address for agents that speak OpAMP, if one is configured. They may also come as they do to the API.
+// listenOpAMP opens the address for OpAMP agents, if one is configured. It also serves the agents' endpoints of the
+// API.
 func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err error) {
 	if s.config.OpAMP == "" {
 		return nil
@@ -87,7 +88,7 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 		return err
 	}
 	agents := s.plane.Handler(identify(s.tokens))
-	s.agents, err = openHTTP(ctx, frame{"OpAMP", s.config.OpAMP, share, s.config.API.TLS, s.log}, &http.Server{
+	s.agents, err = openHTTP(ctx, "OpAMP", s.config.OpAMP, share, s.config.API.TLS, s.log, &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, protocol.Path) {
 				agents.ServeHTTP(w, r)
@@ -100,9 +101,9 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	return err
 }
 
-// identify returns a function that returns the ID of the token that a request carries, or a [*refusal.Error]. As long as there is no token,
-// agents on the same machine need none. Pages in browsers are refused, because they could belong to any site. A browser does not mark every
-// request as its own, but always sends the host that the page asked for.
+// identify returns a function that returns the ID of the token that a request carries, or a [*refusal.Error]. As long
+// as there is no token, agents on the same machine need none. Pages in browsers are refused, because they could belong
+// to any site. A browser does not mark every request as its own, but always sends the host that the page asked for.
 func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {

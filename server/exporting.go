@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/notify/export"
 	"github.com/sibyl-trace/sibyl/store"
-	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// exporting tells a tracing backend of the critical paths of the exemplars of open problems. It reads them from the store, beside everything else.
+// exporting sends the critical paths of exemplars of open problems to a tracing backend. It reads the exemplars from
+// the store in the background.
 type exporting struct {
 	*export.Exporter
 	store *store.Store
@@ -23,13 +23,13 @@ type exporting struct {
 	open  chan []exportable // as of the last epoch; holds one
 }
 
-// exportable is a problem, and where its exemplars are.
+// exportable identifies a problem and the group of its exemplars.
 type exportable struct{ problem, group analysis.Hash }
 
-// exportedProblems bounds the problems whose exemplars are looked at in an epoch: those that rank first.
+// exportedProblems bounds the problems whose exemplars are exported in an epoch, by rank.
 const exportedProblems = 50
 
-// epoch hands on the open problems, best first. What was handed on before and not looked at is forgotten.
+// epoch queues the open problems, best first. It replaces problems of an earlier epoch that are still queued.
 func (x *exporting) epoch(problems []analysis.Problem) {
 	var open []exportable
 	for i := range problems[:min(len(problems), exportedProblems)] {
@@ -39,17 +39,15 @@ func (x *exporting) epoch(problems []analysis.Problem) {
 	case <-x.open:
 	default:
 	}
-	x.open <- open // nobody else sends
+	x.open <- open // does not block: nobody else sends
 }
 
-// run tells of what epochs hand on until ctx is done.
+// run exports the problems that epoch queues until ctx is done.
 func (x *exporting) run(ctx context.Context) {
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		x.Run(ctx)
-	}()
-	for again := true; again; {
+	var sending sync.WaitGroup
+	sending.Go(func() { x.Run(ctx) })
+	defer sending.Wait()
+	for {
 		select {
 		case open := <-x.open:
 			for i := range open {
@@ -58,13 +56,12 @@ func (x *exporting) run(ctx context.Context) {
 				}
 			}
 		case <-ctx.Done():
-			again = false
+			return
 		}
 	}
-	<-sent
 }
 
-// add adds the exemplars of a problem that were not told of lately.
+// add exports the exemplars of a problem that were not exported lately.
 func (x *exporting) add(of *exportable) error {
 	exemplars, err := x.store.Exemplars(of.group)
 	if err != nil {
@@ -79,9 +76,9 @@ func (x *exporting) add(of *exportable) error {
 			return err
 		}
 		if request == nil {
-			continue // it is just being forgotten
+			continue // it is being deleted
 		}
-		t, err := decode(e.Trace, request)
+		t, err := otlp.DecodeTrace(e.Trace, request)
 		if err != nil {
 			return err
 		}
@@ -93,39 +90,13 @@ func (x *exporting) add(of *exportable) error {
 	return nil
 }
 
-// decode returns a trace of an export request, without what its critical path does not depend on.
-func decode(id trace.ID, request []byte) (*trace.Trace, error) {
-	keys, err := ingest.NewKeys()
-	if err != nil {
-		return nil, err
-	}
-	var b ingest.Batch
-	if err := otlp.NewDecoder(&trace.Table{}, keys).Protobuf(request, &b); err != nil {
-		return nil, err
-	}
-	t, to := &trace.Trace{ID: id}, make([]int32, len(b.Spans))
-	for i := range b.Spans {
-		to[i] = -1
-		if b.Traces[i] == id {
-			to[i] = int32(len(t.Spans))
-			t.Spans = append(t.Spans, b.Spans[i])
-		}
-	}
-	for _, j := range b.Joins {
-		if j.Span = to[j.Span]; j.Span >= 0 {
-			t.Joins = append(t.Joins, j)
-		}
-	}
-	return t, nil
-}
-
 // newExporting returns nil if the configuration names no backend.
-func (o *outward) newExporting(kept *store.Store, path analysis.Options) (*exporting, error) {
+func (o *outbound) newExporting(kept *store.Store, path analysis.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.OTLP == "" {
 		return nil, nil
 	}
-	transport, err := newHeaded(c)
+	transport, err := newHeaderTransport(c)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}

@@ -105,7 +105,7 @@ func TestExemplarsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &config.Config{Export: config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}}}
-	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(c, kept, intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestExemplarsAreExported(t *testing.T) {
 // A key that is replaced counts for the next request, and nothing is sent without one.
 func TestKeysAreReadAgain(t *testing.T) {
 	to, key := newBackend(t), filepath.Join(t.TempDir(), "key")
-	transport, err := newHeaded(&config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
+	transport, err := newHeaderTransport(&config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
 	if err == nil {
 		t.Error("a key that is not there is no mistake")
 	}

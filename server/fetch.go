@@ -2,23 +2,24 @@ package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger/query"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// fetching fetches traces from the servers of Jaeger that the configuration names, which may change.
+// fetching fetches traces from the configured Jaeger servers, which may change.
 type fetching struct {
 	taken   intake
 	store   *store.Store
 	log     *slog.Logger
-	changed chan struct{} // wanted did; holds one
+	changed chan struct{} // signals a change of wanted; holds one
 
 	mu     sync.Mutex // guards wanted
 	wanted []*puller
@@ -30,7 +31,7 @@ type puller struct {
 	from config.JaegerQuery
 }
 
-// prepare returns pullers for servers: those that there are, where nothing changed.
+// prepare returns pullers for servers. For an unchanged server it returns the present one.
 func (f *fetching) prepare(servers []config.JaegerQuery) ([]*puller, error) {
 	var all []*puller
 	for _, q := range servers {
@@ -49,7 +50,7 @@ func (f *fetching) prepare(servers []config.JaegerQuery) ([]*puller, error) {
 	return all, nil
 }
 
-// find returns the puller that fetches from a server just so; nil if none does.
+// find returns the present puller with the settings q; nil if there is none.
 func (f *fetching) find(q config.JaegerQuery) *puller {
 	for _, p := range f.all() {
 		if reflect.DeepEqual(p.from, q) {
@@ -59,14 +60,14 @@ func (f *fetching) find(q config.JaegerQuery) *puller {
 	return nil
 }
 
-// all returns the present pullers. Nobody changes the slice.
+// all returns the present pullers. The slice is immutable.
 func (f *fetching) all() []*puller {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wanted
 }
 
-// replace makes others the present pullers.
+// replace replaces the present pullers.
 func (f *fetching) replace(pullers []*puller) {
 	f.mu.Lock()
 	f.wanted = pullers
@@ -77,56 +78,41 @@ func (f *fetching) replace(pullers []*puller) {
 	}
 }
 
-// run has the present pullers fetch until ctx is done, or one of them cannot. One ends before another begins in its place, where that did.
+// run runs the present pullers until ctx is done or one of them fails. A puller that is replaced ends before its
+// successor begins.
 func (f *fetching) run(ctx context.Context) error {
 	type fetcher struct {
 		stop  context.CancelFunc
-		ended chan error // holds one
+		ended chan struct{}
 	}
-	running := make(map[*puller]fetcher)
-	failed := make(chan struct{}, 1)
-	end := func(p *puller) error {
-		running[p].stop()
-		err := <-running[p].ended
-		delete(running, p)
-		return err
-	}
-	var err error
-	for again := true; again; {
+	fetchers := make(map[*puller]fetcher)
+	running, ctx := errgroup.WithContext(ctx)
+	for ctx.Err() == nil {
 		wanted := f.all()
-		for p := range running {
+		for p, x := range fetchers {
 			if !slices.Contains(wanted, p) {
-				err = errors.Join(err, end(p))
+				x.stop()
+				<-x.ended
+				delete(fetchers, p)
 			}
 		}
 		for _, p := range wanted {
-			if _, runs := running[p]; runs {
+			if _, runs := fetchers[p]; runs {
 				continue
 			}
 			fetch, stop := context.WithCancel(ctx)
-			x := fetcher{stop, make(chan error, 1)}
-			running[p] = x
-			go func() {
-				err := p.Run(fetch)
-				x.ended <- err
-				if err != nil {
-					select {
-					case failed <- struct{}{}:
-					default:
-					}
-				}
-			}()
+			x := fetcher{stop, make(chan struct{})}
+			fetchers[p] = x
+			running.Go(func() error {
+				defer close(x.ended)
+				defer stop()
+				return p.Run(fetch)
+			})
 		}
 		select {
 		case <-f.changed:
-		case <-failed:
-			again = false
 		case <-ctx.Done():
-			again = false
 		}
 	}
-	for p := range running {
-		err = errors.Join(err, end(p))
-	}
-	return err
+	return running.Wait()
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-// headed sends requests with the headers of an endpoint. It reads the files with their values for each request, which are few, so that a key that was
-// replaced counts without a restart. It is safe for concurrent use.
-type headed struct{ endpoint *config.Endpoint }
+// headerTransport sends requests with the headers of an endpoint. It reads the files with header values for each
+// request, so that a rotated key takes effect without a restart; requests are few. It is safe for concurrent use.
+type headerTransport struct{ endpoint *config.Endpoint }
 
-// newHeaded returns an error if a header cannot be sent.
-func newHeaded(to *config.Endpoint) (http.RoundTripper, error) {
+// newHeaderTransport returns an error if a header cannot be sent.
+func newHeaderTransport(to *config.Endpoint) (http.RoundTripper, error) {
 	_, err := to.Fields()
-	return headed{to}, err
+	return headerTransport{to}, err
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (h headed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	fields, err := h.endpoint.Fields()
 	if err != nil {
 		if r.Body != nil {

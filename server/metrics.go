@@ -11,11 +11,11 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// counters shows on /metrics what the parts count that the API knows nothing of: who is told, and who is asked. Names of webhooks and addresses
-// of servers are those of the configuration.
+// counters collects metrics of the parts that the API does not know: listeners, webhooks, exports and Jaeger servers.
+// Their label values are names and addresses from the configuration.
 type counters struct{ *Server }
 
-// Describe implements prometheus.Collector: what there is depends on the configuration.
+// Describe implements prometheus.Collector. The metrics depend on the configuration.
 func (counters) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -27,10 +27,10 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("sibyl_"+name, help, keys, nil), kind, value, values...)
 	}
-	o := c.outward
+	o := c.outbound
 	otlp := c.receiver.Load()
 	for name, all := range map[string][]connlimit.Load{
-		"otlp": {otlp.GRPC, otlp.HTTP}, "http": {c.http.load()}, "opamp": {c.agents.load()}, "sampling": {o.sampled.load(), o.sampledRPC.load()},
+		"otlp": {otlp.GRPC, otlp.HTTP}, "http": {c.http.Load()}, "opamp": {c.agents.Load()}, "sampling": {o.samplingHTTP.Load(), o.samplingGRPC.Load()},
 	} {
 		var sum connlimit.Load
 		for _, l := range all {
@@ -84,21 +84,21 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// queues tells what waits where.
+// queues returns the lengths of all queues.
 func (s *Server) queues() []api.Size {
 	var all []api.Size
 	for _, q := range s.live.Queues() {
 		all = append(all, api.Size(q))
 	}
-	all = append(all, api.Size{Name: "outbox", Length: int64(s.outward.outbox.Stats().Waiting), Most: int64(store.DefaultOutboxLimits().Messages)})
-	if x := s.outward.exporting; x != nil {
+	all = append(all, api.Size{Name: "outbox", Length: int64(s.outbound.outbox.Stats().Waiting), Most: int64(store.DefaultOutboxLimits().Messages)})
+	if x := s.outbound.exporting; x != nil {
 		length, most := x.Queue()
 		all = append(all, api.Size{Name: "export", Length: int64(length), Most: int64(most)})
 	}
 	return all
 }
 
-// received counts what the receivers answered.
+// received counts answers of the receivers.
 type received struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec

@@ -4,9 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/config"
@@ -15,30 +16,32 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// outward is what the service does beside answering: it tells webhooks, says how much is to be sampled, and fetches traces.
-type outward struct {
-	config     *config.Config // that of the start: for what a reload does not change
-	log        *slog.Logger
-	outbox     *store.Outbox
-	notifier   *notify.Notifier
-	hooks      atomic.Int64 // webhooks that there are
-	strategies *sampling.Strategies
-	rates      atomic.Pointer[sampling.Options]
-	fetching   *fetching
-	exporting  *exporting // nil: off
-	sampled    *door      // this and the next: set by listen, nil: off
-	sampledRPC *door
+// outbound holds the integrations with other systems: webhooks, remote sampling, fetching from Jaeger, and export of
+// critical paths.
+type outbound struct {
+	config       *config.Config // at the start, for keys that a reload does not change
+	log          *slog.Logger
+	outbox       *store.Outbox
+	notifier     *notify.Notifier
+	hooks        atomic.Int64 // number of webhooks
+	strategies   *sampling.Strategies
+	rates        atomic.Pointer[sampling.Options]
+	fetching     *fetching
+	exporting    *exporting         // nil: off
+	samplingHTTP *listener.Listener // this and the next are set by listen; nil: off
+	samplingGRPC *listener.Listener
 }
 
-// newOutward makes what c asks for. Requests that are fetched go to taken.
-func newOutward(c *config.Config, kept *store.Store, taken intake, log *slog.Logger) (*outward, error) {
-	o := &outward{
+// newOutbound sets up the integrations that c configures. Fetched requests go to taken.
+func newOutbound(c *config.Config, kept *store.Store, taken intake, log *slog.Logger) (*outbound, error) {
+	o := &outbound{
 		config: c, log: log, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
 		fetching: &fetching{taken: taken, store: kept, log: log, changed: make(chan struct{}, 1)},
 	}
@@ -59,9 +62,9 @@ func newOutward(c *config.Config, kept *store.Store, taken intake, log *slog.Log
 	return o, apply()
 }
 
-// prepare returns what makes c hold as far as it can change while the service runs. It is an error if something that c names is no good; nothing
-// has changed then.
-func (o *outward) prepare(c *config.Config) (apply func() error, err error) {
+// prepare returns a function that applies the keys of c that can change while the service runs. If it returns an error,
+// because a value in c cannot be used, nothing has changed.
+func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	endpoints, err := c.Endpoints()
 	if err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func (o *outward) prepare(c *config.Config) (apply func() error, err error) {
 	}, nil
 }
 
-// position keeps how far fetching from a server has come.
+// position stores the progress of fetching from a server.
 type position struct {
 	store *store.Store
 	url   string
@@ -93,8 +96,8 @@ func (p position) Save(_ context.Context, through time.Time) error {
 	return p.store.SavePosition(p.url, through)
 }
 
-// epoch is called by the owner of the core when an epoch ended.
-func (o *outward) epoch(core *engine.Core, e live.Ended) {
+// epoch publishes the results of an epoch. The owner of the core calls it when the epoch ends.
+func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
 		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
 	}
@@ -114,7 +117,7 @@ func (o *outward) epoch(core *engine.Core, e live.Ended) {
 	}
 }
 
-// entryRates returns the traces per second that come in by entry operation.
+// entryRates returns the rate of traces per second by entry operation.
 func entryRates(core *engine.Core) map[trace.Op]float64 {
 	rates := make(map[trace.Op]float64)
 	for g := range core.Grouper().Each() {
@@ -125,7 +128,7 @@ func entryRates(core *engine.Core) map[trace.Op]float64 {
 	return rates
 }
 
-// namesOf returns names that know the requests of the problems that decisions are about.
+// namesOf returns names that include the requests of the problems in decisions.
 func namesOf(core *engine.Core, decisions []search.Decision) *describe.Names {
 	names, g := describe.New(core.Table(), describe.Verbatim), core.Grouper()
 	for i := range decisions {
@@ -139,25 +142,32 @@ func namesOf(core *engine.Core, decisions []search.Decision) *describe.Names {
 	return names
 }
 
-// listen opens the addresses for remote sampling that are configured, to each of which there may be so many connections.
-func (o *outward) listen(ctx context.Context, most int) (err error) {
-	f := frame{"remote sampling", o.config.SamplingHTTP, connlimit.NewShare(most, o.log), o.config.Sampling.TLS, o.log}
-	if o.sampled, err = openHTTP(ctx, f, &http.Server{Handler: o.strategies, ReadTimeout: headerTimeout}); err != nil {
+// samplingReadTimeout bounds a request for sampling rates, which has no body.
+const samplingReadTimeout = 10 * time.Second
+
+// listen opens the configured addresses of remote sampling, each for at most the given number of connections.
+func (o *outbound) listen(ctx context.Context, connections int) (err error) {
+	const name = "remote sampling"
+	web := &http.Server{Handler: o.strategies, ReadTimeout: samplingReadTimeout}
+	files := o.config.Sampling.TLS
+	if o.samplingHTTP, err = openHTTP(ctx, name, o.config.SamplingHTTP, connlimit.NewShare(connections, o.log), files, o.log, web); err != nil {
 		return err
 	}
-	f.address, f.share = o.config.SamplingGRPC, connlimit.NewShare(most, o.log)
-	o.sampledRPC, err = openGRPC(ctx, f, o.strategies.NewGRPC)
+	c, err := listenerConfig(name, o.config.SamplingGRPC, connlimit.NewShare(connections, o.log), files, o.log)
+	if err != nil {
+		return err
+	}
+	o.samplingGRPC, err = listener.OpenGRPC(ctx, c, o.strategies.NewGRPC)
 	return err
 }
 
-// run tells and fetches until ctx is done.
-func (o *outward) run(ctx context.Context) error {
-	var running sync.WaitGroup
-	running.Go(func() { o.notifier.Run(ctx) })
+// run notifies, exports and fetches until ctx is done, or until fetching fails.
+func (o *outbound) run(ctx context.Context) error {
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error { o.notifier.Run(ctx); return nil })
 	if o.exporting != nil {
-		running.Go(func() { o.exporting.run(ctx) })
+		running.Go(func() error { o.exporting.run(ctx); return nil })
 	}
-	err := o.fetching.run(ctx)
-	running.Wait()
-	return err
+	running.Go(func() error { return o.fetching.run(ctx) })
+	return running.Wait()
 }

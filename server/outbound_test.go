@@ -22,9 +22,9 @@ import (
 
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/config"
-	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -53,7 +53,7 @@ func TestAFaultIsTold(t *testing.T) {
 	}
 	defer kept.Close()
 	c := &config.Config{SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Wanted: 10, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
-	o, err := newOutward(c, kept, intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(c, kept, intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestSamplingEncrypts(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(known.Certificate())
 	conn, err := grpc.NewClient(env["SIBYL_SAMPLING_GRPC"], grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(roots, "")),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(sampling.Codec())))
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New())))
 	if err != nil {
 		t.Fatal(err)
 	}

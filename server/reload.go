@@ -14,10 +14,11 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Apply makes c hold as far as it can change while the service runs: [config.Reload] says how far that is. What decisions depend on counts from
-// the end of the epoch on, and after a restart for the same epochs. After an error everything is as before. It has one caller at a time.
+// Apply applies the keys of c that can change while the service runs; see [config.Reload]. Settings that decisions
+// depend on take effect at the end of the epoch, and after a restart for the same epochs. After an error everything is
+// as before. It must not be called concurrently.
 func (s *Server) Apply(ctx context.Context, c *config.Config) error {
-	outward, err := s.outward.prepare(c)
+	apply, err := s.outbound.prepare(c)
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 			return fmt.Errorf("record the settings: %w", err)
 		}
 	}
-	if err := outward(); err != nil {
+	if err := apply(); err != nil {
 		return err
 	}
 	s.applied.Store(c)
@@ -36,20 +37,21 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// Reloader has a server follow its configuration.
+// Reloader reloads the configuration of a server when its file changes.
 type Reloader struct {
 	Server *Server
-	Load   func() (*config.Effective, error) // reads the configuration again
+	Load   func() (*config.Effective, error) // reads the configuration
 	Level  *slog.LevelVar                    // of the log
-	Every  time.Duration                     // between two looks at the file; 0: two seconds
+	Every  time.Duration                     // interval between checks of the file; 0: two seconds
 	Log    *slog.Logger
 }
 
-// lookEvery is how often the file is looked at: reading a few kilobytes costs nothing.
+// lookEvery is the interval between checks of the file, which has a few kilobytes.
 const lookEvery = 2 * time.Second
 
-// Run reloads the configuration whenever somebody asks for it, and when its file has changed and two looks at it see the same: it may
-// be written piece by piece. It begins with the one that the server was made with, and ends when ctx is done.
+// Run reloads the configuration on every signal from asked, and when its file has changed and two checks in a row see
+// the same contents, because an editor may write it piece by piece. It starts from held, the configuration of the
+// server, and ends when ctx is done.
 func (r *Reloader) Run(ctx context.Context, held *config.Effective, asked <-chan os.Signal) {
 	if r.Every == 0 {
 		r.Every = lookEvery
@@ -77,7 +79,7 @@ func (r *Reloader) Run(ctx context.Context, held *config.Effective, asked <-chan
 	}
 }
 
-// reload reads the configuration and has it applied. It returns the one that holds then, and whether to try again.
+// reload reads and applies the configuration. It returns the configuration in effect, and whether to try again.
 func (r *Reloader) reload(ctx context.Context, held *config.Effective) (next *config.Effective, again bool) {
 	read, err := r.Load()
 	if err != nil {
@@ -99,7 +101,7 @@ func (r *Reloader) reload(ctx context.Context, held *config.Effective) (next *co
 	return next, false
 }
 
-// mistakes returns what is wrong with a configuration, one by one.
+// mistakes returns the single errors of a configuration.
 func mistakes(err error) []error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {

@@ -154,13 +154,13 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" || x.Explore != 0.01 {
 		t.Errorf("settings: %+v", x)
 	}
-	if level.Level() != slog.LevelDebug || s.outward.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
-		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outward.rates.Load(), s.applied.Load().Retention)
+	if level.Level() != slog.LevelDebug || s.outbound.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
+		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outbound.rates.Load(), s.applied.Load().Retention)
 	}
 	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[shards]") {
 		t.Errorf("nothing is said about shards:\n%s", text)
 	}
-	if _, there := s.outward.notifier.Counts()["hook"]; !there {
+	if _, there := s.outbound.notifier.Counts()["hook"]; !there {
 		t.Error("the webhook is not known")
 	}
 	<-called // Jaeger is asked
@@ -174,8 +174,8 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	before := strings.Count(log.String(), "was reloaded")
 	put("min-samples: 70\n")
 	eventually(t, "another file is applied", func() bool { return strings.Count(log.String(), "was reloaded") > before })
-	if x := settings(); x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || len(s.outward.fetching.all()) != 0 {
-		t.Errorf("what is not said any more: %+v, level %v, %d servers", x, level.Level(), len(s.outward.fetching.all()))
+	if x := settings(); x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || len(s.outbound.fetching.all()) != 0 {
+		t.Errorf("what is not said any more: %+v, level %v, %d servers", x, level.Level(), len(s.outbound.fetching.all()))
 	}
 	asked <- syscall.SIGHUP
 	eventually(t, "it is reloaded when asked for", func() bool { return strings.Count(log.String(), "was reloaded") > before+1 })

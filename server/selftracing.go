@@ -21,14 +21,15 @@ import (
 	"github.com/sibyl-trace/sibyl/engine/live"
 )
 
-// selfTracing sends traces of the service itself: of requests to its API, and of epochs. What comes in is not traced, so that traces which find
-// their way back do not make others.
+// selfTracing sends traces of the service itself: of API requests and of epochs. Received traces cause none, so that a
+// service that receives its own traces does not loop.
 type selfTracing struct {
 	provider *sdk.TracerProvider
 	tracer   oteltrace.Tracer
 }
 
-// newSelfTracing returns nil if c names no endpoint. Spans wait in a bounded queue; beyond it, and where they are not taken, they are lost.
+// newSelfTracing returns nil if c names no endpoint. Spans wait in a bounded queue, which drops them if it is full or
+// sending fails.
 func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*selfTracing, error) {
 	if c.OTLP == "" {
 		return nil, nil
@@ -40,7 +41,7 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	if path := strings.TrimSuffix(u.Path, "/"); !strings.HasSuffix(path, "/v1/traces") {
 		u.Path = path + "/v1/traces"
 	}
-	transport, err := newHeaded(c)
+	transport, err := newHeaderTransport(c)
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
@@ -56,10 +57,10 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	return &selfTracing{provider, provider.Tracer("github.com/sibyl-trace/sibyl/server")}, nil
 }
 
-// sendTimeout is how long own traces may take to be sent.
+// sendTimeout bounds a request with own traces.
 const sendTimeout = 10 * time.Second
 
-// epoch tells of an epoch, which took so long to end.
+// epoch records the end of an epoch as a span of the given duration.
 func (t *selfTracing) epoch(core *engine.Core, e live.Ended, took time.Duration) {
 	now := time.Now()
 	_, span := t.tracer.Start(context.Background(), "epoch", oteltrace.WithTimestamp(now.Add(-took)), oteltrace.WithAttributes( //nolint:forbidigo // it belongs to no request
@@ -69,12 +70,12 @@ func (t *selfTracing) epoch(core *engine.Core, e live.Ended, took time.Duration)
 	span.End(oteltrace.WithTimestamp(now))
 }
 
-// lastWords is how long the last spans may take to be sent.
-const lastWords = 2 * time.Second
+// flushTimeout bounds the sending of the last spans.
+const flushTimeout = 2 * time.Second
 
-// close sends what waits, if that goes quickly.
+// close sends the queued spans.
 func (t *selfTracing) close(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords) //nolint:forbidigo // what the service ran in is over
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout) //nolint:forbidigo // what the service ran in is over
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		log.WarnContext(ctx, "the last own traces are lost", slog.Any("error", err))

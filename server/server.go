@@ -1,5 +1,5 @@
-// Package server is what `sibyl serve` runs: it opens the data directory, puts the parts of the service together as a configuration
-// says, and ends them in order. Its life is New, Listen, Serve, Close.
+// Package server runs the service behind `sibyl serve`: it opens the data directory, connects the parts of the service
+// as configured, and stops them in order. The life of a [Server] is New, Listen, Serve, Close.
 package server
 
 import (
@@ -7,16 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api"
@@ -29,7 +27,7 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
-	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/web"
@@ -37,40 +35,40 @@ import (
 
 // Server is the service.
 type Server struct {
-	config   *config.Config                // that of the start
-	applied  atomic.Pointer[config.Config] // that of the last reload
+	config   *config.Config                // at the start
+	applied  atomic.Pointer[config.Config] // since the last reload
 	log      *slog.Logger
-	registry *prometheus.Registry // what /metrics shows beside what the API knows
+	registry *prometheus.Registry // metrics of parts other than the API
 	disk     *pebbledb.Disk
 	journal  *journal.Journal
 	store    *store.Store
 	live     *live.Service
 	receiver *receiver.Server
 	api      *api.API
-	outward  *outward
+	outbound *outbound
 	plane    *control.Plane
 	tokens   *access.Tokens
 	traced   *selfTracing // nil: off
-	files    files
-	http     *door         // this and what follows: set by Listen, nil: off
-	agents   *door         // that speak OpAMP
-	opamp    *opamp.Server // behind that
+	files    fileLimits
+	http     *listener.Listener // this and the following are set by Listen; nil: off
+	agents   *listener.Listener // of OpAMP
+	opamp    *opamp.Server      // behind agents
 }
 
-// Parts of the memory that a configuration allows, beside which stand the statistics and the garbage collector's room.
+// Divisors of the configured memory. Statistics and the garbage collector use the rest.
 const (
-	openShare     = 4 // one in so much: open traces
-	inFlightShare = 8 // requests that were let in and are not assembled
-	bodiesShare   = 8 // what agents send, while it is read
+	openShare     = 4 // open traces
+	inFlightShare = 8 // requests that were admitted and are not assembled
+	bodiesShare   = 8 // bodies from agents while they are read
 )
 
-// groupBytes is what a group takes, with its contexts, where it is a large one: there are no more of them than fit into the memory.
+// groupBytes is the memory of a large group with its contexts. The configured memory bounds the number of groups by it.
 const groupBytes = 20 << 10
 
-// New opens the data directory, which is this process's alone from then on.
+// New opens the data directory and locks it against other processes.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
-	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFiles()}
+	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFileLimits()}
 	s.applied.Store(c)
 	defer func() {
 		if err != nil {
@@ -109,7 +107,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		if s.traced != nil {
 			s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
 		}
-		s.outward.epoch(core, e)
+		s.outbound.epoch(core, e)
 	}
 	if s.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return s, err
@@ -118,7 +116,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.plane = control.New(feedback{s.live}, control.Options{Reading: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
-	if s.outward, err = newOutward(c, s.store, intake{s.live}, log); err != nil {
+	if s.outbound, err = newOutbound(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}
 	s.tokens = access.Open(c.DataDir)
@@ -127,7 +125,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	s.registry.MustRegister(counters{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
-		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: encryption(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
+		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
 		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})
@@ -137,17 +135,12 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	return s, nil
 }
 
-// retention returns what of the past is kept.
+// retention returns the limits of history in c.
 func retention(c *config.Config) live.Retention {
 	return live.Retention{Age: c.Retention.Age, Bytes: c.Retention.Bytes, Exemplars: c.Retention.Exemplars}
 }
 
-// encryption returns how a listener encrypts.
-func encryption(t config.TLS, log *slog.Logger) connlimit.TLS {
-	return connlimit.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA, Log: log}
-}
-
-// sender returns what says of a token whether who shows it may send traces; nil if nobody needs one.
+// sender returns a function that reports whether a token may send traces; nil if senders need none.
 func (s *Server) sender(tokens *access.Tokens) func(string) bool {
 	if !s.config.OTLP.RequireToken {
 		return nil
@@ -158,7 +151,7 @@ func (s *Server) sender(tokens *access.Tokens) func(string) bool {
 	}
 }
 
-// explain says what to do about an error of a database.
+// explain adds a hint to an error of a database.
 func (s *Server) explain(err error) error {
 	if errors.Is(err, pebbledb.ErrLocked) {
 		return fmt.Errorf("the data directory %s is in use by another sibyl: stop that one, or name another directory with --data-dir", s.config.DataDir)
@@ -166,103 +159,73 @@ func (s *Server) explain(err error) error {
 	return err
 }
 
-// Listen opens all addresses.
-func (s *Server) Listen(ctx context.Context) error {
-	if err := s.receiver.Listen(ctx); err != nil {
-		return err
-	}
-	if err := s.outward.listen(ctx, s.files.others); err != nil {
-		return err
-	}
-	waiting := connlimit.NewShare(s.files.agents, s.log) // agents wait at both addresses
-	web := &http.Server{Handler: s.front()}
-	web.RegisterOnShutdown(s.api.Close)
-	var err error
-	if s.http, err = openHTTP(ctx, frame{"the API", s.config.HTTP, waiting, s.config.API.TLS, s.log}, web); err != nil {
-		return err
-	}
-	return s.listenOpAMP(ctx, waiting)
-}
-
-// doors returns the addresses beside those of the receivers.
-func (s *Server) doors() []*door {
-	return slices.DeleteFunc([]*door{s.http, s.agents, s.outward.sampled, s.outward.sampledRPC}, func(d *door) bool { return d == nil })
-}
-
 const drainTimeout = 20 * time.Second
 
-// Addresses are those that are really listened on; nil where it is off.
-type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Addr }
+// errEnded is the error of a part that ended although nothing stopped it.
+var errEnded = errors.New("a part of the service ended by itself")
 
-// Addresses returns what is listened on.
-func (s *Server) Addresses() Addresses {
-	return Addresses{
-		API: s.http.addr(), GRPC: s.receiver.GRPCAddr(), HTTP: s.receiver.HTTPAddr(), OpAMP: s.agents.addr(),
-		SamplingHTTP: s.outward.sampled.addr(), SamplingGRPC: s.outward.sampledRPC.addr(),
-	}
-}
-
-// Serve works until ctx is done. Then it takes no more requests, finishes those that it has, takes a checkpoint and returns.
+// Serve runs the service until ctx is done or one of its parts ends. Then it takes no more requests, finishes those
+// that it has, takes a checkpoint and returns the errors of all parts.
 func (s *Server) Serve(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	parts := []func() error{
 		func() error { return s.live.Run(work) },
-		func() error { return s.outward.run(work) },
-		func() error { return s.announce(work) },
+		func() error { return s.outbound.run(work) },
 		func() error { return s.control(work) },
 		s.receiver.Serve,
 	}
-	for _, d := range s.doors() {
-		parts = append(parts, d.serve)
+	for _, l := range s.listeners() {
+		parts = append(parts, l.Serve)
 	}
-	ended := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() { ended <- part() }()
+	running, stopping := errgroup.WithContext(ctx)
+	errs := make([]error, len(parts))
+	for i, part := range parts {
+		running.Go(func() error {
+			errs[i] = part()
+			if errs[i] == nil && stopping.Err() == nil {
+				errs[i] = errEnded
+			}
+			return errs[i]
+		})
 	}
-	running := len(parts)
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-ended:
-		running--
-		if err == nil {
-			err = errors.New("a part of the service ended by itself")
-		}
-	}
+	running.Go(func() error { s.announce(work); return nil })
+	<-stopping.Done()
 	s.log.InfoContext(ctx, "stopping")
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	if s.opamp != nil {
-		s.opamp.Close()
-	}
-	s.plane.Close()
-	err = errors.Join(err, s.receiver.Shutdown(drain))
-	for _, d := range s.doors() {
-		err = errors.Join(err, d.drain(drain))
-	}
+	drained := s.drain(context.WithoutCancel(ctx))
 	stopWork()
-	for range running {
-		err = errors.Join(err, <-ended)
-	}
+	_ = running.Wait() // errs has its error, and those after it
 	if s.traced != nil {
 		s.traced.close(s.log)
 	}
 	j, n := s.journal.Stats(), s.live.Counts()
 	s.log.InfoContext(ctx, "stopped", slog.Int64("requests", n.Requests.Load()), slog.Int64("spans", n.Spans.Load()), slog.Int64("commits", n.Commits.Load()),
 		slog.Int64("fsyncs", j.Syncs), slog.Int64("journal_bytes", n.Packed.Load()))
+	return errors.Join(append(errs, drained)...)
+}
+
+// drain closes all addresses once the present requests are answered.
+func (s *Server) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	if s.opamp != nil {
+		s.opamp.Close()
+	}
+	s.plane.Close()
+	err := s.receiver.Shutdown(ctx)
+	for _, l := range s.listeners() {
+		err = errors.Join(err, l.Drain(ctx))
+	}
 	return err
 }
 
-// announce tells the log when requests are taken.
-func (s *Server) announce(ctx context.Context) error {
+// announce logs when the service begins to take requests.
+func (s *Server) announce(ctx context.Context) {
 	select {
 	case <-s.live.Started():
 		s.log.InfoContext(ctx, "ready")
-		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	return nil
 }
 
 // Close closes the data directory.
@@ -278,10 +241,10 @@ func (s *Server) closeData() (err error) {
 	return err
 }
 
-// Build is what identifies a build.
+// Build identifies a build.
 type Build struct{ Version, Go string }
 
-// newAPI returns the handler of everything that is served beside the receivers.
+// newAPI returns the handler of the API, the UI and /metrics.
 func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	notes, err := api.OpenNotes(s.config.DataDir)
 	if err != nil {
@@ -293,7 +256,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	}
 	o := api.Options{
 		Base: s.config.API.BasePath, Pages: ui.Serve, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
-		Agents: s.plane, Webhooks: s.outward.notifier.Webhooks, Letters: s.outward.outbox, Resend: s.outward.notifier.Resend, Clock: time.Now, Log: s.log,
+		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, Letters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {
 		o.Tracer = s.traced.tracer
@@ -301,7 +264,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	return api.New(s.live, s.store, tokens, notes, o)
 }
 
-// sizes tells what is kept on disk.
+// sizes returns the sizes of the databases.
 func (s *Server) sizes() []api.Size {
 	return []api.Size{
 		{Name: "journal", Length: int64(s.journal.Stats().Bytes), Most: s.config.Journal.MaxBytes},
@@ -309,7 +272,7 @@ func (s *Server) sizes() []api.Size {
 	}
 }
 
-// intake hands requests from the receivers to the engine.
+// intake passes requests from the receivers to the engine.
 type intake struct{ *live.Service }
 
 // Take implements [receiver.Intake].

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -105,7 +106,7 @@ func TestGRPC(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(Codec())))
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,13 +132,13 @@ func TestGRPC(t *testing.T) {
 }
 
 func TestCodecRefusesOthers(t *testing.T) {
-	if _, err := Codec().Marshal(1); err == nil {
+	if _, err := gogocodec.New().Marshal(1); err == nil {
 		t.Error("a number was written")
 	}
-	if err := Codec().Unmarshal(nil, io.Discard); err == nil {
+	if err := gogocodec.New().Unmarshal(nil, io.Discard); err == nil {
 		t.Error("something was read")
 	}
-	if err := Codec().Unmarshal([]byte{0xff}, &api_v2.SamplingStrategyParameters{}); err == nil {
+	if err := gogocodec.New().Unmarshal([]byte{0xff}, &api_v2.SamplingStrategyParameters{}); err == nil {
 		t.Error("garbage was read")
 	}
 }

@@ -28,6 +28,7 @@ var rules = []rule{
 	{folder: "internal/pebbledb", clock: true, about: "opens databases; waits for space on a full disk"},
 	{folder: "internal/connlimit", clock: true, about: "listeners that share a connection limit"},
 	{folder: "internal/listener", clock: true, ours: []string{"internal/connlimit"}, about: "opens, serves and drains addresses over HTTP and gRPC"},
+	{folder: "internal/gogocodec", about: "gRPC codec of Jaeger's messages"},
 	{folder: "internal/refusal", about: "errors that refuse a request, over HTTP and gRPC"},
 	{folder: "internal/archtest", about: "this table, as tests"},
 
@@ -51,7 +52,7 @@ var rules = []rule{
 	{folder: "ingest/file", clock: true, ours: []string{"trace", "ingest", "ingest/assemble", "ingest/jaeger", "ingest/jaeger/translate", "ingest/otlp"}, about: "files to closed traces"},
 	{folder: "ingest/journal", clock: true, ours: []string{"trace", "internal/pebbledb"}, about: "requests on disk, in order"},
 	{folder: "ingest/otlp/receiver", clock: true, ours: []string{"ingest", "internal/connlimit", "internal/listener", "internal/refusal"}, about: "OTLP over gRPC and HTTP"},
-	{folder: "ingest/jaeger/query", clock: true, ours: []string{"ingest", "ingest/jaeger/translate", "ingest/otlp", "ingest/otlp/receiver", "internal/refusal"}, about: "fetches traces from a running Jaeger"},
+	{folder: "ingest/jaeger/query", clock: true, ours: []string{"ingest", "ingest/jaeger/translate", "ingest/otlp", "ingest/otlp/receiver", "internal/gogocodec", "internal/refusal"}, about: "fetches traces from a running Jaeger"},
 
 	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis", "search", "internal/pebbledb"}, about: "checkpoints, decisions, exemplars, outbox"},
 	{folder: "engine", clock: true, ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/...", "cct", "search", "ingest", "ingest/assemble", "ingest/file"}, about: "epoch by epoch: observations to decisions; files to a report"},
@@ -59,13 +60,13 @@ var rules = []rule{
 
 	{folder: "control", clock: true, ours: []string{"trace", "cct", "search", "agents/tracepoint/protocol", "internal/refusal"}, about: "agents: plans to them, feedback from them"},
 	{folder: "control/opamp", clock: true, ours: []string{"control", "agents/tracepoint/protocol", "internal/refusal"}, about: "agents over OpAMP"},
-	{folder: "control/sampling", clock: true, ours: []string{"trace", "search"}, about: "answers Jaeger's remote samplers"},
+	{folder: "control/sampling", clock: true, ours: []string{"trace", "search", "internal/gogocodec"}, about: "answers Jaeger's remote samplers"},
 	{folder: "notify", clock: true, ours: []string{"trace", "analysis", "search", "store", "describe", "internal/units"}, about: "webhooks"},
 	{folder: "notify/export", clock: true, ours: []string{"trace", "analysis"}, about: "critical paths as spans for tracing backends"},
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "analysis", "analysis/stats", "cct", "search", "ingest", "ingest/assemble", "ingest/otlp", "store", "engine", "engine/live", "control", "notify", "describe", "internal/units", "internal/refusal", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "analysis", "analysis/stats", "cct", "search", "ingest/assemble", "ingest/otlp", "store", "engine", "engine/live", "control", "notify", "describe", "internal/units", "internal/refusal", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"api/contract", "internal/terminal", "internal/units"}, about: "the CLI's client of the API"},
 

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// lookEvery is the least time between two looks at the files of a certificate: each is a few kilobytes, and who connects often must not have them
-// read as often.
+// lookEvery is the least interval between checks of the files, so that frequent connections do not cause frequent
+// reads.
 const lookEvery = 2 * time.Second
 
-// certificate is what a listener shows to who connects. Files that changed, as they do when a certificate is renewed, are read again; while they do
-// not fit together the one before is shown. It is safe for concurrent use.
+// certificate is the certificate of a listener. It reloads the files when they change, as on renewal. While they do not
+// match, it keeps the previous certificate. It is safe for concurrent use.
 type certificate struct {
 	files TLS
 
 	mu         sync.Mutex // guards all below
 	shown      *tls.Certificate
-	looked     time.Time // when the files were last looked at
-	chain, key []byte    // their texts then
-	unreadable bool      // they could not be read then
+	looked     time.Time // last check of the files
+	chain, key []byte    // contents of the files then
+	unreadable bool      // the last check failed
 }
 
 // newCertificate reads the files.
@@ -35,7 +35,7 @@ func newCertificate(files TLS) (*certificate, error) {
 	return c, nil
 }
 
-// read reads the files, and shows what is in them if they changed.
+// read reads the files and replaces the certificate if they changed.
 func (c *certificate) read() error {
 	chain, err := os.ReadFile(c.files.CertFile)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *certificate) read() error {
 	return nil
 }
 
-// get returns the certificate to show.
+// get returns the present certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package connlimit opens addresses at which no more connections are open at a time than their share. One too many is closed at once, so that it does not
-// wait unanswered in the kernel's queue; or one in which no request is makes room for it.
+// Package connlimit provides TCP listeners that share a connection limit. At the limit it closes an idle connection or,
+// if there is none, the new one, rather than leaving it in the accept queue.
 package connlimit
 
 import (
@@ -14,27 +14,28 @@ import (
 	"time"
 )
 
-// Share is how many connections may be open at a time at the addresses that have it together. It is safe for concurrent use.
+// Share limits the connections that are open at a time on all listeners that use it. It is safe for concurrent use.
 type Share struct {
 	most int
 	log  *slog.Logger
 
-	mu   sync.Mutex // guards all below, and the places of connections
+	mu   sync.Mutex // guards the fields below, and conn.place and conn.left
 	open int
-	idle list.List // of *conn: those in which no request is, the longest first
-	told time.Time // when the log was last told that there are too many
+	idle list.List // of *conn without a request, longest idle first
+	told time.Time // last log message about the limit
 }
 
-// tellEvery is how often the log is told that there are too many connections.
+// tellEvery is the interval between log messages about the limit.
 const tellEvery = time.Minute
 
-// NewShare returns a share of so many connections. Log is told when there are too many.
+// NewShare returns a share of most connections. It logs when the limit is reached.
 func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log: log} }
 
-// Most returns how many connections may be open at a time.
+// Most returns the limit.
 func (s *Share) Most() int { return s.most }
 
-// enter notes that c is open, and reports whether it may be. The one that had to make room for it is nil if none had to.
+// enter admits c, or reports false if it may not stay open. Gone is the idle connection that the caller must close for
+// it; nil: none.
 func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +45,7 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	}
 	if now := time.Now(); now.Sub(s.told) >= tellEvery {
 		s.told = now
-		s.log.Warn("as many connections are open as may be: those without a request make room, more are closed at once",
+		s.log.Warn("the connection limit is reached: idle connections make room, further ones are closed at once",
 			slog.String("address", c.of.Addr().String()), slog.Int("most", s.most))
 	}
 	longest := s.idle.Front()
@@ -57,14 +58,14 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	return gone, true
 }
 
-// leave notes that c is closed.
+// leave removes c when it is closed.
 func (s *Share) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(c)
 }
 
-// remove forgets c, once. The caller holds mu.
+// remove removes c once. The caller holds mu.
 func (s *Share) remove(c *conn) {
 	if c.left {
 		return
@@ -80,7 +81,7 @@ func (s *Share) count(c *conn, n int) {
 	c.of.open.Add(int64(n))
 }
 
-// busy notes that a request is in c. The caller holds mu.
+// busy marks c as not idle. The caller holds mu.
 func (s *Share) busy(c *conn) {
 	if c.place != nil {
 		s.idle.Remove(c.place)
@@ -88,7 +89,7 @@ func (s *Share) busy(c *conn) {
 	}
 }
 
-// rest notes whether a request is in c.
+// rest marks c as idle or not.
 func (s *Share) rest(c *conn, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +107,7 @@ type Listener struct {
 	refused, gone atomic.Uint64
 }
 
-// Open opens an address that has a share.
+// Open opens an address whose connections count towards share.
 func Open(ctx context.Context, address string, share *Share) (*Listener, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", address)
@@ -120,15 +121,15 @@ func Open(ctx context.Context, address string, share *Share) (*Listener, error) 
 	return &Listener{TCPListener: tcp, share: share}, nil
 }
 
-// Load is how many connections there are.
+// Load counts the connections of a listener.
 type Load struct {
 	Open    int64
-	Most    int    // that may be open, at all addresses with the same share together
-	Refused uint64 // closed at once because there were too many, since the start
-	Gone    uint64 // without a request, closed to make room for others, since the start
+	Most    int    // limit of the share
+	Refused uint64 // closed at once because of the limit, since the start
+	Gone    uint64 // idle, closed to make room for others, since the start
 }
 
-// Load returns the present load; none for a nil listener.
+// Load returns the present load; zero for a nil listener.
 func (l *Listener) Load() Load {
 	if l == nil {
 		return Load{}
@@ -136,7 +137,7 @@ func (l *Listener) Load() Load {
 	return Load{Open: l.open.Load(), Most: l.share.most, Refused: l.refused.Load(), Gone: l.gone.Load()}
 }
 
-// Accept returns the next connection that is not one too many.
+// Accept returns the next connection within the limit.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		tcp, err := l.AcceptTCP()
@@ -152,13 +153,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 			continue
 		case gone != nil:
 			gone.of.gone.Add(1)
-			_ = gone.TCPConn.Close() // whoever reads from it closes it again
+			_ = gone.TCPConn.Close() // its reader closes it again
 		}
 		return c, nil
 	}
 }
 
-// State is the ConnState of an [http.Server] that serves l, or l encrypted. Without it no connection makes room for others.
+// State is the ConnState of an [http.Server] that serves l, or l over TLS. Without it no connection of l counts as
+// idle.
 func (l *Listener) State(c net.Conn, state http.ConnState) {
 	if encrypted, ok := c.(*tls.Conn); ok {
 		c = encrypted.NetConn()
@@ -168,12 +170,12 @@ func (l *Listener) State(c net.Conn, state http.ConnState) {
 	}
 }
 
-// conn tells its share once when it is closed. It has all methods of a TCP connection, by which gRPC waits for one that is idle without
-// holding a buffer for it.
+// conn leaves its share once when it is closed. It has all methods of a TCP connection, so that gRPC can wait on an
+// idle one without holding a buffer for it.
 type conn struct {
 	*net.TCPConn
 	of    *Listener
-	place *list.Element // among those that are idle; nil: it is not
+	place *list.Element // in Share.idle; nil: not idle
 	left  bool
 }
 

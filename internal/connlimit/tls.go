@@ -11,13 +11,14 @@ import (
 
 // TLS names the files of transport security, in PEM. The zero TLS is clear text.
 type TLS struct {
-	CertFile     string // the server's certificate and those between it and the root
+	CertFile     string // the server's certificate and its intermediates
 	KeyFile      string
-	ClientCAFile string       // who may sign certificates of clients, which then must have one; "": they need none
-	Log          *slog.Logger // is told when a certificate was renewed, or cannot be; nil: nobody is
+	ClientCAFile string       // authorities that sign client certificates, which are then required; "": none are
+	Log          *slog.Logger // logs reloads of the certificate; nil: nothing is logged
 }
 
-// Config reads the files, and returns nil for clear text. Those of the certificate are read again when they change.
+// Config reads the files and returns a configuration that reloads the certificate when its files change; nil for clear
+// text.
 func (t TLS) Config() (*tls.Config, error) {
 	if t.CertFile == "" && t.KeyFile == "" && t.ClientCAFile == "" {
 		return nil, nil

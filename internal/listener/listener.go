@@ -1,5 +1,5 @@
-// Package listener opens, serves and drains the addresses of a service: HTTP or gRPC, optionally over TLS, with a share of the
-// connections that may be open.
+// Package listener opens, serves and drains the addresses of a service: HTTP or gRPC, optionally over TLS, with a share
+// of the connections that may be open.
 package listener
 
 import (
@@ -34,8 +34,8 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// Listener is an open address with its server. Its life is OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil Listener is one that is
-// off: it has no address and no load.
+// Listener is an open address with its server. Its life is OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil
+// Listener is one that is off: it has no address and no load.
 type Listener struct {
 	*connlimit.Listener
 
@@ -45,8 +45,8 @@ type Listener struct {
 	stop  func() error
 }
 
-// OpenHTTP opens an address for server, which it completes with limits, a log and the connection limit; nil if c has no address. Server speaks
-// HTTP/1 only.
+// OpenHTTP opens an address for server, which it completes with limits, a log and the connection limit; nil if c has no
+// address. Server speaks HTTP/1 only.
 func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
@@ -123,8 +123,9 @@ func (l *Listener) Serve() error {
 	return fmt.Errorf("serve %s: %w", l.name, err)
 }
 
-// Drain takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their connections, which
-// cancels their contexts, and returns an error. Over gRPC it then still waits for handlers; over HTTP it does not.
+// Drain takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their
+// connections, which cancels their contexts, and returns an error. Over gRPC it then still waits for handlers; over
+// HTTP it does not.
 func (l *Listener) Drain(ctx context.Context) error {
 	if err := l.drain(ctx); err != nil {
 		return errors.Join(fmt.Errorf("drain %s: %w", l.name, err), l.stop())

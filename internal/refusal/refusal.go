@@ -1,7 +1,7 @@
 // Package refusal provides the error with which a service refuses a request, and writes it over HTTP and gRPC.
 //
-// An [Error] holds only text that is fit for clients. Errors of any other type stay inside: the caller logs them and answers with
-// [Failure].
+// An [Error] holds only text that is fit for clients. Errors of any other type stay inside: the caller logs them and
+// answers with [Failure].
 package refusal
 
 import (
@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Reason is the kind of a refusal, from a small fixed set, fit for a metric label. It is an error so that callers can test for it:
-// errors.Is(err, refusal.Overloaded).
+// Reason is the kind of a refusal, from a small fixed set, fit for a metric label. It is an error so that callers can
+// test for it: errors.Is(err, refusal.Overloaded).
 type Reason uint8
 
 // The reasons.
@@ -70,8 +70,8 @@ func (r Reason) String() string { return reasons[r].name }
 // Error returns the name of r.
 func (r Reason) Error() string { return r.String() }
 
-// Error refuses a request. errors.Is(err, r) reports whether err holds an Error with the [Reason] r. An Error is immutable once it is
-// shared.
+// Error refuses a request. errors.Is(err, r) reports whether err holds an Error with the [Reason] r. An Error is
+// immutable once it is shared.
 type Error struct {
 	Reason Reason
 	Detail string        // what is wrong

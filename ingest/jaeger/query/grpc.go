@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/gogo/protobuf/proto"
 	"github.com/jaegertracing/jaeger-idl/model/v1"
 	"github.com/jaegertracing/jaeger-idl/proto-gen/api_v2"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -19,9 +18,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sibyl-trace/sibyl/ingest/jaeger/translate"
+	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
-// overGRPC is a Jaeger that has api_v2.QueryService, which all have.
+// overGRPC queries a Jaeger by api_v2.QueryService, which every version has.
 type overGRPC struct {
 	connection *grpc.ClientConn
 	client     api_v2.QueryServiceClient
@@ -37,7 +37,7 @@ func newGRPC(base *url.URL, most int64) (*overGRPC, error) {
 		security = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
 	c, err := grpc.NewClient(base.Host, grpc.WithTransportCredentials(security),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogoCodec{}), grpc.MaxCallRecvMsgSize(int(min(most, maxMessage)))))
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New()), grpc.MaxCallRecvMsgSize(int(min(most, maxMessage)))))
 	if err != nil {
 		return nil, fmt.Errorf("connect to Jaeger at %s: %w", base.Host, err)
 	}
@@ -84,27 +84,3 @@ func (g *overGRPC) find(ctx context.Context, service string, w window, n int) (p
 		spans = append(spans, chunk.Spans...)
 	}
 }
-
-// gogoCodec encodes the messages of jaeger-idl, whose custom types the default codec does not know.
-type gogoCodec struct{}
-
-var errNoMessage = errors.New("not a message of gogo/protobuf")
-
-// Marshal implements encoding.Codec.
-func (gogoCodec) Marshal(v any) ([]byte, error) {
-	if m, ok := v.(proto.Message); ok {
-		return proto.Marshal(m)
-	}
-	return nil, errNoMessage
-}
-
-// Unmarshal implements encoding.Codec.
-func (gogoCodec) Unmarshal(data []byte, v any) error {
-	if m, ok := v.(proto.Message); ok {
-		return proto.Unmarshal(data, m)
-	}
-	return errNoMessage
-}
-
-// Name implements encoding.Codec.
-func (gogoCodec) Name() string { return "proto" }

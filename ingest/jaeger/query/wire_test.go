@@ -19,6 +19,8 @@ import (
 	"github.com/jaegertracing/jaeger-idl/proto-gen/api_v2"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"google.golang.org/grpc"
+
+	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
 const one = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"a"}}]},"scopeSpans":[{"spans":[` +
@@ -139,7 +141,7 @@ func TestGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := &querier{}
-	server := grpc.NewServer(grpc.ForceServerCodec(gogoCodec{}))
+	server := grpc.NewServer(grpc.ForceServerCodec(gogocodec.New()))
 	api_v2.RegisterQueryServiceServer(server, q)
 	go func() { _ = server.Serve(l) }()
 	defer server.Stop()

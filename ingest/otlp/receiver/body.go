@@ -34,8 +34,9 @@ var (
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
 //
-// A compressed body is read completely before it is uncompressed. So a slow sender holds no decoder, uncompressing only takes
-// processor time, and few decoders are enough; their number bounds their memory, which is a little over maxWindow each.
+// A compressed body is read completely before it is uncompressed. So a slow sender holds no decoder, uncompressing only
+// takes processor time, and few decoders are enough; their number bounds their memory, which is a little over maxWindow
+// each.
 type bodies struct {
 	budget   *budget
 	memory   memory
@@ -52,8 +53,8 @@ func newBodies(b *budget, limit int64) *bodies {
 	return s
 }
 
-// read returns the bytes of src, uncompressed. The caller must free them. Size is the number of bytes in src, −1 if unknown. The
-// error is errOverBudget, errTooLarge, errCorrupt, or that of src or ctx.
+// read returns the bytes of src, uncompressed. The caller must free them. Size is the number of bytes in src, −1 if
+// unknown. The error is errOverBudget, errTooLarge, errCorrupt, or that of src or ctx.
 func (s *bodies) read(ctx context.Context, src io.Reader, size int64, enc encoding) (*body, error) {
 	limit := s.limit
 	if enc != identity {
@@ -119,8 +120,9 @@ func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
 	return b, nil
 }
 
-// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece and becomes one stretch of memory only
-// once it is complete and valid, so that a refused body, however large, uses recycled pieces and leaves no garbage.
+// body holds the bytes of one request, in memory charged to the budget. It grows piece by piece and becomes one stretch
+// of memory only once it is complete and valid, so that a refused body, however large, uses recycled pieces and leaves
+// no garbage.
 type body struct {
 	from   *bodies
 	pieces []*[]byte

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// budget bounds the requests in flight and the memory that they hold. It never waits: a request that waits for memory while it holds
-// some could deadlock. It is safe for concurrent use.
+// budget bounds the requests in flight and the memory that they hold. It never waits: a request that waits for memory
+// while it holds some could deadlock. It is safe for concurrent use.
 //
-// Requests share the processor. If that is the bottleneck, each admitted request delays all others, until senders give up on
-// half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders do not count.
+// Requests share the processor. If that is the bottleneck, each admitted request delays all others, until senders give
+// up on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders do not count.
 type budget struct {
 	maxRequests, maxBytes int64
 	requests, bytes       atomic.Int64
@@ -45,8 +45,8 @@ func (b *budget) release(n int64) { b.bytes.Add(-n) }
 // room reports whether n bytes could be reserved now.
 func (b *budget) room(n int64) bool { return b.bytes.Load()+n <= b.maxBytes }
 
-// take adds n to total unless the sum would exceed limit, and reports whether it did. An addition that is taken back may make another
-// one fail that would have fitted, which costs a retry; the total never exceeds limit.
+// take adds n to total unless the sum would exceed limit, and reports whether it did. An addition that is taken back
+// may make another one fail that would have fitted, which costs a retry; the total never exceeds limit.
 func take(total *atomic.Int64, n, limit int64) bool {
 	if total.Add(n) <= limit {
 		return true

@@ -133,11 +133,12 @@ func readPrefix(stream rawStream) (size int64, compressed bool, err error) {
 	return int64(binary.BigEndian.Uint32(prefix[1:])), prefix[0] == 1, nil
 }
 
-// rawStream is a call whose message can be read piece by piece, still compressed. The usual RecvMsg reads and uncompresses a whole
-// message before its bytes can be counted, so that requests of many connections could exhaust memory.
+// rawStream is a call whose message can be read piece by piece, still compressed. The usual RecvMsg reads and
+// uncompresses a whole message before its bytes can be counted, so that requests of many connections could exhaust
+// memory.
 //
-// The methods belong to the type behind grpc.ServerTransportStream, not to that interface, so that a new version of gRPC may
-// lack them. Then every test of this package fails.
+// The methods belong to the type behind grpc.ServerTransportStream, not to that interface, so that a new version of
+// gRPC may lack them. Then every test of this package fails.
 type rawStream interface {
 	ReadMessageHeader(prefix []byte) error // io.EOF: there is no message
 	Read(n int) (mem.BufferSlice, error)   // returns n bytes and no fewer; waits for them until the context is done

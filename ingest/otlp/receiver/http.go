@@ -58,7 +58,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	s.opts.Observe(event)
 }
 
-// exportHTTP returns the rejected spans of a request, or a refusal. Known reports whether format is that of the Content-Type.
+// exportHTTP returns the rejected spans of a request, or a refusal. Known reports whether format is that of the
+// Content-Type.
 func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, format Format, known bool, event *Event) (Rejected, error) {
 	enc, err := s.admit(r, known)
 	if err != nil {

@@ -1,11 +1,13 @@
 // Package receiver receives OTLP export requests over gRPC and HTTP and passes their bodies to an [Intake].
 //
-// Input: connections of OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, with one call of
-// Intake.Take each, and the answer that OTLP prescribes for its result. The package does not interpret spans.
+// Input: connections of OpenTelemetry SDKs and Collectors. Output: request bodies, uncompressed but not decoded, with
+// one call of Intake.Take each, and the answer that OTLP prescribes for its result. The package does not interpret
+// spans.
 //
-// Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients send and
-// whatever it expands to; memory is reserved before it is used. A request that does not fit gets a retryable refusal and never
-// reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see internal errors.
+// Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
+// send and whatever it expands to; memory is reserved before it is used. A request that does not fit gets a retryable
+// refusal and never reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see
+// internal errors.
 //
 // Source: OTLP specification 1.x (opentelemetry.io/docs/specs/otlp) and the gRPC protocol over HTTP/2 (PROTOCOL-HTTP2).
 package receiver
@@ -38,9 +40,9 @@ const (
 
 // Intake takes export requests. It is safe for concurrent use.
 type Intake interface {
-	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not retain body.
-	// A *[refusal.Error] means that nothing was taken and the sender should try again; an *[ingest.RecordError] that the
-	// request is not OTLP; any other error is internal. Take returns soon after ctx is done.
+	// Take takes one uncompressed request. It returns once the request is as durable as configured, and does not retain
+	// body. A *[refusal.Error] means that nothing was taken and the sender should try again; an *[ingest.RecordError]
+	// that the request is not OTLP; any other error is internal. Take returns soon after ctx is done.
 	Take(ctx context.Context, body []byte, format Format) (Rejected, error)
 }
 
@@ -65,8 +67,8 @@ type Options struct {
 	ReadTimeout      time.Duration // from a request's header to the last byte of its body; default 30 s
 	IdleTimeout      time.Duration // until a connection without requests is closed; default 5 min
 
-	// Refuse is called before a body is read and returns the refusal that the Intake would give any request now; nil: none.
-	// Safe for concurrent use.
+	// Refuse is called before a body is read and returns the refusal that the Intake would give any request now; nil:
+	// none. Safe for concurrent use.
 	Refuse  func() *refusal.Error
 	Observe func(Event)  // called once for every answered request; nil: not called. Safe for concurrent use
 	Log     *slog.Logger // internal errors of the Intake; nil: discarded
@@ -119,8 +121,8 @@ func or[T ~int | ~int64](value, otherwise T) T {
 // errInFlight rejects options under which the largest requests would be refused for ever.
 var errInFlight = errors.New("allow more in flight, or smaller requests")
 
-// InFlight returns the least MaxInFlightBytes that admits a request of maxRequestBytes: a body takes its size twice, as sent and
-// uncompressed, or in pieces and joined; pieces are rounded up.
+// InFlight returns the least MaxInFlightBytes that admits a request of maxRequestBytes: a body takes its size twice, as
+// sent and uncompressed, or in pieces and joined; pieces are rounded up.
 func InFlight(maxRequestBytes int64) int64 { return 2*maxRequestBytes + 3*maxPiece }
 
 // Server receives OTLP. Its life is New, Listen, Serve, Shutdown.
@@ -190,8 +192,8 @@ func (s *Server) GRPCAddr() net.Addr { return s.grpc.Addr() }
 // HTTPAddr returns the open address of HTTP; nil if it is off. Call it after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
-// Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other one and returns
-// the error.
+// Serve answers requests until Shutdown and then returns nil. If one of the listeners fails, Serve closes the other one
+// and returns the error.
 func (s *Server) Serve() error {
 	var serving errgroup.Group
 	for _, l := range s.listeners() {
@@ -206,8 +208,9 @@ func (s *Server) Serve() error {
 	return serving.Wait()
 }
 
-// Shutdown takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their connections,
-// cancels their contexts, waits for the Intake, which heeds them, and returns an error that wraps that of ctx.
+// Shutdown takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their
+// connections, cancels their contexts, waits for the Intake, which heeds them, and returns an error that wraps that of
+// ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	var draining errgroup.Group
 	for _, l := range s.listeners() {

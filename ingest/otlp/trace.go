@@ -1,0 +1,34 @@
+package otlp
+
+import (
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not
+// depend on. The trace has no spans if the request has none of it.
+func DecodeTrace(id trace.ID, request []byte) (*trace.Trace, error) {
+	keys, err := ingest.NewKeys()
+	if err != nil {
+		return nil, err
+	}
+	var batch ingest.Batch
+	if err := NewDecoder(&trace.Table{}, keys).Protobuf(request, &batch); err != nil {
+		return nil, err
+	}
+	t := &trace.Trace{ID: id}
+	index := make([]int32, len(batch.Spans)) // in t, of each span of the batch; −1: of another trace
+	for i := range batch.Spans {
+		index[i] = -1
+		if batch.Traces[i] == id {
+			index[i] = int32(len(t.Spans))
+			t.Spans = append(t.Spans, batch.Spans[i])
+		}
+	}
+	for _, j := range batch.Joins {
+		if j.Span = index[j.Span]; j.Span >= 0 {
+			t.Joins = append(t.Joins, j)
+		}
+	}
+	return t, nil
+}

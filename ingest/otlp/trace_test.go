@@ -1,0 +1,60 @@
+package otlp
+
+import (
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Of a request with two traces only the spans of one are returned, with joins that point to them.
+func TestDecodeTrace(t *testing.T) {
+	in := ptrace.NewTraces()
+	rs := in.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "shop")
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	for i := range 6 {
+		s := spans.AppendEmpty()
+		s.SetTraceID([16]byte{15: byte(1 + i%2)})
+		s.SetSpanID([8]byte{7: byte(1 + i)})
+		s.SetName("work")
+		s.SetStartTimestamp(1000)
+		s.SetEndTimestamp(2000)
+		l := s.Links().AppendEmpty()
+		l.SetTraceID(s.TraceID())
+		l.SetSpanID([8]byte{7: byte(1 + (i+2)%6)})
+		l.Attributes().PutBool(trace.KeyJoin, true)
+	}
+	request, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeTrace(trace.ID{15: 2}, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ID != (trace.ID{15: 2}) || len(got.Spans) != 3 || len(got.Joins) != 3 {
+		t.Fatalf("%d spans, %d joins of %s", len(got.Spans), len(got.Joins), got.ID)
+	}
+	for i, s := range got.Spans {
+		if want := trace.SpanID(2 + 2*i); s.ID != want {
+			t.Errorf("span %d is %s, want %s", i, s.ID, want)
+		}
+	}
+	joins := make(map[int32]int)
+	for _, j := range got.Joins {
+		joins[j.Span]++
+	}
+	for i := range int32(3) {
+		if joins[i] != 1 {
+			t.Errorf("span %d has %d joins", i, joins[i])
+		}
+	}
+	if none, err := DecodeTrace(trace.ID{15: 3}, request); err != nil || len(none.Spans)+len(none.Joins) > 0 {
+		t.Errorf("another trace: %+v, %v", none, err)
+	}
+	if broken, err := DecodeTrace(trace.ID{15: 2}, request[:len(request)-1]); err == nil {
+		t.Errorf("half a request: %+v", broken)
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/listener"
+)
+
+// tlsFiles returns the files of a configuration of TLS.
+func tlsFiles(t config.TLS, log *slog.Logger) connlimit.TLS {
+	return connlimit.TLS{CertFile: t.Cert, KeyFile: t.Key, ClientCAFile: t.ClientCA, Log: log}
+}
+
+// listenerConfig describes an address, whose TLS files it reads unless the address is empty.
+func listenerConfig(name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger) (listener.Config, error) {
+	c := listener.Config{Name: name, Address: address, Share: share, Log: log}
+	if address == "" {
+		return c, nil
+	}
+	var err error
+	if c.TLS, err = tlsFiles(files, log).Config(); err != nil {
+		return c, fmt.Errorf("encrypt %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// openHTTP opens an address for server; nil if the address is empty.
+func openHTTP(ctx context.Context, name, address string, share *connlimit.Share, files config.TLS, log *slog.Logger, server *http.Server) (*listener.Listener, error) {
+	c, err := listenerConfig(name, address, share, files, log)
+	if err != nil {
+		return nil, err
+	}
+	return listener.OpenHTTP(ctx, c, server)
+}
+
+// Listen opens all addresses.
+func (s *Server) Listen(ctx context.Context) error {
+	if err := s.receiver.Listen(ctx); err != nil {
+		return err
+	}
+	if err := s.outbound.listen(ctx, s.files.others); err != nil {
+		return err
+	}
+	agents := connlimit.NewShare(s.files.agents, s.log) // agents connect to both addresses
+	web := &http.Server{Handler: s.front()}
+	web.RegisterOnShutdown(s.api.Close)
+	var err error
+	if s.http, err = openHTTP(ctx, "the API", s.config.HTTP, agents, s.config.API.TLS, s.log, web); err != nil {
+		return err
+	}
+	return s.listenOpAMP(ctx, agents)
+}
+
+// listeners returns the open addresses except those of the receivers.
+func (s *Server) listeners() []*listener.Listener {
+	var open []*listener.Listener
+	for _, l := range []*listener.Listener{s.http, s.agents, s.outbound.samplingHTTP, s.outbound.samplingGRPC} {
+		if l != nil {
+			open = append(open, l)
+		}
+	}
+	return open
+}
+
+// Addresses holds the open addresses; nil: off.
+type Addresses struct{ API, GRPC, HTTP, OpAMP, SamplingHTTP, SamplingGRPC net.Addr }
+
+// Addresses returns the open addresses.
+func (s *Server) Addresses() Addresses {
+	return Addresses{
+		API: s.http.Addr(), GRPC: s.receiver.GRPCAddr(), HTTP: s.receiver.HTTPAddr(), OpAMP: s.agents.Addr(),
+		SamplingHTTP: s.outbound.samplingHTTP.Addr(), SamplingGRPC: s.outbound.samplingGRPC.Addr(),
+	}
+}

@@ -1,1 +1,0 @@
-import{Kt as e,Wt as t}from"./figure-CfA-lACA.js";var n=e(t(),1);function r(e){let t=(0,n.useRef)(null),[r,i]=(0,n.useState)(e);return(0,n.useEffect)(()=>{let e=new ResizeObserver(e=>e.forEach(({contentRect:{width:e,height:t}})=>i({width:Math.round(e),height:Math.round(t)})));return e.observe(t.current),()=>e.disconnect()},[]),[t,r]}export{r as t};
