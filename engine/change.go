@@ -25,8 +25,8 @@ func (o *Options) Settings() Settings {
 	return Settings{Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention}
 }
 
-// Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a function of the
-// journal. Exactly one field is set, apart from By.
+// Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
+// function of the journal. Exactly one field is set, apart from By.
 type Change struct {
 	Settings *Settings        `json:"settings,omitempty"`
 	Override *search.Override `json:"wish,omitempty"`     // replaces an earlier one of the same tracepoint
@@ -58,7 +58,8 @@ func DecodeChange(b []byte) (x Change, err error) {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that settings have.
+// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that
+// settings have.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:

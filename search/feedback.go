@@ -16,7 +16,8 @@ type Feedback struct {
 	Measured   *Measured   `json:",omitempty"`
 }
 
-// Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, also if it is empty.
+// Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, also
+// if it is empty.
 type Catalogue struct {
 	Service     string
 	Tracepoints []Announced

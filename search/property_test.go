@@ -184,8 +184,8 @@ func (g *drawnSearch) checkOverrides(t *rapid.T, st *State) {
 	}
 }
 
-// TestOverrunEvictsTheWorst: if agents measure more than the budget, the least valuable tracepoints go. None stays that is worth less
-// than an evicted one that would have fitted.
+// TestOverrunEvictsTheWorst: if agents measure more than the budget, the least valuable tracepoints go. None stays
+// that is worth less than an evicted one that would have fitted.
 func TestOverrunEvictsTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawSearch(t)

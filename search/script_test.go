@@ -70,9 +70,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	return "unknown command"
 }
 
-// problem reads the edges and the evidence, one per line. "edge A/B 0.9" is the score of the baseline operation B called from A; an
-// edge of a slow problem also has "excess=ns±half". "seen A/B.c.d 0.9 0.05 n=20" is a share of 0.9 ± 0.05 that 20 requests showed
-// for d, called from c inside that operation. "explains A/B key 0.6" is the effect of a variable.
+// problem reads the edges and the evidence, one per line. "edge A/B 0.9" is the score of the baseline operation B
+// called from A; an edge of a slow problem also has "excess=ns±half". "seen A/B.c.d 0.9 0.05 n=20" is a share of 0.9
+// ± 0.05 that 20 requests showed for d, called from c inside that operation. "explains A/B key 0.6" is the effect of
+// a variable.
 func (s *script) problem(t *testing.T, text string) {
 	s.p.Edges, s.p.Refined, s.p.Explanations = nil, nil, nil
 	for line := range strings.Lines(text) {

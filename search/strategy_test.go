@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestAdaptiveTriesFewUnanchored: unanchored candidates are tried a few at a time while functions divide the region, and more at a
-// time if requests are few.
+// TestAdaptiveTriesFewUnanchored: unanchored candidates are tried a few at a time while functions divide the region,
+// and more at a time if requests are few.
 func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 	probes := func(functions int, requests float64) int {
 		q := &Question{Regions: []Region{{Share: 1}}, Requests: requests}
@@ -36,8 +36,8 @@ func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 	}
 }
 
-// TestCovariance: tracepoints common to two operations whose edges vary together are picked, but neither those common to two other
-// operations nor those of one operation.
+// TestCovariance: tracepoints common to two operations whose edges vary together are picked, but neither those common
+// to two other operations nor those of one operation.
 func TestCovariance(t *testing.T) {
 	edges := []*analysis.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
 	q := &Question{Pairs: []analysis.PairShare{{A: 1, B: 3, Share: 0.4}}}

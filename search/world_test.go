@@ -12,8 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// world is a synthetic application of one request type in which one node, the culprit, is sometimes slow. It stands in for agents,
-// traces and package analysis: it runs requests under a plan and returns the problem with its evidence.
+// world is a synthetic application of one request type in which one node, the culprit, is sometimes slow. It stands
+// in for agents, traces and package analysis: it runs requests under a plan and returns the problem with its
+// evidence.
 type world struct {
 	rng     *rand.Rand
 	table   trace.Table
