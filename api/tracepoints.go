@@ -226,7 +226,7 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 	case err != nil:
 		return nil, err
 	case !room:
-		return nil, refusal.New(refusal.Conflict, "too many tracepoints have overrides", "withdraw some")
+		return nil, refusal.New(refusal.Conflict, "too many tracepoints have an override", "withdraw some")
 	}
 	x, _, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {

@@ -26,8 +26,8 @@ func (o *Options) Settings() Settings {
 	return Settings{Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention}
 }
 
-// Change is something from outside, beside traces, that decisions depend on. It is one record of the journal, so that decisions stay a
-// function of that. Exactly one field is set, By aside.
+// Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
+// function of the journal. Exactly one field is set, apart from By.
 type Change struct {
 	Settings *Settings        `json:"settings,omitempty"`
 	Override *search.Override `json:"wish,omitempty"`     // replaces an earlier one of the same tracepoint
@@ -56,10 +56,11 @@ func DecodeChange(b []byte) (x Change, err error) {
 	return x, nil
 }
 
-// MostOverrides bounds what people may have decided about at a time.
+// MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that settings have.
+// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that
+// settings have.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -85,26 +86,26 @@ func (c *Core) Apply(x *Change) bool {
 	return withdrawn
 }
 
-// overrideVerbs say what somebody does who overrides the search, by the kind of override.
+// overrideVerbs are the verbs for the log of decisions, by kind of override.
 var overrideVerbs = [...]string{search.Enable: "enables", search.Pin: "pins", search.Forbid: "forbids"}
 
-// override takes what a person decided about a tracepoint, in place of what was decided before. It reports whether there was room.
-func (c *Core) override(w search.Override) bool {
-	c.withdraw(w.Tracepoint)
+// override replaces the override of a tracepoint. It reports false if there are too many.
+func (c *Core) override(o search.Override) bool {
+	c.withdraw(o.Tracepoint)
 	if len(c.state.Overrides) >= MostOverrides {
 		return false
 	}
-	c.state.Overrides = append(c.state.Overrides, w)
-	c.said(w.By, overrideVerbs[w.Kind], w.Tracepoint)
+	c.state.Overrides = append(c.state.Overrides, o)
+	c.said(o.By, overrideVerbs[o.Kind], o.Tracepoint)
 	return true
 }
 
-// withdraw takes back what a person decided about a tracepoint. It reports whether there was anything.
+// withdraw ends the override of a tracepoint. It reports whether there was one.
 func (c *Core) withdraw(tracepoint trace.Symbol) bool {
-	var left []search.Override // of its own: what Next returned is not changed
-	for _, w := range c.state.Overrides {
-		if w.Tracepoint != tracepoint {
-			left = append(left, w)
+	var left []search.Override // a new slice: Next returned the other
+	for _, o := range c.state.Overrides {
+		if o.Tracepoint != tracepoint {
+			left = append(left, o)
 		}
 	}
 	withdrawn := len(left) < len(c.state.Overrides)

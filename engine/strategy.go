@@ -24,8 +24,8 @@ func (e *UnknownStrategyError) Error() string {
 	return text + ": choose one of " + strings.Join(search.StrategyNames(), ", ")
 }
 
-// strategyNamed returns the strategy with the given name, the default one for the empty name. Those in more come beside the
-// published ones. The error is an [UnknownStrategyError].
+// strategyNamed returns the strategy with the given name, the default one for the empty name. Those in more come
+// beside the published ones. The error is an [UnknownStrategyError].
 func strategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
 	name = cmp.Or(name, search.DefaultStrategy)
 	for _, s := range append(search.Strategies(), more...) {

@@ -19,13 +19,13 @@ const (
 
 // adaptive picks the candidates that reveal most of the unexplained share per cost:
 //
-//  1. Regions are drawn by Thompson sampling over their posterior shares, so that one that is only probably better does not
-//     starve the others.
-//  2. The drawn region is divided: each pick takes the part with the largest prior weight (from smoothed history, or else the
-//     number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a pick and not below
-//     another tells the parts apart, even if tracepoints in between are off.
-//  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one of them may
-//     turn out to carry most. Below a leaf many are tried at once.
+//  1. Regions are drawn by Thompson sampling over their posterior shares, so that one that is only probably better
+//     does not starve the others.
+//  2. The drawn region is divided: each pick takes the part with the largest prior weight (from smoothed history, or
+//     else the number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a
+//     pick and not below another tells the parts apart, even if tracepoints in between are off.
+//  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one
+//     of them may turn out to carry most. Below a leaf many are tried at once.
 //
 // Its picks are for as many requests as a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
@@ -92,8 +92,9 @@ func (q *Question) priorWeight(i int) float64 {
 	return q.Candidates[i].PriorWeight
 }
 
-// splitCount returns the number of n candidates to pick at once: about as many as each of the resulting parts has candidates. If few
-// requests make a step last several epochs, it picks more in proportion: time is scarce then, and spans are cheap.
+// splitCount returns the number of n candidates to pick at once: about as many as each of the resulting parts has
+// candidates. If few requests make a step last several epochs, it picks more in proportion: time is scarce then, and
+// spans are cheap.
 func (q *Question) splitCount(n int) int {
 	if n <= takeWhole {
 		return n

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkNext measures a decision over a tree of 100 000 tracepoints, the third of an investigation, for each strategy.
+// BenchmarkNext measures the third decision of an investigation in a tree of 100 000 tracepoints, for each strategy.
 func BenchmarkNext(b *testing.B) {
 	w := newWorld(5, 100_000, 2)
 	var st State
@@ -38,7 +38,7 @@ func BenchmarkNextWide(b *testing.B) {
 	w := newWorld(5, 5, 2)
 	var list []cct.Tracepoint
 	for i := range 60_000 {
-		list = append(list, cct.Tracepoint{ID: trace.Symbol(i + 1), Op: trace.Op(i + 1), Owner: w.spots[0].op})
+		list = append(list, cct.Tracepoint{ID: trace.Symbol(i + 1), Op: trace.Op(i + 1), Owner: w.nodes[0].op})
 	}
 	w.announce(list)
 	w.run(&Plan{})

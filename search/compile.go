@@ -12,8 +12,8 @@ import (
 // LeaseTime is the time after which a tracepoint is switched off unless its lease is renewed.
 const LeaseTime = 10 * time.Minute
 
-// armSizes are the shares of a plan's arms in sixteenths: each is the sum of those before it, so that the first ones together
-// have 1, 2, 4, 8 or all 16.
+// armSizes are the shares of a plan's arms in sixteenths: each is the sum of those before it, so that the first ones
+// together have 1, 2, 4, 8 or all 16.
 var armSizes = [...]int{1, 1, 2, 4, 8}
 
 const allArms = 1<<len(armSizes) - 1
@@ -34,11 +34,12 @@ func ArmName(name trace.Symbol) string {
 // ExploreArm is the name of the arm that has everything on.
 const ExploreArm = "x"
 
-// maxExplore limits the share of the requests that have everything on: their durations are biased, and no statistics use them.
+// maxExplore limits the share of the requests that have everything on: their durations are biased, and no statistics
+// use them.
 const maxExplore = 0.1
 
-// newArms returns the arms of a plan, together all requests: those to which tracepoints are assigned and, if explore is not 0, one
-// with everything on for that share of the requests.
+// newArms returns the arms of a plan, together all requests: those to which tracepoints are assigned and, if explore
+// is not 0, one with everything on for that share of the requests.
 func newArms(explore float64) []Arm {
 	list := make([]Arm, len(armSizes), len(armSizes)+1)
 	for i, size := range armSizes {
@@ -61,9 +62,9 @@ func shareOf(mask uint32) float64 {
 	return float64(sixteenths) / 16
 }
 
-// armsFor returns arms with about the given share of the requests, at least 0.7 of it. They are the first arms of a plan, so that
-// of any two results one contains the other: a tracepoint that is on for few requests is on together with those that are on for
-// many.
+// armsFor returns arms with about the given share of the requests, at least 0.7 of it. They are the first arms of a
+// plan, so that of any two results one contains the other: a tracepoint that is on for few requests is on together
+// with those that are on for many.
 func armsFor(share float64) uint32 {
 	for k := range armSizes {
 		mask := uint32(1)<<(k+1) - 1
@@ -97,7 +98,8 @@ type planEntry struct {
 // compile makes the plan from overrides and the requests of investigations:
 //
 //  1. Entries are sorted by rank, then by value.
-//  2. Those that fit the rest of the budget get leases. Others are evicted from their investigations. Forced ones always fit.
+//  2. Those that fit the rest of the budget get leases. Others are evicted from their investigations. Forced ones
+//     always fit.
 //  3. Exploration takes the rest of the budget.
 func (s *epochStep) compile() {
 	old := &s.in.State.Plan
@@ -188,8 +190,8 @@ func (o *Override) planEntry() planEntry {
 	return e
 }
 
-// leases returns the leases of e in the plan after p. They are renewed while the override or investigation lives; expired ones
-// are left out.
+// leases returns the leases of e in the plan after p. They are renewed while the override or investigation lives;
+// expired ones are left out.
 func (p *Plan) leases(e planEntry, now trace.Nanos) []Lease {
 	var list []Lease
 	for arm := range armSizes {
@@ -258,8 +260,8 @@ func (s *epochStep) recordEviction(problem analysis.Hash, tp trace.Symbol) {
 	}
 }
 
-// explainRest adds a decision for the changes of the plan that no other decision explains: those by overrides, by agents that
-// cannot enable a tracepoint, and by leases that ended.
+// explainRest adds a decision for the changes of the plan that no other decision explains: those by overrides, by
+// agents that cannot enable a tracepoint, and by leases that ended.
 func (s *epochStep) explainRest() {
 	old, plan := &s.in.State.Plan, &s.state.Plan
 	explained := make(map[trace.Symbol]bool)

@@ -17,8 +17,8 @@ const (
 	explainEpochs  = 3   // calls in which variables may explain a located suspect
 )
 
-// conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without a known
-// location inside. Otherwise the search is exhausted, for the given reason.
+// conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
+// a known location inside. Otherwise the search is exhausted, for the given reason.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
@@ -50,8 +50,8 @@ func part(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// exhaust handles the end of candidates: the best suspects are watched for more requests until one stands out or more requests
-// would not change that.
+// exhaust handles the end of candidates: the best suspects are watched for more requests until one stands out or more
+// requests would not change that.
 func (s *investigationStep) exhaust() {
 	v := s.v
 	v.Idle++
@@ -127,8 +127,8 @@ func (s *investigationStep) explain() {
 	s.requestPicks()
 }
 
-// explanation returns the sentence for what accounts for at least half of the leading operation: the located wait, or a variable
-// that explains the durations or an edge of the operation. It is empty if nothing does.
+// explanation returns the sentence for what accounts for at least half of the leading operation: the located wait, or
+// a variable that explains the durations or an edge of the operation. It is empty if nothing does.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""

@@ -71,8 +71,8 @@ func (c *costs) price(tp trace.Symbol) *price {
 	return p
 }
 
-// estimate prices tp by its nodes in the trees. An unanchored tracepoint is assumed to run once in every request that reaches its
-// service, and one that no tree knows once in every request.
+// estimate prices tp by its nodes in the trees. An unanchored tracepoint is assumed to run once in every request that
+// reaches its service, and one that no tree knows once in every request.
 func (c *costs) estimate(tp trace.Symbol) *price {
 	p := &price{total: Usage{Tracepoints: 1}}
 	add := func(tree int, u Usage) {
@@ -148,8 +148,8 @@ func usageOf(hits float64, bytes int32, cost time.Duration) Usage {
 	}
 }
 
-// nodeHits returns the spans that a request is expected to emit at node i: the hit rate of the nearest node at or above that
-// requests have run.
+// nodeHits returns the spans that a request is expected to emit at node i: the hit rate of the nearest node at or
+// above that requests have run.
 func nodeHits(t *cct.Tree, i int32) float64 {
 	for ; i >= 0; i = t.Nodes[i].Parent {
 		if t.Nodes[i].Requests > 0 {
@@ -165,8 +165,8 @@ type Overrun struct{ Bytes, CPU float64 }
 // overrunDecay is the fraction of an excess that remains after a call without measurements.
 const overrunDecay = 0.99
 
-// overrun returns the overrun of the present plan. Without measurements it is the earlier one, which decays slowly, so that
-// tracepoints that cost too much are not switched on again at once.
+// overrun returns the overrun of the present plan. Without measurements it is the earlier one, which decays slowly,
+// so that tracepoints that cost too much are not switched on again at once.
 func (s *epochStep) overrun() Overrun {
 	old := &s.in.State.Plan
 	masks := make(map[trace.Symbol]uint32)
@@ -234,8 +234,8 @@ func (l *ledger) add(tp trace.Symbol, mask uint32) {
 	}
 }
 
-// explore adds all tracepoints for a share of all requests, and reports true, if the budget allows for it. It ignores the limits of
-// services, whose parts of the cost are not known.
+// explore adds all tracepoints for a share of all requests, and reports true, if the budget allows for it. It ignores
+// the limits of services, whose parts of the cost are not known.
 func (l *ledger) explore(share float64) bool {
 	p := l.costs.everything()
 	u := p.total.times(share).overrun(l.costs.scale)

@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Decision is a change of the plan or of an investigation's status, with the evidence for it. A decision without an investigation
-// follows from overrides, agents or the budget.
+// Decision is a change of the plan or of an investigation's status, with the evidence for it. A decision without an
+// investigation follows from overrides, agents or the budget.
 type Decision struct {
 	At            trace.Nanos
 	Plan          int64         // version of the plan that carries it out

@@ -14,15 +14,15 @@ const (
 	minRequests    = 8    // with a tracepoint on before it is judged
 	enoughRequests = 300  // more do not change a verdict
 	maxEvidence    = 8192 // entries kept for an investigation
-	// maxHalfWidth is half the width of the widest 95 % interval of a share that is accepted: a wider one may come from a sample
-	// without the few slow requests. After patience decisions, or enoughRequests, any width is accepted.
+	// maxHalfWidth is half the width of the widest 95 % interval of a share that is accepted: a wider one may come from
+	// a sample without the few slow requests. After patience decisions, or enoughRequests, any width is accepted.
 	maxHalfWidth = 0.3
 	patience     = 8
 )
 
-// observe merges the evidence that p shows under the plan that applied. Evidence is kept per batch, the requests that had the same
-// set of tracepoints on, because contexts look alike within one. Of each batch the evidence of the most requests is kept. Earlier
-// evidence that p no longer shows is kept, too.
+// observe merges the evidence that p shows under the plan that applied. Evidence is kept per batch, the requests that
+// had the same set of tracepoints on, because contexts look alike within one. Of each batch the evidence of the most
+// requests is kept. Earlier evidence that p no longer shows is kept, too.
 func (v *Investigation) observe(p *analysis.Problem, applied *Plan) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
@@ -89,8 +89,8 @@ func finite(x float64) float64 {
 	return 0
 }
 
-// implied returns shares of 0 for tracepoints that have been on for long without evidence: no request of the problem reached an
-// agent that has them.
+// implied returns shares of 0 for tracepoints that have been on for long without evidence: no request of the problem
+// reached an agent that has them.
 func (v *Investigation) implied(p *analysis.Problem) []Evidence {
 	judged := requestsOf(v.Evidence)
 	var list []Evidence
@@ -105,12 +105,13 @@ func (v *Investigation) implied(p *analysis.Problem) []Evidence {
 
 // weigh sets what evidence shows about the locations of the scope:
 //
-//  1. Evidence is mapped to locations by projection: those of its tracepoint whose path includes everything that appeared above
-//     it.
+//  1. Evidence is mapped to locations by projection: those of its tracepoint whose path includes everything that
+//     appeared above it.
 //  2. Locations of a tracepoint that showed something elsewhere in the scope, or nothing at all, have a share of 0.
 //  3. The own share of a known location is its share less those of the known locations next below it.
 //
-// A location with a wide interval is not known yet, unless its tracepoint is settled: waiting would not improve its evidence.
+// A location with a wide interval is not known yet, unless its tracepoint is settled: waiting would not improve its
+// evidence.
 func (o *operationScope) weigh(evidence []Evidence, settled func(tp trace.Symbol) bool) {
 	weights := make(map[trace.Edge]float64, len(o.edges))
 	for _, e := range o.edges {
@@ -172,8 +173,8 @@ type sampleKey struct {
 // sample is an estimate of a share, with the square of half its interval.
 type sample struct{ share, square float64 }
 
-// credit adds e to the samples of the locations that it may come from, divided by how often they run. The interval is wider
-// because all of the share may come from any one of them.
+// credit adds e to the samples of the locations that it may come from, divided by how often they run. The interval is
+// wider because all of the share may come from any one of them.
 func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32, e *Evidence, weight float64) {
 	hits := 0.0
 	for _, i := range locations {
@@ -193,8 +194,9 @@ func (o *operationScope) credit(samples map[sampleKey]sample, locations []int32,
 	}
 }
 
-// combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. A batch
-// without requests that ran the location counts as 0. A batch with a wide interval, whose share is hardly known, counts less.
+// combine averages the samples of each location over the batches that had its tracepoint on, weighted by requests. A
+// batch without requests that ran the location counts as 0. A batch with a wide interval, whose share is hardly
+// known, counts less.
 func (o *operationScope) combine(samples map[sampleKey]sample, evidence []Evidence) {
 	batches := make(map[trace.Symbol][]batchKey)
 	most := batchesOf(evidence)

@@ -7,26 +7,26 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Feedback is what agents say, reduced to what decisions depend on. Fields that are empty say nothing.
+// Feedback is a report from agents, reduced to the parts that decisions depend on. An empty field changes nothing.
 type Feedback struct {
-	At         trace.Nanos `json:"-"` // when it was said: the time of its record
+	At         trace.Nanos `json:"-"` // time of its record
 	Catalogues []Catalogue `json:",omitempty"`
 	Costs      []Cost      `json:",omitempty"`
 	Broken     []Broken    `json:",omitempty"`
 	Measured   *Measured   `json:",omitempty"`
 }
 
-// Catalogue holds all tracepoints that the agents of a service can switch on now, in place of those before. Without any the service has
-// none any more.
+// Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, also
+// if it is empty.
 type Catalogue struct {
 	Service     string
 	Tracepoints []Announced
 }
 
-// Announced is a [cct.Tracepoint] with names as texts.
+// Announced is a [cct.Tracepoint] with strings in place of symbols.
 type Announced struct {
 	ID        string
-	Name      string             // of its spans; of a variable: the key of its attribute
+	Name      string             // of its spans, or the key of a variable's attribute
 	Span      trace.Kind         `json:",omitempty"` // of its spans
 	Parent    string             `json:",omitempty"` // ID of the one that it is called from; empty: unknown
 	Owner     string             `json:",omitempty"` // name of the baseline span in which it runs; empty: unknown
@@ -38,20 +38,20 @@ type Announced struct {
 	Baseline  bool               `json:",omitempty"`
 }
 
-// Cost is what a hit of a tracepoint was measured to cost. It stands, whatever catalogues say, until it is measured again.
+// Cost is the measured cost of a hit of a tracepoint. It takes precedence over catalogues until the next measurement.
 type Cost struct {
 	ID    string
 	CPU   time.Duration
 	Bytes int32
 }
 
-// Broken says that a tracepoint cannot be switched on for a while; For 0: that it can again.
+// Broken marks a tracepoint that cannot be switched on for a while. With For 0 it can be again.
 type Broken struct {
 	ID  string
 	For time.Duration
 }
 
-// Measured is what agents measured of a plan, all together.
+// Measured is the cost of a plan measured by all agents together.
 type Measured struct {
 	Plan             int64   // version
 	Hits, Bytes, CPU float64 // per second; CPU in seconds

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tally is how one strategy did over many worlds.
+// tally sums up the outcomes of one strategy in many worlds.
 type tally struct {
 	runs, top1, top3, located int
 	epochs, fraction          []float64
@@ -50,8 +50,8 @@ func play(name string, size int, rate float64, seeds int) *tally {
 	return &y
 }
 
-// Every strategy finds most causes, and adaptive finds no fewer than hierarchical at a smaller price. More
-// worlds are played when WORLDS says how many.
+// TestStrategiesLocate: every strategy finds most causes, and adaptive finds no fewer than hierarchical with fewer
+// spans. The environment variable WORLDS sets the number of worlds.
 func TestStrategiesLocate(t *testing.T) {
 	worlds, size, rate := 12, 300, 10.0
 	if n, err := strconv.Atoi(os.Getenv("WORLDS")); err == nil {

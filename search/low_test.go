@@ -2,7 +2,7 @@ package search
 
 import "testing"
 
-// With few requests a verdict takes all of them: adaptive must not pay more for it than hierarchical.
+// TestLowRate: with few requests a verdict takes all of them, and adaptive costs no more spans than hierarchical.
 func TestLowRate(t *testing.T) {
 	for _, rate := range []float64{2, 4} {
 		a, h := play("adaptive", 300, rate, 16), play("hierarchical", 300, rate, 16)

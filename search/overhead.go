@@ -19,8 +19,8 @@ type ArmTimes struct {
 	Variance float64      // ns², of single requests
 }
 
-// Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same requests, so that
-// nothing else distinguishes their durations.
+// Overhead is the time that the instrumentation itself adds to a request. Arms are random shares of the same
+// requests, so that nothing else distinguishes their durations.
 type Overhead struct {
 	More, Less   int     // tracepoints on in the arms compared
 	Requests     uint64  // of both
@@ -33,8 +33,8 @@ type Overhead struct {
 // leastCompared is the number of requests that an arm needs to be compared.
 const leastCompared = 8
 
-// OverheadOf compares the arms with the most tracepoints on to those with the fewest. It is zero unless two arms have enough
-// requests and differ in their number of tracepoints.
+// OverheadOf compares the arms with the most tracepoints on to those with the fewest. It is zero unless two arms have
+// enough requests and differ in their number of tracepoints.
 func OverheadOf(arms []ArmTimes) Overhead {
 	byOn := make(map[int]ArmTimes)
 	for _, a := range arms {

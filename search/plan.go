@@ -8,7 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Budget limits the cost of a plan, in total, within the requests of each type, and in each service. A zero field is no limit.
+// Budget limits the cost of a plan, in total, within the requests of each type, and in each service. A zero field is
+// no limit.
 type Budget struct {
 	Tracepoints int     // on at the same time
 	Bytes       float64 // of additional trace data per second
@@ -46,8 +47,8 @@ type Lease struct {
 type Arm struct {
 	Name  trace.Symbol
 	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
-	// Everything has all tracepoints on, whatever the leases: the arm explores. Its requests are slower than others, and no
-	// statistics of durations include them.
+	// Everything has all tracepoints on, whatever the leases: the arm explores. Its requests are slower than others, and
+	// no statistics of durations include them.
 	Everything bool
 }
 

@@ -17,14 +17,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// game is a search in a drawn world, with a drawn budget and drawn wishes, watched step by step.
-type game struct {
+// drawnSearch is a search in a drawn world with a drawn budget and drawn overrides, checked step by step.
+type drawnSearch struct {
 	*world
 	in Input
 }
 
-func drawGame(t *rapid.T) *game {
-	g := &game{world: newWorld(rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size"), 3)}
+func drawSearch(t *rapid.T) *drawnSearch {
+	g := &drawnSearch{world: newWorld(rapid.Uint64Range(0, 1000).Draw(t, "seed"), rapid.IntRange(5, 80).Draw(t, "size"), 3)}
 	g.in = Input{
 		Strategy: named(rapid.SampledFrom(append(StrategyNames(), supplied.Name)).Draw(t, "strategy")), Seed: 3, Epoch: epoch, Table: &g.table,
 		Budget: Budget{
@@ -34,13 +34,13 @@ func drawGame(t *rapid.T) *game {
 		},
 		Explore: rapid.SampledFrom([]float64{0, 0, 0.01, 0.5}).Draw(t, "explore"),
 	}
-	for range rapid.IntRange(0, 3).Draw(t, "wishes") {
+	for range rapid.IntRange(0, 3).Draw(t, "overrides") {
 		g.in.State.Overrides = append(g.in.State.Overrides, Override{
-			Tracepoint: g.any(t).tp, Kind: OverrideKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone", Forced: rapid.Bool().Draw(t, "forced"),
+			Tracepoint: g.anyTracepoint(t).tp, Kind: OverrideKind(rapid.IntRange(0, 2).Draw(t, "kind")), By: "someone", Forced: rapid.Bool().Draw(t, "forced"),
 		})
 	}
 	if rapid.Bool().Draw(t, "harm") {
-		g.in.Unavailable = []trace.Symbol{g.any(t).tp}
+		g.in.Unavailable = []trace.Symbol{g.anyTracepoint(t).tp}
 	}
 	return g
 }
@@ -52,9 +52,9 @@ func drawLimit(t *rapid.T, of string) Limit {
 	return Limit{Tracepoints: rapid.IntRange(0, 6).Draw(t, of+": tracepoints"), Bytes: rapid.Float64Range(0, 10_000).Draw(t, of+": bytes")}
 }
 
-func (g *game) any(t *rapid.T) spot {
-	var list []spot
-	for _, s := range g.spots {
+func (g *drawnSearch) anyTracepoint(t *rapid.T) codeNode {
+	var list []codeNode
+	for _, s := range g.nodes {
 		if s.tp != 0 {
 			list = append(list, s)
 		}
@@ -62,8 +62,8 @@ func (g *game) any(t *rapid.T) spot {
 	return rapid.SampledFrom(list).Draw(t, "tracepoint")
 }
 
-// prepare plays an epoch and makes the next input.
-func (g *game) prepare() {
+// prepare plays an epoch and sets the next input.
+func (g *drawnSearch) prepare() {
 	g.run(&g.in.State.Plan)
 	p := g.problem(&g.in.State.Plan)
 	g.in.Now = g.now
@@ -76,7 +76,7 @@ func same(a, b any) string { return cmp.Diff(a, b, cmpopts.EquateNaNs(), cmpopts
 
 func TestPlansKeepTheRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGame(t)
+		g := drawSearch(t)
 		for range 6 {
 			g.prepare()
 			before := g.in.State
@@ -87,13 +87,13 @@ func TestPlansKeepTheRules(t *testing.T) {
 			}
 			g.checkBudget(t, &st)
 			g.checkPicks(t, &before.Plan, decisions)
-			g.checkWishes(t, &st)
+			g.checkOverrides(t, &st)
 			g.in.State = st
 		}
 	})
 }
 
-func (g *game) checkBudget(t *rapid.T, st *State) {
+func (g *drawnSearch) checkBudget(t *rapid.T, st *State) {
 	costs := newCosts(g.in.Trees, g.in.Rates)
 	costs.scale = st.Overrun
 	forced := make(map[trace.Symbol]bool)
@@ -102,7 +102,7 @@ func (g *game) checkBudget(t *rapid.T, st *State) {
 			forced[w.Tracepoint] = true
 		}
 	}
-	var sum Usage // all but what is forced
+	var sum Usage // without forced tracepoints
 	services := make(map[trace.Symbol]Usage)
 	spent := st.Plan.explores() > 0
 	for tp, mask := range st.Plan.masks() {
@@ -113,7 +113,7 @@ func (g *game) checkBudget(t *rapid.T, st *State) {
 			spent = true
 		}
 	}
-	if spent { // what is forced counts for the others
+	if spent { // forced tracepoints count against the limits of others
 		for tp := range forced {
 			if mask := st.Plan.masks()[tp]; mask != 0 {
 				sum.add(costs.of(tp, mask))
@@ -135,7 +135,7 @@ func (g *game) checkBudget(t *rapid.T, st *State) {
 	}
 }
 
-// masks returns the arms that each tracepoint is on in.
+// masks returns the arms in which each tracepoint is on.
 func (p *Plan) masks() map[trace.Symbol]uint32 {
 	masks := make(map[trace.Symbol]uint32)
 	for _, l := range p.Leases {
@@ -144,8 +144,8 @@ func (p *Plan) masks() map[trace.Symbol]uint32 {
 	return masks
 }
 
-func (g *game) service(tp trace.Symbol) trace.Symbol {
-	for _, s := range g.spots {
+func (g *drawnSearch) service(tp trace.Symbol) trace.Symbol {
+	for _, s := range g.nodes {
 		if s.tp == tp {
 			return g.table.Operation(s.op).Service
 		}
@@ -153,7 +153,7 @@ func (g *game) service(tp trace.Symbol) trace.Symbol {
 	return 0
 }
 
-func (g *game) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
+func (g *drawnSearch) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
 	for _, d := range decisions {
 		for _, p := range d.Picks {
 			if before.has(p.Tracepoint) && !slices.ContainsFunc(d.Off, func(o Off) bool { return o.Tracepoint == p.Tracepoint }) {
@@ -166,7 +166,7 @@ func (g *game) checkPicks(t *rapid.T, before *Plan, decisions []Decision) {
 	}
 }
 
-func (g *game) checkWishes(t *rapid.T, st *State) {
+func (g *drawnSearch) checkOverrides(t *rapid.T, st *State) {
 	for _, w := range st.Overrides {
 		if w.Kind == Forbid && st.Plan.has(w.Tracepoint) {
 			t.Fatalf("%x is forbidden and on", w.Tracepoint)
@@ -174,7 +174,7 @@ func (g *game) checkWishes(t *rapid.T, st *State) {
 		forbidden := slices.ContainsFunc(st.Overrides, func(x Override) bool { return x.Kind == Forbid && x.Tracepoint == w.Tracepoint })
 		always := w.Forced || g.in.Budget == (Budget{})
 		if w.Kind != Forbid && always && !forbidden && !slices.Contains(g.in.Unavailable, w.Tracepoint) && !st.Plan.has(w.Tracepoint) {
-			t.Fatalf("%x is wished and off", w.Tracepoint)
+			t.Fatalf("%x has an override and is off", w.Tracepoint)
 		}
 	}
 	for _, tp := range g.in.Unavailable {
@@ -184,10 +184,11 @@ func (g *game) checkWishes(t *rapid.T, st *State) {
 	}
 }
 
-// Where agents measure more than the budget, the worst goes: nothing stays that is worth less than what went and would have fitted.
+// TestOverrunEvictsTheWorst: if agents measure more than the budget, the least valuable tracepoints go. None stays
+// that is worth less than an evicted one that would have fitted.
 func TestOverrunEvictsTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGame(t)
+		g := drawSearch(t)
 		g.in.State.Overrides, g.in.Unavailable, g.in.Explore = nil, nil, 0
 		g.in.Budget = Budget{Bytes: rapid.Float64Range(1, 20_000).Draw(t, "bytes")}
 		factor := rapid.Float64Range(1, 10).Draw(t, "factor")
@@ -209,14 +210,14 @@ func TestOverrunEvictsTheWorst(t *testing.T) {
 	})
 }
 
-// checkEvicted checks that what went over budget does not fit among what is worth at least as much.
-func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
+// checkEvicted checks that evicted tracepoints do not fit beside those worth at least as much.
+func (g *drawnSearch) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 	costs := newCosts(g.in.Trees, g.in.Rates)
 	costs.scale = st.Overrun
-	wanted := make(map[trace.Symbol]TracepointRequest)
+	requested := make(map[trace.Symbol]TracepointRequest)
 	for _, v := range g.in.State.Investigations {
 		for _, w := range v.Requested {
-			wanted[w.Tracepoint] = w
+			requested[w.Tracepoint] = w
 		}
 	}
 	for _, d := range decisions {
@@ -224,7 +225,7 @@ func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 			if o.Reason != WhyBudget {
 				continue
 			}
-			out, better := wanted[o.Tracepoint], costs.of(o.Tracepoint, wanted[o.Tracepoint].Arms)
+			out, better := requested[o.Tracepoint], costs.of(o.Tracepoint, requested[o.Tracepoint].Arms)
 			for _, w := range st.Investigations[0].Requested {
 				if w.Value >= out.Value {
 					better.add(costs.of(w.Tracepoint, w.Arms))
@@ -232,7 +233,7 @@ func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 			}
 			better.Bytes *= 1 + 1e-9
 			if g.in.Budget.total().allows(better) {
-				t.Fatalf("%x went although it fits among what is worth more", o.Tracepoint)
+				t.Fatalf("%x was evicted although it fits beside those worth more", o.Tracepoint)
 			}
 		}
 	}
@@ -240,7 +241,7 @@ func (g *game) checkEvicted(t *rapid.T, st *State, decisions []Decision) {
 
 func TestOrderOfEvidenceIsIrrelevant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGame(t)
+		g := drawSearch(t)
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 		for range 4 {
 			g.prepare()
@@ -259,7 +260,7 @@ func TestOrderOfEvidenceIsIrrelevant(t *testing.T) {
 
 func TestStateSurvivesARestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGame(t)
+		g := drawSearch(t)
 		for range 4 {
 			g.prepare()
 			data, err := json.Marshal(g.in.State)
@@ -281,7 +282,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 
 func TestNextChangesNothingOfItsInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGame(t)
+		g := drawSearch(t)
 		for range 4 {
 			g.prepare()
 			data, _ := json.Marshal(g.in.State)
@@ -294,10 +295,10 @@ func TestNextChangesNothingOfItsInput(t *testing.T) {
 	})
 }
 
-// Leases end when nobody renews them, and investigations when their problem is gone.
+// TestLeasesEnd: leases end unless they are renewed, and investigations when their problem closes.
 func TestLeasesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGame(t)
+		g := drawSearch(t)
 		g.in.State.Overrides = nil
 		for range 2 {
 			g.prepare()
@@ -319,7 +320,7 @@ func TestLeasesEnd(t *testing.T) {
 	})
 }
 
-// The shares of arms cover what was asked for, and nest.
+// TestArmsNest: arms have at least 0.7 of the share asked for, and of any two results one contains the other.
 func TestArmsNest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x, y := rapid.Float64Range(0, 2).Draw(t, "x"), rapid.Float64Range(0, 2).Draw(t, "y")

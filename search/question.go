@@ -24,8 +24,8 @@ type Question struct {
 	Seed       uint64
 }
 
-// Region is a known location with the unknown ones below it, down to the next known ones: a part of the problem that nothing
-// explains yet.
+// Region is a known location with the unknown ones below it, down to the next known ones: a part of the problem that
+// nothing explains yet.
 type Region struct {
 	Tracepoint trace.Symbol // 0: a baseline operation
 	Op         trace.Op
@@ -73,8 +73,8 @@ func (q *Question) spans(r int) []int {
 	return list
 }
 
-// Within returns the candidates of region r that are spans and can lie between the neighbours of its edges, or all spans if none
-// can.
+// Within returns the candidates of region r that are spans and can lie between the neighbours of its edges, or all
+// spans if none can.
 func (q *Question) Within(r int) []int {
 	list := q.spans(r)
 	inside := slices.DeleteFunc(slices.Clone(list), func(i int) bool { return !q.Candidates[i].Inside })
@@ -84,8 +84,8 @@ func (q *Question) Within(r int) []int {
 	return inside
 }
 
-// open returns for each location the candidates in its region. Locations in any region count for every function with enough of
-// an own share. Excluded returns a reason for tracepoints that may not be switched on.
+// open returns for each location the candidates in its region. Locations in any region count for every function with
+// enough of an own share. Excluded returns a reason for tracepoints that may not be switched on.
 func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	counts, anywhere := make([]int, len(o.locations)), 0
 	for k := range o.locations {
@@ -107,8 +107,8 @@ func (o *operationScope) open(excluded func(tp trace.Symbol) string) []int {
 	return counts
 }
 
-// bestFunction returns the known function with the largest own share, the operation itself included. Only functions may call
-// unanchored tracepoints: a thread that waits in the kernel runs none, and runtimes announce theirs.
+// bestFunction returns the known function with the largest own share, the operation itself included. Only functions
+// may call unanchored tracepoints: a thread that waits in the kernel runs none, and runtimes announce theirs.
 func (o *operationScope) bestFunction() int32 {
 	best := int32(0)
 	for k := range o.locations {
@@ -128,7 +128,8 @@ type knownLocation struct {
 // share returns the own share of the problem.
 func (k knownLocation) share() float64 { return k.scope.score * k.scope.locations[k.index].own }
 
-// regionsOf returns the regions that may carry the problem, best first and without candidates, and their known locations.
+// regionsOf returns the regions that may carry the problem, best first and without candidates, and their known
+// locations.
 func regionsOf(scopes []*operationScope) (regions []Region, at []knownLocation) {
 	var known []knownLocation
 	most := 0.0
@@ -161,8 +162,8 @@ type candidateList struct {
 	rejected   []Rejected
 }
 
-// fill sets the candidates of q, whose regions are those of the given known locations. It returns the tracepoints that may not be
-// switched on.
+// fill sets the candidates of q, whose regions are those of the given known locations. It returns the tracepoints
+// that may not be switched on.
 func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded func(tp trace.Symbol) string) []Rejected {
 	size := 0
 	for _, o := range scopes {
@@ -178,8 +179,8 @@ func (q *Question) fill(at []knownLocation, scopes []*operationScope, excluded f
 	return c.rejected
 }
 
-// region appends the candidates of region r, that of a location, in pre-order. The best function of the scope also gets those in
-// any region.
+// region appends the candidates of region r, that of a location, in pre-order. The best function of the scope also
+// gets those in any region.
 func (c *candidateList) region(o *operationScope, at int32, r int) {
 	best := o.bestFunction() == at
 	c.below(o, at, r, func(l *location) bool { return !l.anyRegion || best && at == 0 }, -1, 1)

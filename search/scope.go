@@ -17,8 +17,8 @@ const (
 	scopeFloor   = 0.25    // share of the leading operation's score that an operation needs to be searched
 )
 
-// operationScope is a baseline operation that carries part of a problem, in all its calling contexts, with the locations inside:
-// the switchable calling contexts below the operation, down to the next baseline operation.
+// operationScope is a baseline operation that carries part of a problem, in all its calling contexts, with the
+// locations inside: the switchable calling contexts below the operation, down to the next baseline operation.
 type operationScope struct {
 	op        trace.Op
 	score     float64 // Σ score of edges: the share of the problem that the operation spends itself
@@ -29,8 +29,8 @@ type operationScope struct {
 	locations []location     // locations[0] is the operation itself; parents come before children
 }
 
-// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. No plan tells them
-// apart.
+// location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. No plan
+// tells them apart.
 type location struct {
 	parent      int32
 	children    []int32
@@ -55,7 +55,8 @@ type location struct {
 	own, ownSD  float64 // of a known location: share less those of the known locations next below, and its standard deviation
 }
 
-// scopesOf returns the operations that carry p, best first, divided into those to search, with their locations, and the rest.
+// scopesOf returns the operations that carry p, best first, divided into those to search, with their locations, and
+// the rest.
 func scopesOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
 	byOp := make(map[trace.Op]*operationScope)
 	var all []*operationScope
@@ -255,7 +256,8 @@ func compareSiblings(a, b *cct.Node) int {
 		cmp.Compare(a.Tracepoint, b.Tracepoint))
 }
 
-// expectedHits returns the spans that a request is expected to emit at nodes: the mean of those seen, or else as many as their parent.
+// expectedHits returns the spans that a request is expected to emit at nodes: the mean of those seen, or else as many
+// as their parent.
 func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	hits, seen := 0.0, false
 	for _, i := range nodes {
@@ -270,9 +272,9 @@ func expectedHits(t *cct.Tree, nodes []int32, above float64) float64 {
 	return hits
 }
 
-// prior returns the weight of the cause being at nodes rather than at any other location: 1 without history, more if past causes
-// were there, and little if requests that could run them did not. It is never 0, so that a wrong prior hides nothing. The history
-// is the part of the weight that is due to past causes.
+// prior returns the weight of the cause being at nodes rather than at any other location: 1 without history, more if
+// past causes were there, and little if requests that could run them did not. It is never 0, so that a wrong prior
+// hides nothing. The history is the part of the weight that is due to past causes.
 func prior(t *cct.Tree, nodes []int32) (weight, history float64) {
 	var h cct.History
 	requests, hits := uint64(0), uint64(0)
@@ -303,8 +305,8 @@ const (
 // minPriorWeight keeps a wrong prior from hiding the cause.
 const minPriorWeight = 0.05
 
-// smooth spreads the history of locations over their children and siblings, because a location beside or below a past cause is
-// more likely than others to be one. Without history nothing changes.
+// smooth spreads the history of locations over their children and siblings, because a location beside or below a past
+// cause is more likely than others to be one. Without history nothing changes.
 func (o *operationScope) smooth() {
 	if !slices.ContainsFunc(o.locations, func(l location) bool { return l.history != 0 }) {
 		return
@@ -322,8 +324,8 @@ func (o *operationScope) smooth() {
 	}
 }
 
-// markOutside marks the locations that cannot lie inside the scope's edges: the baseline operations below them are no neighbours of
-// an edge. Edges with unknown neighbours contain everything.
+// markOutside marks the locations that cannot lie inside the scope's edges: the baseline operations below them are no
+// neighbours of an edge. Edges with unknown neighbours contain everything.
 func (o *operationScope) markOutside(t *cct.Tree) {
 	near := make(map[trace.Op]bool)
 	for _, e := range o.edges {

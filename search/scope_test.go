@@ -8,11 +8,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Where a cause was, beside it and below it, it is looked for first; without history all places are alike, and none is ruled out.
+// TestHistoryIsSmoothed: locations of past causes, their siblings and children have larger prior weights. Without
+// history all are equal, and none is 0.
 func TestHistoryIsSmoothed(t *testing.T) {
 	const entry, was, beside, below, far = 1, 2, 3, 4, 5
 	root := trace.Context(0).Child(entry)
-	masses := func(h cct.History) map[trace.Symbol]float64 {
+	weights := func(h cct.History) map[trace.Symbol]float64 {
 		var b cct.Builder
 		catalogue := cct.NewCatalogue([]cct.Tracepoint{
 			{ID: entry, Op: entry, Baseline: true},
@@ -35,13 +36,13 @@ func TestHistoryIsSmoothed(t *testing.T) {
 		}
 		return m
 	}
-	if m := masses(cct.History{}); m[was] != 1 || m[beside] != 1 || m[below] != 1 || m[far] != 1 {
+	if m := weights(cct.History{}); m[was] != 1 || m[beside] != 1 || m[below] != 1 || m[far] != 1 {
 		t.Errorf("without history %v", m)
 	}
-	if m := masses(cct.HistoryOf(0.9, 0)); m[was] <= m[beside] || m[beside] <= m[far] || m[below] <= m[far] {
+	if m := weights(cct.HistoryOf(0.9, 0)); m[was] <= m[beside] || m[beside] <= m[far] || m[below] <= m[far] {
 		t.Errorf("a cause: %v", m)
 	}
-	if m := masses(cct.HistoryOf(0, 0)); m[was] >= m[far] || m[beside] >= m[far] || m[was] <= 0 {
+	if m := weights(cct.HistoryOf(0, 0)); m[was] >= m[far] || m[beside] >= m[far] || m[was] <= 0 {
 		t.Errorf("none: %v", m)
 	}
 }

@@ -14,7 +14,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// script runs a text file of decisions.
+// script runs the commands of a text file against one problem:
+//
+//	tree                a tree in the format of package cct; starts over
+//	problem             the edges and evidence of the problem, see [script.problem]
+//	override KIND=TP    an override by ann: enable, pin or forbid, each also forced-
+//	cooldown TP=TIME    a cooldown that ends after TIME
+//	next                one call of Next, and its decisions: + on, - off; then the status and the first suspects
+//	cooldowns, leases   those of the state
 type script struct {
 	table trace.Table
 	in    Input
@@ -63,8 +70,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	return "unknown command"
 }
 
-// problem reads the edges and the evidence: "edge A/B score" and "seen A/B/c share±half n=20", the first path being that of a
-// baseline operation, dots the paths within it: "seen A/B.c.d 0.9 0.05 n=20". An edge of a problem that is slow has an "excess=ns±half".
+// problem reads the edges and the evidence, one per line. "edge A/B 0.9" is the score of the baseline operation B
+// called from A; an edge of a slow problem also has "excess=ns±half". "seen A/B.c.d 0.9 0.05 n=20" is a share of 0.9
+// ± 0.05 that 20 requests showed for d, called from c inside that operation. "explains A/B key 0.6" is the effect of
+// a variable.
 func (s *script) problem(t *testing.T, text string) {
 	s.p.Edges, s.p.Refined, s.p.Explanations = nil, nil, nil
 	for line := range strings.Lines(text) {
@@ -148,7 +157,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	if d.HasArg("gone") {
 		s.in.Problems = nil
 	}
-	if d.HasArg("behind") { // a greater problem that shows the same
+	if d.HasArg("behind") { // a greater problem with the same evidence
 		greater := s.p
 		greater.ID = analysis.Hash{Hi: 3}
 		s.in.Problems = []analysis.Problem{greater, s.p}
@@ -177,7 +186,7 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	return b.String()
 }
 
-// silence keeps tracepoints silent for the problem from now on: "silence b=20s".
+// cooldown adds cooldowns of tracepoints for the problem: "cooldown b=20s".
 func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 	for _, arg := range d.CmdArgs {
 		period, err := time.ParseDuration(arg.Vals[0])
@@ -188,7 +197,7 @@ func (s *script) cooldown(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// silences returns a line for each tracepoint that is silent for the problem: for how long it will be.
+// cooldowns returns a line for each tracepoint that cools down for the problem, with the remaining time.
 func (s *script) cooldowns() string {
 	var b strings.Builder
 	for _, x := range s.in.State.Cooldowns {
@@ -199,7 +208,7 @@ func (s *script) cooldowns() string {
 	return b.String()
 }
 
-// leases returns the plan's leases, those of a tracepoint that began and expire together in one line with their arms.
+// leases returns the leases of the plan, one line for those of a tracepoint with the same beginning and end.
 func (s *script) leases() string {
 	type term struct {
 		tp             trace.Symbol

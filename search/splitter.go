@@ -66,8 +66,8 @@ func (s *splitter) next() int {
 	return s.list[best]
 }
 
-// gain returns the information from picking k in a part with the given weight, per cost: the variance of whether the cause is below
-// k, times that weight.
+// gain returns the information from picking k in a part with the given weight, per cost: the variance of whether the
+// cause is below k, times that weight.
 func (s *splitter) gain(k int, whole float64) float64 {
 	return s.below[k] * (1 - s.below[k]/whole) / s.cost[k]
 }

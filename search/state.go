@@ -5,8 +5,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// State is passed from one call of [Next] to the following one. It is a plain value without maps or NaN, fit for any encoding. Next
-// never modifies a state that it has returned. The names in JSON are those of checkpoints.
+// State is passed from one call of [Next] to the following one. It is a plain value without maps or NaN, fit for any
+// encoding. Next never modifies a state that it has returned. The names in JSON are those of checkpoints.
 type State struct {
 	Plan           Plan
 	Investigations []Investigation // in the order in which they were opened
@@ -75,8 +75,8 @@ func (v *Investigation) Answer() trace.Op {
 	return v.Suspects[0].Op
 }
 
-// Ranking returns the suspects, best first: baseline operations at the beginning, later the locations inside them. The slice
-// belongs to the investigation.
+// Ranking returns the suspects, best first: baseline operations at the beginning, later the locations inside them.
+// The slice belongs to the investigation.
 func (v *Investigation) Ranking() []Suspect { return v.Suspects }
 
 // TracepointRequest asks for a tracepoint to stay on for an investigation.
@@ -90,8 +90,8 @@ type TracepointRequest struct {
 	Cause      string
 }
 
-// Evidence is the share of an edge that a tracepoint showed: an [analysis.RefinedShare] reduced to the fields that the search uses,
-// kept after the tracepoint was switched off.
+// Evidence is the share of an edge that a tracepoint showed: an [analysis.RefinedShare] reduced to the fields that
+// the search uses, kept after the tracepoint was switched off.
 type Evidence struct {
 	Within          trace.Edge
 	Context, Parent trace.Context // as they appeared; Context 0: no request that had the tracepoint on executed it

@@ -98,7 +98,8 @@ func (s *investigationStep) setStatus(status Status, reason string) {
 	s.v.Reason = reason
 }
 
-// leadChanged reports whether another operation than the one searched clearly leads the problem, or the problem is back.
+// leadChanged reports whether another operation than the one searched clearly leads the problem, or the problem is
+// back.
 func (s *investigationStep) leadChanged() bool {
 	if len(s.searched) == 0 {
 		return false
@@ -171,8 +172,8 @@ func (s *investigationStep) search() {
 	}
 }
 
-// prepare makes the question for the strategy and switches off what need not stay on. It returns the tracepoints that wait for
-// requests.
+// prepare makes the question for the strategy and switches off what need not stay on. It returns the tracepoints that
+// wait for requests.
 func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	in := s.epoch.in
 	regions, at := regionsOf(s.searched)
@@ -188,15 +189,15 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	return waiting
 }
 
-// follows reports whether an investigation of a better-ranked problem, of another request type or level, searches the operation that
-// leads this one. One cause often opens several problems, and its tracepoints give evidence to all of them. An investigation
-// follows for patience calls at most.
+// follows reports whether an investigation of a better-ranked problem, of another request type or level, searches the
+// operation that leads this one. One cause often opens several problems, and its tracepoints give evidence to all of
+// them. An investigation follows for patience calls at most.
 func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
 }
 
-// doubtful reports whether the leading operation may be no slower than before, as in the first epochs of a small change, when
-// noise of another operation often leads. The doubt ends after some calls.
+// doubtful reports whether the leading operation may be no slower than before, as in the first epochs of a small
+// change, when noise of another operation often leads. The doubt ends after some calls.
 func (s *investigationStep) doubtful() bool {
 	return doubtfulExcess(s.problem, s.searched[0].edges) && s.v.Epochs < 2*patience
 }

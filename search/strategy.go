@@ -9,16 +9,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Strategy ranks the tracepoints that could be switched on next. [Strategies] returns the published ones; a caller of [Next] may
-// supply another. The zero value stands for the default strategy.
+// Strategy ranks the tracepoints that could be switched on next. [Strategies] returns the published ones; a caller of
+// [Next] may supply another. The zero value stands for the default strategy.
 type Strategy struct {
 	Name string // in decisions and investigations
 
-	// Pick returns the tracepoints to switch on, best first and each with a reason. It is pure and picks no candidate twice.
+	// Pick returns the tracepoints to switch on, best first and each with a reason. It is pure and picks no candidate
+	// twice.
 	Pick func(q *Question) []Pick
 
-	// Frugal switches a known location off unless its region is searched. Otherwise the location stays on while its own share
-	// is a tenth of the leading operation's.
+	// Frugal switches a known location off unless its region is searched. Otherwise the location stays on while its own
+	// share is a tenth of the leading operation's.
 	Frugal bool
 
 	// UsesPairs says that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
@@ -53,8 +54,8 @@ func StrategyNames() []string {
 // PicksAtOnce bounds the picks of the strategies that have no bound of their own.
 const PicksAtOnce = 8
 
-// Hierarchical picks the direct children of the location with the largest own share. If that has none, it tries the next ones with
-// at least half that share.
+// Hierarchical picks the direct children of the location with the largest own share. If that has none, it tries the
+// next ones with at least half that share.
 func Hierarchical(q *Question) []Pick {
 	var picks []Pick
 	for r := range q.Regions {
@@ -92,8 +93,9 @@ func binary(q *Question) []Pick {
 	return nil
 }
 
-// covariance picks tracepoints that are candidates in two operations whose edges vary together, because a common part may be the
-// cause. Those with the largest share of the variance in pairs come first. Without any it picks like [Hierarchical].
+// covariance picks tracepoints that are candidates in two operations whose edges vary together, because a common part
+// may be the cause. Those with the largest share of the variance in pairs come first. Without any it picks like
+// [Hierarchical].
 func covariance(q *Question) []Pick {
 	type common struct {
 		at    int // the first of its candidates
@@ -128,7 +130,8 @@ func (q *Question) spansByTracepoint() map[trace.Symbol][]int {
 	return byTP
 }
 
-// commonShare returns the share of the pairs of edges, of different operations, that both contain one of the given candidates.
+// commonShare returns the share of the pairs of edges, of different operations, that both contain one of the given
+// candidates.
 func (q *Question) commonShare(candidates []int) float64 {
 	operation := make(map[trace.Edge]*analysis.EdgeShare) // for each edge the first one of its operation
 	for _, i := range candidates {
@@ -146,8 +149,8 @@ func (q *Question) commonShare(candidates []int) float64 {
 	return share
 }
 
-// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has any. Without any it picks like
-// [Hierarchical].
+// crossLayer picks the runtime tracepoints, or else the kernel probes, of the first region that has any. Without any
+// it picks like [Hierarchical].
 func crossLayer(q *Question) []Pick {
 	for r := range q.Regions {
 		for _, layer := range []cct.Layer{cct.Runtime, cct.Kernel} {

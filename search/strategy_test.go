@@ -7,9 +7,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestAdaptiveTriesFewProbes: what may be executed anywhere is tried a few at a time while functions divide the region, more where
-// requests are few.
-func TestAdaptiveTriesFewProbes(t *testing.T) {
+// TestAdaptiveTriesFewUnanchored: unanchored candidates are tried a few at a time while functions divide the region,
+// and more at a time if requests are few.
+func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 	probes := func(functions int, requests float64) int {
 		q := &Question{Regions: []Region{{Share: 1}}, Requests: requests}
 		for i := range functions + 2*maxUnanchored {
@@ -36,8 +36,8 @@ func TestAdaptiveTriesFewProbes(t *testing.T) {
 	}
 }
 
-// TestCovariance: what is common to two operations whose edges vary together is picked, not what is common to two that do not, nor
-// what only one of them has.
+// TestCovariance: tracepoints common to two operations whose edges vary together are picked, but neither those common
+// to two other operations nor those of one operation.
 func TestCovariance(t *testing.T) {
 	edges := []*analysis.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
 	q := &Question{Pairs: []analysis.PairShare{{A: 1, B: 3, Share: 0.4}}}
@@ -52,6 +52,6 @@ func TestCovariance(t *testing.T) {
 	}
 	q.Pairs = nil
 	if picks := covariance(q); len(picks) < 3 {
-		t.Errorf("without pairs %d picks, want all children of what carries most", len(picks))
+		t.Errorf("without pairs %d picks, want all children of the best location", len(picks))
 	}
 }

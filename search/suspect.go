@@ -20,9 +20,9 @@ type ranking struct {
 	suspects []Suspect         // best first; never empty
 }
 
-// suspectsOf returns the locations that may be the cause, best first: the known locations of the searched operations by their own
-// share, summed over the contexts of one tracepoint or operation, and the operations in rest. Open returns for each location of a
-// scope the candidates below it.
+// suspectsOf returns the locations that may be the cause, best first: the known locations of the searched operations
+// by their own share, summed over the contexts of one tracepoint or operation, and the operations in rest. Open
+// returns for each location of a scope the candidates below it.
 func suspectsOf(searched, rest []*operationScope, open func(*operationScope) []int) []Suspect {
 	type key struct {
 		op trace.Op
@@ -77,8 +77,9 @@ func (s *Suspect) merge(t Suspect) {
 	s.Open += t.Open
 }
 
-// outstanding returns the number of first suspects, at most [maxLocated], that together keep most of the share of the leading
-// operations and are told apart from the next one; 0 if there are none. If closed, they must also have no candidates below them.
+// outstanding returns the number of first suspects, at most [maxLocated], that together keep most of the share of the
+// leading operations and are told apart from the next one; 0 if there are none. If closed, they must also have no
+// candidates below them.
 func (r ranking) outstanding(closed bool) int {
 	total := 0.0
 	for _, o := range r.scopes {
@@ -103,8 +104,8 @@ func (r ranking) outstanding(closed bool) int {
 	return 0
 }
 
-// rivals returns the tracepoints of the suspects that keep most of the operations' share only together, nil if one does alone. To
-// tell the first of them takes more requests than to tell them from the others.
+// rivals returns the tracepoints of the suspects that keep most of the operations' share only together, nil if one
+// does alone. To tell the first of them takes more requests than to tell them from the others.
 func (r ranking) rivals() []trace.Symbol {
 	n := r.outstanding(false)
 	if n < 2 {
@@ -117,8 +118,8 @@ func (r ranking) rivals() []trace.Symbol {
 	return list
 }
 
-// undivided reports whether the first suspect is an operation without any known location inside: there are no tracepoints, or none
-// that may be switched on.
+// undivided reports whether the first suspect is an operation without any known location inside: there are no
+// tracepoints, or none that may be switched on.
 func (r ranking) undivided() bool {
 	top := &r.suspects[0]
 	for _, o := range r.scopes {

@@ -27,9 +27,9 @@ func doubtfulExcess(p *analysis.Problem, edges []*analysis.EdgeShare) bool {
 	return p.Kind != analysis.KindVariable && p.Onset == analysis.Changed && square > 0 && excess < math.Sqrt(square)
 }
 
-// verify has two kinds of locations judged by more requests, once for each best suspect: those next below it that few requests
-// judged, because rare slowness may be missing from them, and suspects that stand out only together. It reports whether there are
-// any.
+// verify has two kinds of locations judged by more requests, once for each best suspect: those next below it that few
+// requests judged, because rare slowness may be missing from them, and suspects that stand out only together. It
+// reports whether there are any.
 func (s *investigationStep) verify() bool {
 	top := &s.v.Suspects[0]
 	if s.v.Verified == top.Context {
@@ -57,8 +57,8 @@ func (s *investigationStep) verify() bool {
 	return verifying
 }
 
-// verifyingNeed returns the requests that must judge a location so that affected ones are hardly missing from them: the rarer
-// affected requests are in edges, the more.
+// verifyingNeed returns the requests that must judge a location so that affected ones are hardly missing from them:
+// the rarer affected requests are in edges, the more.
 func verifyingNeed(edges []*analysis.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {
@@ -72,8 +72,8 @@ func verifyingNeed(edges []*analysis.EdgeShare) float64 {
 	return min(max(need, minRequests), verifyRequests)
 }
 
-// judgeAgain keeps the tracepoint of l on, or switches it on if it may be, until need requests have judged it. It reports whether
-// it will be on.
+// judgeAgain keeps the tracepoint of l on, or switches it on if it may be, until need requests have judged it. It
+// reports whether it will be on.
 func (s *investigationStep) judgeAgain(l *location, need uint64) bool {
 	if s.epoch.excluded.always(l.tp) {
 		return false

@@ -12,46 +12,47 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// world is a synthetic application of one request type in which one place is slow now and then. It plays the part of agents,
-// traces and statistics: it runs requests under a plan, and says what package analysis would.
+// world is a synthetic application of one request type in which one node, the culprit, is sometimes slow. It stands
+// in for agents, traces and package analysis: it runs requests under a plan and returns the problem with its
+// evidence.
 type world struct {
 	rng     *rand.Rand
 	table   trace.Table
-	spots   []spot
+	nodes   []codeNode
 	culprit int
-	chance  float64 // of a request that executes the culprit being slow there
+	chance  float64 // of a request that runs the culprit to be slow there
 	extra   float64 // ns
 	rate    float64 // requests per second
 	builder cct.Builder
-	known   []cct.Tracepoint // the catalogue
-	indexed *cct.Catalogue   // the same
+	known   []cct.Tracepoint // announced by agents
+	indexed *cct.Catalogue   // of known
 	now     trace.Nanos
 	hits    int
-	on      map[trace.Symbol]bool // ever
+	on      map[trace.Symbol]bool // since the beginning
 
 	requests []request
 	shown    map[shownKey]*shown
-	with     map[uint64][]int // requests of a batch
+	with     map[uint64][]int // requests by batch
 }
 
-// spot is a place in the code; parents come before their children.
-type spot struct {
-	parent   int
-	op       trace.Op
-	tp       trace.Symbol // 0: baseline
-	loose    bool
-	hinted   bool
-	layer    cct.Layer
-	mean     float64
-	sigma    float64
-	chance   float64
-	owner    int // baseline spot
-	baseline trace.Context
+// codeNode is an operation or function in its calling context. Parents come before their children.
+type codeNode struct {
+	parent     int
+	op         trace.Op
+	tp         trace.Symbol // 0: baseline
+	unanchored bool
+	hinted     bool
+	layer      cct.Layer
+	mean       float64
+	sigma      float64
+	chance     float64
+	owner      int // baseline node
+	baseline   trace.Context
 }
 
 type request struct {
 	total float64
-	edges []float64 // by spot: of baseline ones, their own time and that of what is inside
+	edges []float64 // by node; of baseline nodes: the time in the operation and the functions inside
 }
 
 type shownKey struct {
@@ -62,7 +63,7 @@ type shownKey struct {
 
 type shown struct {
 	parent trace.Context
-	spot   int
+	node   int
 	times  map[int]float64
 }
 
@@ -74,23 +75,23 @@ func newWorld(seed uint64, tracepoints int, rate float64) *world {
 	w.baseline(-1, 0)
 	inside := make(map[int]int)
 	for switchable := 0; switchable < tracepoints; {
-		parent := w.rng.IntN(len(w.spots))
+		parent := w.rng.IntN(len(w.nodes))
 		if w.depth(parent) > 24 {
 			continue
 		}
-		if owner := w.spots[parent].owner; inside[owner] >= 30 {
-			if w.spots[parent].layer == cct.App && w.rng.IntN(10) == 0 {
-				w.baseline(parent, len(w.spots))
+		if owner := w.nodes[parent].owner; inside[owner] >= 30 {
+			if w.nodes[parent].layer == cct.App && w.rng.IntN(10) == 0 {
+				w.baseline(parent, len(w.nodes))
 			}
 			continue
 		} else {
 			inside[owner]++
 		}
-		if w.spots[parent].layer == cct.App && w.rng.IntN(20) == 0 {
-			w.baseline(parent, len(w.spots))
+		if w.nodes[parent].layer == cct.App && w.rng.IntN(20) == 0 {
+			w.baseline(parent, len(w.nodes))
 			continue
 		}
-		if w.spots[parent].layer == cct.App {
+		if w.nodes[parent].layer == cct.App {
 			w.function(parent)
 			switchable++
 		}
@@ -102,7 +103,7 @@ func newWorld(seed uint64, tracepoints int, rate float64) *world {
 
 func (w *world) depth(i int) int {
 	d := 0
-	for ; i >= 0; i = w.spots[i].parent {
+	for ; i >= 0; i = w.nodes[i].parent {
 		d++
 	}
 	return d
@@ -110,33 +111,33 @@ func (w *world) depth(i int) int {
 
 func (w *world) baseline(parent, i int) {
 	name := fmt.Sprintf("op%d", i)
-	s := spot{parent: parent, op: w.table.Op(w.table.Symbol(name), w.table.Symbol(name), trace.Server), mean: 1e6, sigma: 0.3, chance: 1, owner: i}
+	s := codeNode{parent: parent, op: w.table.Op(w.table.Symbol(name), w.table.Symbol(name), trace.Server), mean: 1e6, sigma: 0.3, chance: 1, owner: i}
 	above := trace.Context(0)
 	if parent >= 0 {
-		above = w.spots[w.spots[parent].owner].baseline
+		above = w.nodes[w.nodes[parent].owner].baseline
 	}
 	s.baseline = above.Child(s.op)
 	w.table.AddContext(s.baseline, above, s.op)
-	w.spots = append(w.spots, s)
+	w.nodes = append(w.nodes, s)
 }
 
 func (w *world) function(parent int) {
-	name := fmt.Sprintf("f%d", len(w.spots))
-	service := w.table.Operation(w.spots[w.spots[parent].owner].op).Service
-	s := spot{
+	name := fmt.Sprintf("f%d", len(w.nodes))
+	service := w.table.Operation(w.nodes[w.nodes[parent].owner].op).Service
+	s := codeNode{
 		parent: parent, op: w.table.Op(service, w.table.Symbol(name), trace.Internal), tp: w.table.Symbol(name), mean: 2e4 * math.Exp(4.3*w.rng.Float64()),
-		sigma: 0.1 + 0.8*w.rng.Float64(), chance: 1, owner: w.spots[parent].owner, hinted: w.rng.IntN(10) > 0,
+		sigma: 0.1 + 0.8*w.rng.Float64(), chance: 1, owner: w.nodes[parent].owner, hinted: w.rng.IntN(10) > 0,
 	}
 	if w.rng.IntN(4) == 0 {
 		s.chance = 0.1 + 0.85*w.rng.Float64()
 	}
 	if w.rng.IntN(8) == 0 {
-		s.layer, s.loose = cct.Kernel, true
+		s.layer, s.unanchored = cct.Kernel, true
 	}
-	w.spots = append(w.spots, s)
+	w.nodes = append(w.nodes, s)
 }
 
-// announce adds to what the agents say they can switch on.
+// announce adds tracepoints that agents can switch on.
 func (w *world) announce(list []cct.Tracepoint) {
 	w.known = append(w.known, list...)
 	w.indexed = cct.NewCatalogue(w.known, &w.table)
@@ -146,16 +147,16 @@ func (w *world) tree() *cct.Tree { return w.builder.Build(w.indexed, &w.table) }
 
 func (w *world) catalogue() []cct.Tracepoint {
 	var list []cct.Tracepoint
-	for _, s := range w.spots {
+	for _, s := range w.nodes {
 		if s.tp == 0 {
 			list = append(list, cct.Tracepoint{ID: w.table.Symbol(w.table.OpName(s.op)), Op: s.op, Baseline: true})
 			continue
 		}
 		tp := cct.Tracepoint{ID: s.tp, Op: s.op, Layer: s.layer}
-		if !s.loose {
-			tp.Owner = w.spots[s.owner].op
+		if !s.unanchored {
+			tp.Owner = w.nodes[s.owner].op
 			if s.hinted {
-				tp.Parent = w.table.Symbol(w.table.OpName(w.spots[s.parent].op))
+				tp.Parent = w.table.Symbol(w.table.OpName(w.nodes[s.parent].op))
 			}
 		}
 		list = append(list, tp)
@@ -163,19 +164,19 @@ func (w *world) catalogue() []cct.Tracepoint {
 	return list
 }
 
-// place puts the culprit where it matters.
+// place chooses a culprit that many requests run.
 func (w *world) place() {
 	mean := 0.0
-	reach := make([]float64, len(w.spots))
-	for i, s := range w.spots {
+	reach := make([]float64, len(w.nodes))
+	for i, s := range w.nodes {
 		reach[i] = s.chance
 		if s.parent >= 0 {
 			reach[i] *= reach[s.parent]
 		}
 		mean += reach[i] * s.mean
 	}
-	for tries := 0; w.culprit == 0 || w.spots[w.culprit].tp == 0 || reach[w.culprit] < 0.2 && tries < 1000; tries++ {
-		w.culprit = w.rng.IntN(len(w.spots))
+	for tries := 0; w.culprit == 0 || w.nodes[w.culprit].tp == 0 || reach[w.culprit] < 0.2 && tries < 1000; tries++ {
+		w.culprit = w.rng.IntN(len(w.nodes))
 	}
 	w.chance = 0.1 + 0.4*w.rng.Float64()
 	w.extra = mean * (0.3 + w.rng.Float64())
@@ -207,10 +208,10 @@ func (w *world) request(plan *Plan) {
 		}
 	}
 	number := len(w.requests)
-	r := request{edges: make([]float64, len(w.spots))}
-	inclusive := make([]float64, len(w.spots))
-	executed := make([]bool, len(w.spots))
-	for i, s := range w.spots {
+	r := request{edges: make([]float64, len(w.nodes))}
+	inclusive := make([]float64, len(w.nodes))
+	executed := make([]bool, len(w.nodes))
+	for i, s := range w.nodes {
 		if s.parent >= 0 && !executed[s.parent] || w.rng.Float64() >= s.chance {
 			continue
 		}
@@ -221,8 +222,8 @@ func (w *world) request(plan *Plan) {
 		}
 		inclusive[i] = x
 	}
-	for i := len(w.spots) - 1; i >= 0; i-- {
-		if s := w.spots[i]; s.tp != 0 {
+	for i := len(w.nodes) - 1; i >= 0; i-- {
+		if s := w.nodes[i]; s.tp != 0 {
 			inclusive[s.parent] += inclusive[i]
 		} else {
 			r.edges[i] = inclusive[i]
@@ -238,11 +239,11 @@ func (w *world) request(plan *Plan) {
 	w.show(batch, number, executed, inclusive, on)
 }
 
-// show records what the request shows, and tells the tree.
+// show records the spans of a request as evidence and adds them to the tree.
 func (w *world) show(batch uint64, number int, executed []bool, inclusive []float64, on map[trace.Symbol]bool) {
-	ctx := make([]trace.Context, len(w.spots))
+	ctx := make([]trace.Context, len(w.nodes))
 	o := cct.Observation{Seen: w.now}
-	for i, s := range w.spots {
+	for i, s := range w.nodes {
 		above := trace.Context(0)
 		if s.parent >= 0 {
 			above = ctx[s.parent]
@@ -259,7 +260,7 @@ func (w *world) show(batch uint64, number int, executed []bool, inclusive []floa
 		w.hits++
 		k := shownKey{batch, s.owner, ctx[i]}
 		if w.shown[k] == nil {
-			w.shown[k] = &shown{parent: above, spot: i, times: make(map[int]float64)}
+			w.shown[k] = &shown{parent: above, node: i, times: make(map[int]float64)}
 		}
 		w.shown[k].times[number] = inclusive[i]
 	}
@@ -270,28 +271,28 @@ func (w *world) show(batch uint64, number int, executed []bool, inclusive []floa
 	w.builder.Observe(o)
 }
 
-// affected returns the fraction of the requests that are slow if they are slow in a baseline spot; 0: none is.
-func (w *world) affected(spot int) float64 {
-	if w.spots[w.culprit].owner != spot {
+// affected returns the fraction of the requests that are slow in a baseline node; 0 unless it contains the culprit.
+func (w *world) affected(node int) float64 {
+	if w.nodes[w.culprit].owner != node {
 		return 0
 	}
 	reach := w.chance
-	for i := w.culprit; i >= 0; i = w.spots[i].parent {
-		reach *= w.spots[i].chance
+	for i := w.culprit; i >= 0; i = w.nodes[i].parent {
+		reach *= w.nodes[i].chance
 	}
 	return reach
 }
 
-// problem says what package analysis would.
+// problem returns the problem as package analysis would.
 func (w *world) problem(plan *Plan) analysis.Problem {
 	p := analysis.Problem{
-		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Entry: w.spots[0].op, Requests: uint64(len(w.requests)), Rate: w.rate,
+		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Entry: w.nodes[0].op, Requests: uint64(len(w.requests)), Rate: w.rate,
 	}
 	var t []float64
 	for _, r := range w.requests {
 		t = append(t, r.total)
 	}
-	for i, s := range w.spots {
+	for i, s := range w.nodes {
 		if s.tp != 0 {
 			continue
 		}
@@ -325,7 +326,7 @@ func (w *world) problem(plan *Plan) analysis.Problem {
 }
 
 func (w *world) refined(k shownKey, x *shown) analysis.RefinedShare {
-	s := w.spots[x.spot]
+	s := w.nodes[x.node]
 	var xs, es, ts []float64
 	for _, number := range w.with[k.batch] {
 		r := &w.requests[number]
@@ -333,7 +334,7 @@ func (w *world) refined(k shownKey, x *shown) analysis.RefinedShare {
 	}
 	share, half := ratio(xs, es, ts)
 	return analysis.RefinedShare{
-		Within: trace.WholeEdge(w.spots[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
+		Within: trace.WholeEdge(w.nodes[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
 		N: uint64(len(xs)), Hits: uint64(len(x.times)), Share: share, ShareLow: share - half, ShareHigh: share + half,
 	}
 }
@@ -370,7 +371,7 @@ func ratio(x, e, t []float64) (share, half float64) {
 	return share, 1.96 * math.Sqrt(sum) / n / math.Abs(c)
 }
 
-// supplied is a strategy of the caller's. It picks from all candidates, in an order that depends on the seed only.
+// supplied is a strategy that a caller supplies. It picks candidates in an order that depends on the seed only.
 var supplied = Strategy{Name: "supplied", Pick: func(q *Question) []Pick {
 	var picks []Pick
 	for _, i := range rand.New(rand.NewPCG(q.Seed, 1)).Perm(len(q.Candidates)) {
@@ -391,7 +392,7 @@ func named(name string) Strategy {
 	panic("no strategy is called " + name)
 }
 
-// outcome is how a search went.
+// outcome is the result of a search.
 type outcome struct {
 	status  Status
 	top     int // rank of the culprit among the suspects at the end, from 0; -1: none
@@ -403,11 +404,11 @@ type outcome struct {
 	largest int // tracepoints on at once
 }
 
-// play runs a search to its end, at most the given epochs.
+// play runs a search to its end, for at most the given epochs.
 func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 	var st State
 	o := outcome{top: -1, found: epochs, epochs: epochs}
-	for _, s := range w.spots {
+	for _, s := range w.nodes {
 		if s.tp != 0 {
 			o.total++
 		}
@@ -441,5 +442,5 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 }
 
 func (w *world) rank(list []Suspect) int {
-	return slices.IndexFunc(list, func(s Suspect) bool { return s.Tracepoint == w.spots[w.culprit].tp })
+	return slices.IndexFunc(list, func(s Suspect) bool { return s.Tracepoint == w.nodes[w.culprit].tp })
 }

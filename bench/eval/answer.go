@@ -5,8 +5,9 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Answer returns what somebody who watches would be told: the first-ranked problem's investigation among those that located a
-// cause; where none has, among those that go on; then any. Nil if nothing is investigated.
+// Answer returns the investigation that an observer would act on: of the best-ranked problem with a located cause, or
+// else of the best-ranked one with an active investigation, or else of the best-ranked one with any. It returns nil
+// if there are none.
 func Answer(core *engine.Core) *search.Investigation {
 	var best *search.Investigation
 	state := core.State()
@@ -19,7 +20,7 @@ func Answer(core *engine.Core) *search.Investigation {
 	return best
 }
 
-// conclusive orders the states of an investigation by how much they say.
+// conclusive orders investigations by their status, the most conclusive highest.
 func conclusive(v *search.Investigation) int {
 	switch v.Status {
 	case search.Located, search.Explained:

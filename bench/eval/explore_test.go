@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// Requests that explore cost spans, and are told apart from those of the search.
+// TestExplore: exploring requests add spans, which are counted apart from those of the search.
 func TestExplore(t *testing.T) {
 	s := Simulation{
 		Seeds: []uint64{300}, Faults: []sim.Fault{sim.None}, Strategies: []string{"adaptive"},

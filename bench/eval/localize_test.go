@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// noClock stands still, so that runs are equal where they should be.
+// noClock is a clock that stands still, so that the times in equal runs are equal.
 func noClock() time.Time { return time.Time{} }
 
 func small() Simulation {
@@ -24,7 +24,7 @@ func small() Simulation {
 	}
 }
 
-// TestPlayRepeats: a run depends on its seed only, not on how many are played at a time.
+// TestPlayRepeats: a run depends on its seed only, not on the number of workers.
 func TestPlayRepeats(t *testing.T) {
 	s := small()
 	one, err := Play(context.Background(), s, noClock, nil)
@@ -41,7 +41,7 @@ func TestPlayRepeats(t *testing.T) {
 	}
 }
 
-// TestPlayFindsAThirdParty: a strong fault is raised, located and priced; without a fault nothing is.
+// TestPlayFindsAThirdParty: a strong fault is raised, located and paid for. Without a fault there is no alarm.
 func TestPlayFindsAThirdParty(t *testing.T) {
 	runs, err := Play(context.Background(), small(), noClock, nil)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestPlayFindsAThirdParty(t *testing.T) {
 	}
 }
 
-// TestPlayStops: a cancelled simulation says how far it came.
+// TestPlayStops: a cancelled simulation returns the cause.
 func TestPlayStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -65,7 +65,7 @@ func TestPlayStops(t *testing.T) {
 	}
 }
 
-// TestSummarize: rates are over locatable cases with a fault, false alarms over all.
+// TestSummarize: rates are over locatable cases with a fault, false alarms over all cases.
 func TestSummarize(t *testing.T) {
 	report := Summarize([]Run{
 		{Fault: sim.Lock, Strategy: "s", Locatable: true, Raised: true, Rank: 1, Epochs: 2, Detected: 3, Executed: 100, Enabled: 4, Peak: 2, SpanHits: 10, Requests: 100},
@@ -88,7 +88,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestRatesOfNothing: where there were no cases a program reads null, not a rate of 0.
+// TestRatesOfNothing: rates of no cases are null in JSON, not 0.
 func TestRatesOfNothing(t *testing.T) {
 	report := Summarize([]Run{{Fault: sim.Disk, Strategy: "s"}})
 	data, err := json.Marshal(report.Strategies["s"].ByFault["disk"])

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Simulation says what is played. Every combination of seed, fault and strategy is a run of its own.
+// Simulation configures the runs. Every combination of seed, fault and strategy is one run.
 type Simulation struct {
 	Seeds      []uint64
 	Faults     []sim.Fault
@@ -26,33 +26,34 @@ type Simulation struct {
 	Workers    int            // runs at the same time; default 1
 }
 
-// Run is how one simulated fault was dealt with.
+// Run is the result of one simulated fault.
 type Run struct {
 	Seed        uint64    `json:"seed"`
 	Fault       sim.Fault `json:"fault"`
 	Strategy    string    `json:"strategy"`
-	Target      string    `json:"target"`      // where the fault is, for people
-	Locatable   bool      `json:"locatable"`   // fixed before the run, from the full traces: see locatable
-	Significant bool      `json:"significant"` // a weaker claim: three standard errors over the whole run, however small
+	Target      string    `json:"target"`      // location of the fault, for people
+	Locatable   bool      `json:"locatable"`   // determined before the run from the full traces, see locatable
+	Significant bool      `json:"significant"` // a weaker claim: an effect of three standard errors over the whole run, however small
 
 	Raised      bool          `json:"raised"`       // a problem was raised after the fault began
-	Status      string        `json:"status"`       // of the investigation that answered; empty: there was none
-	Rank        int           `json:"rank"`         // of the first correct suspect, from 1; 0: not among the suspects
+	Status      string        `json:"status"`       // of the investigation with the answer; empty: none
+	Rank        int           `json:"rank"`         // of the first correct suspect, from 1; 0: none
 	Answer      string        `json:"answer"`       // the first suspect
 	Detected    int           `json:"detected"`     // epochs from the fault to the first problem, or to the end of the run
-	Epochs      int           `json:"epochs"`       // from then to the answer, or to the end of the run
-	Executed    int           `json:"executed"`     // tracepoints that requests executed, on or off
+	Epochs      int           `json:"epochs"`       // from the first problem to the answer, or to the end of the run
+	Executed    int           `json:"executed"`     // tracepoints that requests ran, on or off
 	Enabled     int           `json:"enabled"`      // of these, ever switched on
 	Peak        int           `json:"peak"`         // of these, on at the same time
 	SpanHits    int           `json:"span_hits"`    // spans of switched-on tracepoints
 	ExploreHits int           `json:"explore_hits"` // of these, of requests that had everything on
 	Requests    int           `json:"requests"`     // since the fault began
 	FalseAlarms int           `json:"false_alarms"` // problems raised without a fault
-	GroupHours  float64       `json:"group_hours"`  // over which they were counted
-	Decide      time.Duration `json:"decide_ns"`    // longest time that an epoch's weighing and decision took
+	GroupHours  float64       `json:"group_hours"`  // during which false alarms were counted
+	Decide      time.Duration `json:"decide_ns"`    // longest time to end an epoch
 }
 
-// Play plays every run and returns the results in the order of faults, seeds and strategies. Progress is called after each.
+// Play plays every run and returns the results in the order of faults, seeds and strategies. It calls progress, if
+// not nil, after each run.
 func Play(ctx context.Context, s Simulation, clock func() time.Time, progress func(done, all int)) ([]Run, error) {
 	if s.Healthy == 0 {
 		s.Healthy = time.Minute
@@ -107,11 +108,11 @@ feed:
 	return runs, err
 }
 
-// start is when every simulation begins: a fixed time, so that runs repeat.
+// start is the time at which every simulation begins, fixed so that runs repeat.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
-// game is one run while it is played.
-type game struct {
+// simulatedRun is a run in progress.
+type simulatedRun struct {
 	Run
 	app      *sim.App
 	core     *engine.Core
@@ -119,9 +120,9 @@ type game struct {
 	epoch    time.Duration
 	injected bool
 	ever     map[trace.Symbol]bool
-	raised   map[string]bool // problems seen, by identity
+	raised   map[string]bool // problems, by identity
 
-	everything map[trace.Symbol]bool // what can be switched on
+	everything map[trace.Symbol]bool // all tracepoints that can be switched on
 }
 
 func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock func() time.Time) Run {
@@ -130,38 +131,39 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 	app := sim.New(config)
 	options := s.Engine
 	options.Strategy, options.Strategies, options.Seed = strategy, yardstick.Strategies(), seed
-	g := &game{
+	r := &simulatedRun{
 		Run: Run{Seed: seed, Fault: fault, Strategy: strategy},
 		app: app, core: engine.NewCore(app.Table(), options), clock: clock, epoch: options.Epoch,
 		ever: make(map[trace.Symbol]bool), raised: make(map[string]bool),
 		everything: make(map[trace.Symbol]bool),
 	}
-	g.core.Announce(start, app.Catalogue())
+	r.core.Announce(start, app.Catalogue())
 	for _, tp := range app.Catalogue() {
-		g.everything[tp.ID] = !tp.Baseline
+		r.everything[tp.ID] = !tp.Baseline
 	}
-	now := g.play(start, start.Add(options.Learning))
-	g.Decide = 0 // what ends the learning is no decision
+	now := r.play(start, start.Add(options.Learning))
+	r.Decide = 0 // the end of learning is no decision
 	healthy := now.Add(s.Healthy)
-	now = g.play(now, healthy)
-	g.inject(now, s.Epochs)
-	if g.injected && !g.Locatable && !g.Significant {
-		return g.Run // nothing is to be found, and no rate counts it
+	now = r.play(now, healthy)
+	r.inject(now, s.Epochs)
+	if r.injected && !r.Locatable && !r.Significant {
+		return r.Run // the fault cannot be found, and no rate counts it
 	}
-	for epoch := 1; epoch <= s.Epochs && !g.Raised; epoch++ {
-		now = g.play(now, now.Add(g.epoch))
-		g.Detected = epoch
+	for epoch := 1; epoch <= s.Epochs && !r.Raised; epoch++ {
+		now = r.play(now, now.Add(r.epoch))
+		r.Detected = epoch
 	}
-	for g.Raised && g.Epochs < s.Epochs && !g.answered() {
-		now = g.play(now, now.Add(g.epoch))
-		g.Epochs++
+	for r.Raised && r.Epochs < s.Epochs && !r.answered() {
+		now = r.play(now, now.Add(r.epoch))
+		r.Epochs++
 	}
-	g.score()
-	return g.Run
+	r.score()
+	return r.Run
 }
 
-// What makes a fault locatable: on the critical path of some request type, where it adds matters of the healthy mean duration, and
-// more than three standard errors of what noticeable of traffic tells. Less is lost in what latencies do from one minute to the next.
+// A fault is locatable if it lies on the critical path of some request type, adds at least the fraction matters to
+// its healthy mean duration, and adds more than three standard errors of the mean over the traffic of noticeable.
+// Smaller effects are lost in the usual fluctuation of latencies from minute to minute.
 const (
 	noticeable = 2 * time.Minute
 	matters    = 0.1
@@ -173,120 +175,120 @@ func locatable(e sim.Effect) bool {
 	})
 }
 
-// inject begins the fault, after fixing whether it can be located at all.
-func (g *game) inject(now trace.Nanos, epochs int) {
-	g.Target = g.app.Target().Text
-	g.Significant = g.app.Fork().Effect(now, now.Add(time.Duration(epochs)*g.epoch)).Locatable
-	g.Locatable = locatable(g.app.Fork().Effect(now, now.Add(noticeable)))
-	g.injected = g.Fault != sim.None
-	if g.injected {
-		g.app.Inject(now)
+// inject determines whether the fault can be located, and begins it.
+func (r *simulatedRun) inject(now trace.Nanos, epochs int) {
+	r.Target = r.app.Target().Text
+	r.Significant = r.app.Fork().Effect(now, now.Add(time.Duration(epochs)*r.epoch)).Locatable
+	r.Locatable = locatable(r.app.Fork().Effect(now, now.Add(noticeable)))
+	r.injected = r.Fault != sim.None
+	if r.injected {
+		r.app.Inject(now)
 	}
 }
 
-// play plays whole epochs from one time to another and returns that time.
-func (g *game) play(from, to trace.Nanos) trace.Nanos {
-	for ; from < to; from = from.Add(g.epoch) {
-		plan := g.plan()
-		for t := range g.app.Requests(from, from.Add(g.epoch), plan) {
-			g.core.Ingest(t)
-			g.count(t)
+// play plays whole epochs from one time to another and returns the latter.
+func (r *simulatedRun) play(from, to trace.Nanos) trace.Nanos {
+	for ; from < to; from = from.Add(r.epoch) {
+		plan := r.plan()
+		for t := range r.app.Requests(from, from.Add(r.epoch), plan) {
+			r.core.Ingest(t)
+			r.count(t)
 		}
-		began := g.clock()
-		g.core.Epoch(from.Add(g.epoch))
-		g.Decide = max(g.Decide, g.clock().Sub(began))
-		g.alarms()
+		began := r.clock()
+		r.core.Epoch(from.Add(r.epoch))
+		r.Decide = max(r.Decide, r.clock().Sub(began))
+		r.alarms()
 	}
 	return to
 }
 
 // plan translates the engine's plan for the simulated agents.
-func (g *game) plan() *sim.Plan {
-	p := g.core.Plan()
+func (r *simulatedRun) plan() *sim.Plan {
+	p := r.core.Plan()
 	plan := &sim.Plan{Version: p.Version}
 	on := make(map[trace.Symbol]bool)
 	for i, a := range p.Arms {
 		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
 		if a.Everything {
-			arm.On = g.everything
+			arm.On = r.everything
 		}
 		for _, l := range p.Leases {
 			if int(l.Arm) == i {
 				arm.On[l.Tracepoint] = true
-				on[l.Tracepoint], g.ever[l.Tracepoint] = true, true
+				on[l.Tracepoint], r.ever[l.Tracepoint] = true, true
 			}
 		}
 		plan.Arms = append(plan.Arms, arm)
 	}
-	g.Peak = max(g.Peak, len(on))
+	r.Peak = max(r.Peak, len(on))
 	return plan
 }
 
-func (g *game) count(t *trace.Trace) {
-	if !g.injected && g.Fault != sim.None {
+func (r *simulatedRun) count(t *trace.Trace) {
+	if !r.injected && r.Fault != sim.None {
 		return
 	}
-	g.Requests++
+	r.Requests++
 	hits := 0
 	for i := range t.Spans {
 		if t.Spans[i].Tracepoint != 0 {
 			hits++
 		}
 	}
-	g.SpanHits += hits
+	r.SpanHits += hits
 	if slices.ContainsFunc(t.Attrs, func(a trace.Attr) bool { return a.Key == keyArm && a.Text == exploring }) {
-		g.ExploreHits += hits
+		r.ExploreHits += hits
 	}
 }
 
 var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]byte(search.ExploreArm))
 
-// alarms counts the problems that are new, as false where there is no fault yet.
-func (g *game) alarms() {
-	for i := range g.core.Problems() {
-		id := g.core.Problems()[i].ID.String()
-		if g.raised[id] {
+// alarms counts new problems, as false alarms if there is no fault yet.
+func (r *simulatedRun) alarms() {
+	for i := range r.core.Problems() {
+		id := r.core.Problems()[i].ID.String()
+		if r.raised[id] {
 			continue
 		}
-		g.raised[id] = true
-		if g.injected {
-			g.Raised = true
+		r.raised[id] = true
+		if r.injected {
+			r.Raised = true
 		} else {
-			g.FalseAlarms++
+			r.FalseAlarms++
 		}
 	}
-	if !g.injected {
-		g.GroupHours += float64(g.core.Watched()) * g.epoch.Hours()
+	if !r.injected {
+		r.GroupHours += float64(r.core.Watched()) * r.epoch.Hours()
 	}
 }
 
-// answered reports whether the engine has located a cause, or come to a conclusion about everything that it investigates.
-func (g *game) answered() bool {
-	v := Answer(g.core)
+// answered reports whether the engine has located a cause or concluded all its investigations.
+func (r *simulatedRun) answered() bool {
+	v := Answer(r.core)
 	return v != nil && v.Status >= search.Located
 }
 
 // score compares the answer with the truth.
-func (g *game) score() {
-	executed := g.app.Executed()
-	g.Executed = len(executed)
-	for tp := range g.ever {
+func (r *simulatedRun) score() {
+	executed := r.app.Executed()
+	r.Executed = len(executed)
+	for tp := range r.ever {
 		if executed[tp] {
-			g.Enabled++
+			r.Enabled++
 		}
 	}
-	v := Answer(g.core)
+	v := Answer(r.core)
 	if v == nil {
 		return
 	}
-	g.Status = v.Status.String()
-	target := g.app.Target()
+	r.Status = v.Status.String()
+	target := r.app.Target()
 	for i, s := range v.Ranking() {
 		if i == 0 {
-			g.Answer = g.app.Table().ServiceName(s.Op) + " " + g.app.Table().OpName(s.Op)
+			r.Answer = r.app.Table().ServiceName(s.Op) + " " + r.app.Table().OpName(s.Op)
 		}
 		if slices.Contains(target.Operations, s.Op) || s.Tracepoint != 0 && slices.Contains(target.Tracepoints, s.Tracepoint) {
-			g.Rank = i + 1
+			r.Rank = i + 1
 			return
 		}
 	}

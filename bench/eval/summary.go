@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/sim"
 )
 
-// Report is what a [Simulation] showed, by strategy.
+// Report is the result of a [Simulation], by strategy.
 type Report struct {
 	Strategies map[string]*Score `json:"strategies"`
 }
@@ -17,8 +17,8 @@ type Report struct {
 type Score struct {
 	Cases     int `json:"cases"`     // runs with a fault
 	Locatable int `json:"locatable"` // of these
-	// Significant are the cases with an effect of three standard errors over the whole run, however small, and the fraction of them
-	// with a correct suspect first.
+	// Significant is the number of cases with an effect of three standard errors over the whole run, however small.
+	// Top1Significant is the fraction of them with a correct suspect first.
 	Significant     int  `json:"significant"`
 	Top1Significant Rate `json:"top1_significant"`
 	// Top1 and Top3 are the fractions of locatable cases with a correct suspect first, and among the first three, with
@@ -31,8 +31,9 @@ type Score struct {
 	Top3High Rate `json:"top3_high"`
 	// Raised is the fraction of locatable cases in which a problem was raised at all.
 	Raised Rate `json:"raised"`
-	// Medians over the locatable cases: of the executed tracepoints that were ever on, and that were on at the peak; of extra
-	// spans per 1 000 requests; where a problem was raised, of epochs until then and from then to the answer.
+	// Medians over the locatable cases: the fractions of executed tracepoints that were ever on and on at the peak, and
+	// extra spans per 1 000 requests. Over those with a problem: epochs until it was raised, and from then to the
+	// answer.
 	EnabledMedian  Rate `json:"enabled_median"`
 	PeakMedian     Rate `json:"peak_median"`
 	SpanHitsMedian Rate `json:"span_hits_median"`
@@ -159,7 +160,7 @@ func wilson(k, n int) (value, low, high Rate) {
 	return Rate(p), Rate(max(0, center-half)), Rate(min(1, center+half))
 }
 
-// distinct returns the values of key in the order of their first run.
+// distinct returns the values of key, each once, in the order of their first run.
 func distinct(runs []Run, key func(*Run) string) []string {
 	var keys []string
 	for i := range runs {

@@ -14,14 +14,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sizes of the tree that is searched.
+// Sizes of the searched tree.
 const (
 	nodesOfTree    = 100_000
 	baselineOfTree = 200
 	deepest        = 24
 )
 
-// Search measures a decision over a large calling-context tree, for every strategy.
+// Search measures a decision over a large calling-context tree, for each strategy.
 func Search(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	nodes := nodesOfTree
@@ -50,7 +50,7 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 	return result, nil
 }
 
-// deciding measures the first decision about a new problem, and the next one.
+// deciding measures the first and the second decision about a problem.
 func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy search.Strategy) error {
 	in := search.Input{
 		Now: 1, Problems: []analysis.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
@@ -95,8 +95,8 @@ type forest struct {
 	problem analysis.Problem
 }
 
-// place is a node of the tree to be.
-type place struct {
+// treeNode is a node of the tree to build.
+type treeNode struct {
 	full, baseline trace.Context
 	service        trace.Symbol
 	id             trace.Symbol
@@ -104,8 +104,8 @@ type place struct {
 	on             bool // baseline
 }
 
-// newForest returns a random tree: baseline operations above, tracepoints below them; and a problem whose first edge carries
-// half of the variance.
+// newForest returns a random tree: baseline operations above, tracepoints below them; and a problem whose first edge
+// carries half of the variance.
 func newForest(seed uint64, nodes, baseline int) *forest {
 	r := rand.New(rand.NewPCG(seed, 3))
 	f := &forest{problem: analysis.Problem{
@@ -113,29 +113,29 @@ func newForest(seed uint64, nodes, baseline int) *forest {
 		Mean: 100 * time.Millisecond, CoV: 0.8, CoVLow: 0.7, CoVHigh: 0.9, Impact: 1e9,
 	}}
 	full := cct.Observation{Seen: 1, Explore: true}
-	var places []place
-	for len(places) < nodes {
-		var above place
-		if len(places) > 0 {
-			above = places[r.IntN(len(places))]
+	var nodesSoFar []treeNode
+	for len(nodesSoFar) < nodes {
+		var above treeNode
+		if len(nodesSoFar) > 0 {
+			above = nodesSoFar[r.IntN(len(nodesSoFar))]
 		}
 		if above.depth >= deepest {
 			continue
 		}
-		p, sighting := f.place(len(places), above, baseline)
-		places = append(places, p)
+		p, sighting := f.node(len(nodesSoFar), above, baseline)
+		nodesSoFar = append(nodesSoFar, p)
 		full.Contexts = append(full.Contexts, sighting)
 	}
 	f.builder.Observe(full)
 	f.tree = f.builder.Build(nil, &f.table)
-	f.edges(places[:min(baseline, len(places))])
+	f.edges(nodesSoFar[:min(baseline, len(nodesSoFar))])
 	return f
 }
 
-// place makes node i below another: baseline operations first, then tracepoints.
-func (f *forest) place(i int, above place, baseline int) (place, cct.Sighting) {
+// node makes node i below another: baseline operations first, then tracepoints.
+func (f *forest) node(i int, above treeNode, baseline int) (treeNode, cct.Sighting) {
 	name := f.table.Symbol(fmt.Sprintf("op-%d", i))
-	p := place{depth: above.depth + 1, on: i < baseline, service: above.service, id: name, baseline: above.baseline}
+	p := treeNode{depth: above.depth + 1, on: i < baseline, service: above.service, id: name, baseline: above.baseline}
 	kind := trace.Internal
 	if p.on {
 		p.service, kind = f.table.Symbol(fmt.Sprintf("service-%d", i%40)), trace.Server
@@ -151,13 +151,13 @@ func (f *forest) place(i int, above place, baseline int) (place, cct.Sighting) {
 	return p, s
 }
 
-// edges gives the problem an edge for every baseline operation, the root's leading.
-func (f *forest) edges(places []place) {
-	f.problem.Entry = f.table.Context(places[0].baseline).Op
-	for i, p := range places {
+// edges gives the problem an edge for each baseline operation. That of the root leads.
+func (f *forest) edges(nodesSoFar []treeNode) {
+	f.problem.Entry = f.table.Context(nodesSoFar[0].baseline).Op
+	for i, p := range nodesSoFar {
 		share := 0.5
 		if i > 0 {
-			share /= float64(len(places) - 1)
+			share /= float64(len(nodesSoFar) - 1)
 		}
 		f.problem.Edges = append(f.problem.Edges, analysis.EdgeShare{
 			Edge: trace.WholeEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Baseline says which operations of recorded traces are taken to be always on. All others can be switched.
+// Baseline selects the operations of recorded traces that are always on. All others can be switched.
 type Baseline string
 
 // The baselines.
@@ -19,10 +19,10 @@ const (
 	Entries Baseline = "entries"
 )
 
-// Baselines returns all of them, the default first.
+// Baselines returns the names of all baselines, the default first.
 func Baselines() []string { return []string{string(Services), string(Entries)} }
 
-// catalogue is what the agents of the recorded application would announce.
+// catalogue lists the tracepoints that agents of the recorded application would announce.
 type catalogue struct {
 	points map[trace.Op]*point
 	order  []trace.Op // by name
@@ -37,9 +37,9 @@ type point struct {
 	callee   one // of a CLIENT: the SERVER operation that it calls
 }
 
-// one is a value that is the same wherever it was seen, or known to differ.
+// one is an operation that is the same in all traces, or known to differ.
 type one struct {
-	op      trace.Op // 0: not seen, or of several
+	op      trace.Op // 0: none, or several
 	several bool
 }
 
@@ -52,11 +52,11 @@ func (o *one) see(op trace.Op) {
 	}
 }
 
-// newCatalogue derives the catalogue from whole traces: what agents know of the program's structure, nothing of times. Labels and
-// windows play no part in it.
-func newCatalogue(tapes []*tape, baseline Baseline, table *trace.Table) *catalogue {
+// newCatalogue derives the catalogue from complete traces: the structure of the program as agents know it, without
+// times. It does not depend on labels and windows.
+func newCatalogue(traces []*recordedTrace, baseline Baseline, table *trace.Table) *catalogue {
 	c := &catalogue{points: make(map[trace.Op]*point)}
-	for _, t := range tapes {
+	for _, t := range traces {
 		for i := range t.whole.Spans {
 			s := &t.whole.Spans[i]
 			p := c.points[s.Op]
@@ -75,14 +75,14 @@ func newCatalogue(tapes []*tape, baseline Baseline, table *trace.Table) *catalog
 		c.points[op].id = table.Symbol(names[op])
 	}
 	slices.SortFunc(c.order, func(a, b trace.Op) int { return strings.Compare(names[a], names[b]) })
-	for _, t := range tapes {
+	for _, t := range traces {
 		c.relate(t)
 	}
 	return c
 }
 
-// relate takes in who calls whom in t.
-func (c *catalogue) relate(t *tape) {
+// relate records callers and callees in t.
+func (c *catalogue) relate(t *recordedTrace) {
 	spans := t.whole.Spans
 	for i := range spans {
 		p := c.points[spans[i].Op]
@@ -98,7 +98,7 @@ func (c *catalogue) relate(t *tape) {
 	}
 }
 
-// announce returns the catalogue as agents announce it. Parent and owner are known where they are the same in all traces.
+// announce returns the catalogue as agents announce it. Parent and owner are known if they are the same in all traces.
 func (c *catalogue) announce() []cct.Tracepoint {
 	list := make([]cct.Tracepoint, 0, len(c.order))
 	for _, op := range c.order {
@@ -115,10 +115,10 @@ func (c *catalogue) announce() []cct.Tracepoint {
 	return list
 }
 
-// spanBytes is what a span is taken to cost: recorded traces do not say.
+// spanBytes is the assumed size of a span, which recorded traces do not state.
 const spanBytes = 300
 
-// switchable returns how many tracepoints there are beside the baseline.
+// switchable returns the number of tracepoints outside the baseline.
 func (c *catalogue) switchable() int {
 	n := 0
 	for _, p := range c.points {
@@ -129,8 +129,8 @@ func (c *catalogue) switchable() int {
 	return n
 }
 
-// place returns the operation that own time of op speaks of: of a CLIENT what it calls, as its own time is spent on the way there,
-// if that is one operation and seen; else op itself.
+// place returns the operation that the own time of op points to. The own time of a CLIENT is spent on the way to its
+// callee, so that is the callee, if there is only one and it was seen; otherwise it is op itself.
 func (c *catalogue) place(op trace.Op, seen func(*point) bool) trace.Op {
 	p := c.points[op]
 	if p != nil && p.callee.op != 0 && seen(c.points[p.callee.op]) {

@@ -18,50 +18,52 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Choice says how recorded traces are played as a choice of instrumentation.
+// Choice configures how recorded traces are played against the engine, which chooses the instrumentation.
 type Choice struct {
 	Baseline   Baseline
 	Strategies []string
 	Engine     engine.Options // Learning and Strategy are set for each case
-	Slices     int            // most epochs of a window until there is an answer
+	Slices     int            // maximum epochs of a window until there is an answer
 }
 
-// The rules of a game, which is one case played with one strategy:
+// Rules of a run, in which one case is played with one strategy:
 //
-//  1. The catalogue holds every operation of the recording; what is not of the baseline is off and its spans are hidden.
-//  2. Time in which no trace begins is left out: slices of an epoch follow each other without gaps.
-//  3. The history is every trace outside of all windows. All of it is learned from: first what lies after the window, then what
-//     lies before it.
-//  4. Then the window's traces come, again from the first when there are none left, under new identities: as requests that happen
-//     to take the same time. A repetition adds requests for tracepoints to be seen in, not evidence, but the engine cannot know
-//     that. What was raised before any repetition is counted apart.
-//  5. The plan of an epoch decides what is visible in the next. A request's arm is drawn by its identity and the engine's seed.
-//  6. The game ends with an answer, as in simulations: a place was located, or nothing is left to try.
+//  1. The catalogue lists every operation of the recording. Operations outside the baseline are off, and their spans
+//     are hidden.
+//  2. Times without traces are left out: slices of an epoch follow each other without gaps.
+//  3. The history consists of all traces outside of all windows. The engine learns from all of it: first from the
+//     part after the window, then from the part before.
+//  4. Then the traces of the window are played, repeatedly if necessary, under new identities: as requests that
+//     happen to take the same time. A repetition adds requests for tracepoints to appear in, not evidence, but the
+//     engine cannot know that. Problems raised before any repetition are counted apart.
+//  5. The plan of an epoch determines the visible spans of the next. A request's arm is drawn from its identity and
+//     the engine's seed.
+//  6. The run ends with an answer, as in simulations: a suspect is located, or no candidate is left.
 //
-// Beside, for each case, a control that has no window: the last tenth of the history is played as if it were one, once, after
-// learning from the rest. What is raised there is a false alarm.
+// A control for each case has no window: the last tenth of the history is played once as if it were a window, after
+// learning from the rest. A problem raised there is a false alarm.
 const controlled = 10
 
-// NoStrategy is the name under which is played what the baseline alone tells: there are no tracepoints to choose from.
+// NoStrategy is the name of a run with the baseline alone, without tracepoints to choose from.
 const NoStrategy = "none"
 
-// ErrNoHistory is returned where every trace lies in the window of some case.
+// ErrNoHistory is returned if every trace lies in the window of some case.
 var ErrNoHistory = errors.New("no trace begins outside of all windows: nothing to learn from")
 
-// Choose plays every case against the engine, once for each strategy. The set must have been read with Keep. Progress, if not nil,
-// is called after each game.
+// Choose plays every case against the engine, once for each strategy. The set must have been read with Keep.
+// Progress, if not nil, is called after each run.
 func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)) (*ChoiceReport, error) {
-	slices.SortStableFunc(s.tapes, byStart)
-	games := &games{Choice: c, table: s.Table, catalogue: newCatalogue(s.tapes, c.Baseline, s.Table)}
+	slices.SortStableFunc(s.traces, byStart)
+	all := &player{Choice: c, table: s.Table, catalogue: newCatalogue(s.traces, c.Baseline, s.Table)}
 	normal := s.normal()
 	if len(normal) == 0 {
 		return nil, ErrNoHistory
 	}
 	report := &ChoiceReport{
-		Baseline: c.Baseline, Tracepoints: games.catalogue.switchable(), History: len(normal), Strategies: make(map[string]*ChoiceScore),
+		Baseline: c.Baseline, Tracepoints: all.catalogue.switchable(), History: len(normal), Strategies: make(map[string]*ChoiceScore),
 	}
 	for i := range s.Cases {
-		played, alarms := games.control(&s.Cases[i], normal)
+		played, alarms := all.control(&s.Cases[i], normal)
 		report.ControlSlices += played
 		report.FalseAlarms += alarms
 	}
@@ -70,9 +72,9 @@ func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)
 		score := &ChoiceScore{}
 		for i := range s.Cases {
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("stopped after %d games: %w", done, context.Cause(ctx))
+				return nil, fmt.Errorf("stopped after %d runs: %w", done, context.Cause(ctx))
 			}
-			score.Cases = append(score.Cases, games.play(&s.Cases[i], strategy, normal, s.within(s.Cases[i].Window)))
+			score.Cases = append(score.Cases, all.play(&s.Cases[i], strategy, normal, s.within(s.Cases[i].Window)))
 			if done++; progress != nil {
 				progress(done, (1+len(c.Strategies))*len(s.Cases))
 			}
@@ -84,60 +86,60 @@ func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)
 }
 
 // normal returns the traces that begin outside of all windows, in order.
-func (s *Set) normal() []*tape {
+func (s *Set) normal() []*recordedTrace {
 	windows := s.Windows()
-	var tapes []*tape
-	for _, t := range s.tapes {
+	var traces []*recordedTrace
+	for _, t := range s.traces {
 		if !slices.ContainsFunc(windows, func(w baselinediff.Interval) bool { return w.Contains(t.start) }) {
-			tapes = append(tapes, t)
+			traces = append(traces, t)
 		}
 	}
-	return tapes
+	return traces
 }
 
 // within returns the traces that begin in w, in order.
-func (s *Set) within(w baselinediff.Interval) []*tape {
-	var tapes []*tape
-	for _, t := range s.tapes {
+func (s *Set) within(w baselinediff.Interval) []*recordedTrace {
+	var traces []*recordedTrace
+	for _, t := range s.traces {
 		if w.Contains(t.start) {
-			tapes = append(tapes, t)
+			traces = append(traces, t)
 		}
 	}
-	return tapes
+	return traces
 }
 
-// games is what all games share.
-type games struct {
+// player plays cases. All its runs share the configuration, the names and the catalogue.
+type player struct {
 	Choice
 	table     *trace.Table
 	catalogue *catalogue
 }
 
-// game is one case while it is played with one strategy.
-type game struct {
-	*games
+// caseRun is a run in progress: one case played with one strategy.
+type caseRun struct {
+	*player
 	ChoiceResult
 	core *engine.Core
 	now  trace.Nanos
-	ever map[trace.Symbol]bool // tracepoints that were on, not to explore only
+	ever map[trace.Symbol]bool // tracepoints that were on, other than to explore
 	out  trace.Trace           // scratch
 }
 
-// began is when every game begins: a fixed time.
+// began is the time at which every run begins, fixed so that runs repeat.
 const began = trace.Nanos(1_700_000_000_000_000_000)
 
-// learned returns a game for c in which the engine has learned from history.
-func (g *games) learned(c *Case, strategy string, history []slice) *game {
+// learned returns a run of c in which the engine has learned from history.
+func (g *player) learned(c *Case, strategy string, history []slice) *caseRun {
 	options := g.Engine
 	options.Strategy, options.Strategies = strategy, yardstick.Strategies()
 	options.Learning = time.Duration(len(history)) * options.Epoch
 	if strategy == NoStrategy {
 		options.Strategy, options.Explore = "", 0 // there is nothing to choose from
 	}
-	table := &trace.Table{} // what is seen in one game is not known in another
+	table := &trace.Table{} // runs must not know names from one another
 	table.Merge(g.table)
-	p := &game{
-		games: g, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: []ChoiceEntry{}},
+	p := &caseRun{
+		player: g, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: []ChoiceEntry{}},
 		core: engine.NewCore(table, options), now: began, ever: make(map[trace.Symbol]bool),
 	}
 	announced := g.catalogue.announce()
@@ -152,7 +154,7 @@ func (g *games) learned(c *Case, strategy string, history []slice) *game {
 	return p
 }
 
-func (g *games) play(c *Case, strategy string, normal, window []*tape) ChoiceResult {
+func (g *player) play(c *Case, strategy string, normal, window []*recordedTrace) ChoiceResult {
 	p := g.learned(c, strategy, g.history(normal, c.Window))
 	feed := cut(window, c.Window.From, g.Engine.Epoch)
 	p.Recorded = len(feed)
@@ -167,8 +169,8 @@ func (g *games) play(c *Case, strategy string, normal, window []*tape) ChoiceRes
 	return p.ChoiceResult
 }
 
-// control plays the end of a case's history and returns how many slices that were, and how many problems were raised.
-func (g *games) control(c *Case, normal []*tape) (played, alarms int) {
+// control plays the end of a case's history. It returns the number of slices played and of problems raised.
+func (g *player) control(c *Case, normal []*recordedTrace) (played, alarms int) {
 	history := g.history(normal, c.Window)
 	split := len(history) - len(history)/controlled
 	p := g.learned(c, NoStrategy, history[:split])
@@ -182,11 +184,11 @@ func (g *games) control(c *Case, normal []*tape) (played, alarms int) {
 	return len(history) - split, len(raised)
 }
 
-// history returns the slices that are played before the window: those after it, then those before it.
-func (g *games) history(normal []*tape, window baselinediff.Interval) []slice {
-	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *tape, at trace.Nanos) int { return cmp.Compare(t.start, at) })
+// history returns the slices to play before the window: those recorded after it, then those recorded before it.
+func (g *player) history(normal []*recordedTrace, window baselinediff.Interval) []slice {
+	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *recordedTrace, at trace.Nanos) int { return cmp.Compare(t.start, at) })
 	var history []slice
-	for _, part := range [][]*tape{normal[split:], normal[:split]} {
+	for _, part := range [][]*recordedTrace{normal[split:], normal[:split]} {
 		if len(part) > 0 {
 			history = append(history, cut(part, part[0].start, g.Engine.Epoch)...)
 		}
@@ -194,10 +196,10 @@ func (g *games) history(normal []*tape, window baselinediff.Interval) []slice {
 	return history
 }
 
-// epoch plays one slice, for the given time again.
-func (g *game) epoch(s slice, again int) {
+// epoch plays one slice, which was played again times before.
+func (g *caseRun) epoch(s slice, again int) {
 	arms := g.arms()
-	for _, t := range s.tapes {
+	for _, t := range s.traces {
 		id := t.whole.ID
 		if again > 0 {
 			id = another(id, uint64(again))
@@ -210,7 +212,7 @@ func (g *game) epoch(s slice, again int) {
 	g.core.Epoch(g.now)
 }
 
-// another returns the identity of a request that looks like id's, for the given time.
+// another returns the identity for the given repetition of request id.
 func another(id trace.ID, again uint64) trace.ID {
 	for i, h := range [2]uint64{trace.Mix(id.Hash(), again), trace.Mix(again, id.Hash())} {
 		for k := range 8 {
@@ -221,7 +223,7 @@ func another(id trace.ID, again uint64) trace.ID {
 }
 
 // count counts the spans that the plan added to a request.
-func (g *game) count() {
+func (g *caseRun) count() {
 	g.Requests++
 	for i := range g.out.Spans {
 		if g.out.Spans[i].Tracepoint != 0 {
@@ -230,13 +232,13 @@ func (g *game) count() {
 	}
 }
 
-// answered reports whether the engine came to a conclusion.
-func (g *game) answered() bool {
+// answered reports whether the engine has concluded.
+func (g *caseRun) answered() bool {
 	v := eval.Answer(g.core)
 	return v != nil && v.Status >= search.Located
 }
 
-// plan is a plan as requests ask it.
+// plan is a plan in the form in which arms are drawn.
 type plan struct {
 	version int64
 	arms    []switched
@@ -244,7 +246,7 @@ type plan struct {
 }
 
 // arms returns the present plan.
-func (g *game) arms() *plan {
+func (g *caseRun) arms() *plan {
 	now := g.core.Plan()
 	p := &plan{version: now.Version}
 	for i, a := range now.Arms {
@@ -259,10 +261,10 @@ func (g *game) arms() *plan {
 	return p
 }
 
-// armSalt keeps the draw of arms apart from what else hashes trace identities.
+// armSalt makes the draw of arms independent of other hashes of trace identities.
 const armSalt = 0x61726d
 
-// of draws what is on for a request.
+// of draws the arm of a request.
 func (p *plan) of(id trace.ID, seed uint64) switched {
 	u := float64(trace.Mix(id.Hash(), trace.Mix(seed, armSalt))>>11) * 0x1p-53
 	for i, share := range p.shares {
@@ -273,8 +275,8 @@ func (p *plan) of(id trace.ID, seed uint64) switched {
 	return switched{plan: p.version}
 }
 
-// score looks the label up in what was answered.
-func (g *game) score(window []*tape) {
+// score looks the label up in the answer.
+func (g *caseRun) score(window []*recordedTrace) {
 	g.Traces = len(window)
 	executed := make(map[trace.Symbol]bool)
 	for _, t := range window {
@@ -311,13 +313,13 @@ func (g *game) score(window []*tape) {
 	}
 }
 
-// listed is how many suspects of a case are reported.
+// listed is the number of suspects reported for a case.
 const listed = 5
 
-// seen reports whether spans of p were visible at some time.
-func (g *game) seen(p *point) bool { return p.baseline || g.ever[p.id] }
+// seen reports whether spans of p were ever visible.
+func (g *caseRun) seen(p *point) bool { return p.baseline || g.ever[p.id] }
 
-func (g *game) entry(s *search.Suspect) ChoiceEntry {
+func (g *caseRun) entry(s *search.Suspect) ChoiceEntry {
 	o := g.table.Operation(s.Op)
 	e := ChoiceEntry{
 		Service: g.table.Text(o.Service), Operation: g.table.Text(o.Name), Kind: o.Kind.String(), Baseline: s.Tracepoint == 0, Share: s.Share,
@@ -328,7 +330,7 @@ func (g *game) entry(s *search.Suspect) ChoiceEntry {
 	return e
 }
 
-// is reports whether op is what is labelled: of the service, and the operation where one is labelled.
+// is reports whether op has the labelled service and, if labelled, operation.
 func (t *Target) is(op trace.Op, table *trace.Table) bool {
 	if table.ServiceName(op) != t.Service {
 		return false

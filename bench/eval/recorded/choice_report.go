@@ -6,19 +6,19 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/eval"
 )
 
-// ChoiceReport is how well the engine chose what to make visible, by strategy.
+// ChoiceReport is the result of [Set.Choose], by strategy.
 type ChoiceReport struct {
 	Baseline    Baseline `json:"baseline"`
 	Tracepoints int      `json:"tracepoints"` // that can be switched
 	History     int      `json:"history"`     // traces outside of all windows
-	// FalseAlarms is how many problems were raised in ControlSlices slices of the history, over all cases, whose histories are
-	// much the same traces.
+	// FalseAlarms is the number of problems raised in ControlSlices slices of the history, over all cases. Their
+	// histories are mostly the same traces.
 	FalseAlarms   int                     `json:"false_alarms"`
 	ControlSlices int                     `json:"control_slices"`
 	Strategies    map[string]*ChoiceScore `json:"strategies"` // NoStrategy among them
 }
 
-// ChoiceScore is what one strategy came to.
+// ChoiceScore is the result of one strategy.
 type ChoiceScore struct {
 	ChoiceSum
 	ByFault map[string]ChoiceSum `json:"by_fault"`
@@ -28,17 +28,18 @@ type ChoiceScore struct {
 // ChoiceSum sums up cases. Fractions are over all of them.
 type ChoiceSum struct {
 	Count int `json:"count"`
-	// Top1 and Top3 are the fractions of cases in which what is labelled was ranked first, and among the first three, by what was
-	// visible. Visible is the fraction in which it was visible at some time: by itself that says little.
+	// Top1 and Top3 are the fractions of cases with the labelled operation first, and among the first three, of the
+	// suspects. Visible is the fraction in which it was ever visible, which says little by itself.
 	Top1    float64 `json:"top1"`
 	Top3    float64 `json:"top3"`
 	Visible float64 `json:"visible"`
 	Raised  float64 `json:"raised"` // in which a problem was raised
-	// Raised and Top1 of the cases in which the problem was raised before the window's traces were repeated, over all cases.
+	// Raised and Top1 of the cases in which the problem was raised before the window's traces were repeated, over all
+	// cases.
 	RaisedFirst float64 `json:"raised_unrepeated"`
 	Top1First   float64 `json:"top1_unrepeated"`
-	// Medians over the cases in which a problem was raised: of the executed tracepoints those ever on, of slices of
-	// the window until the answer, of extra spans per 1 000 requests.
+	// Medians over the cases in which a problem was raised: the fraction of executed tracepoints that were ever on,
+	// slices of the window until the answer, and extra spans per 1 000 requests.
 	EnabledMedian  eval.Rate `json:"enabled_median"`
 	SlicesMedian   eval.Rate `json:"slices_median"`
 	SpanHitsMedian eval.Rate `json:"span_hits_median"`
@@ -50,14 +51,14 @@ type ChoiceResult struct {
 	Fault    string        `json:"fault"`
 	Traces   int           `json:"traces"`           // in the window
 	Recorded int           `json:"window_slices"`    // slices that the window has before its traces are repeated
-	Raised   *int          `json:"raised"`           // slice of the window at whose end the first problem was raised, from 1; nil: none was
+	Raised   *int          `json:"raised"`           // slice of the window at the end of which the first problem was raised, from 1; nil: none
 	Repeated bool          `json:"repeated"`         // whether the window's traces had been repeated by then
-	Status   string        `json:"status,omitempty"` // of the investigation that answered; empty: there was none
-	Rank     *int          `json:"rank"`             // of the first suspect that is what is labelled, from 1; nil: it is not among the suspects
-	Visible  bool          `json:"visible"`          // whether what is labelled was on at some time, or is of the baseline
+	Status   string        `json:"status,omitempty"` // of the investigation with the answer; empty: none
+	Rank     *int          `json:"rank"`             // of the first suspect with the label, from 1; nil: none
+	Visible  bool          `json:"visible"`          // whether the labelled operation was ever on, or belongs to the baseline
 	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects; not nil
 	Slices   int           `json:"slices"`           // of the window that were played
-	Executed int           `json:"executed"`         // tracepoints that the window's requests executed, on or off
+	Executed int           `json:"executed"`         // tracepoints that requests of the window ran, on or off
 	Enabled  int           `json:"enabled"`          // of these, ever switched on
 	Requests int           `json:"requests"`         // played in the window
 	SpanHits int           `json:"span_hits"`        // spans of switched-on tracepoints in these
@@ -65,17 +66,17 @@ type ChoiceResult struct {
 	Target Target `json:"-"`
 }
 
-// ChoiceEntry is a suspected place.
+// ChoiceEntry is a suspect.
 type ChoiceEntry struct {
 	Service   string  `json:"service"`
 	Operation string  `json:"operation"`
 	Kind      string  `json:"kind"`
 	Callee    string  `json:"callee,omitempty"` // service that a CLIENT calls, if visible: its own time is spent on the way there
 	Baseline  bool    `json:"baseline"`
-	Share     float64 `json:"share"` // of what is wrong
+	Share     float64 `json:"share"` // of the problem
 }
 
-// sumUp fills in the sums.
+// sumUp sets the sums.
 func (s *ChoiceScore) sumUp() {
 	s.ChoiceSum = sumOf(s.Cases, func(*ChoiceResult) bool { return true })
 	s.ByFault = make(map[string]ChoiceSum)

@@ -19,14 +19,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tapeOf returns the tape of the trace with the given text.
-func tapeOf(t *testing.T, text string, table *trace.Table) *tape {
+// recordedTraceOf returns the trace with the given text.
+func recordedTraceOf(t *testing.T, text string, table *trace.Table) *recordedTrace {
 	t.Helper()
 	tr, err := trace.ParseText(text, table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newTape(analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr))
+	return newRecordedTrace(analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr))
 }
 
 const cartTrace = `
@@ -37,7 +37,8 @@ const cartTrace = `
         5 cart query client 30..70
         6 cart sum internal 70..75`
 
-// What is off is hidden, what was called from there is called from the nearest visible span above, and what is on says so.
+// TestHiding: disabled operations are hidden, their children belong to the nearest visible span above, and enabled
+// spans are marked.
 func TestHiding(t *testing.T) {
 	for _, c := range []struct {
 		baseline Baseline
@@ -61,7 +62,7 @@ func TestHiding(t *testing.T) {
 `},
 	} {
 		var table trace.Table
-		tp := tapeOf(t, cartTrace, &table)
+		tp := recordedTraceOf(t, cartTrace, &table)
 		table.Symbol(trace.KeyPlan) // so that it is written
 		table.Symbol(trace.KeyArm)
 		s := switched{plan: 3, on: make(map[trace.Symbol]bool)}
@@ -69,7 +70,7 @@ func TestHiding(t *testing.T) {
 			s.arm, s.on[table.Symbol(name)] = table.Symbol("a"), true
 		}
 		var out trace.Trace
-		tp.play(newCatalogue([]*tape{tp}, c.baseline, &table), s, tp.whole.ID, 100, &out)
+		tp.play(newCatalogue([]*recordedTrace{tp}, c.baseline, &table), s, tp.whole.ID, 100, &out)
 		if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), trace.Format(&out, &table)); diff != "" {
 			t.Errorf("%s, on %q: %s", c.baseline, c.on, diff)
 		}
@@ -78,11 +79,11 @@ func TestHiding(t *testing.T) {
 
 func TestCatalogue(t *testing.T) {
 	var table trace.Table
-	tapes := []*tape{tapeOf(t, cartTrace, &table), tapeOf(t, `
+	traces := []*recordedTrace{recordedTraceOf(t, cartTrace, &table), recordedTraceOf(t, `
 1 cart Put server 0..100
   2 cart query client 10..90`, &table)}
 	var got strings.Builder
-	c := newCatalogue(tapes, Services, &table)
+	c := newCatalogue(traces, Services, &table)
 	for _, tp := range c.announce() {
 		fmt.Fprintf(&got, "%s: parent %q, owner %q, baseline %v\n", table.Text(tp.ID), table.Text(tp.Parent), table.OpName(tp.Owner), tp.Baseline)
 	}
@@ -111,24 +112,24 @@ shop call client: parent "shop GET /cart server", owner "GET /cart", baseline fa
 }
 
 func TestCut(t *testing.T) {
-	at := func(ns ...trace.Nanos) []*tape {
-		var tapes []*tape
+	at := func(ns ...trace.Nanos) []*recordedTrace {
+		var traces []*recordedTrace
 		for _, n := range ns {
-			tapes = append(tapes, &tape{start: n})
+			traces = append(traces, &recordedTrace{start: n})
 		}
-		return tapes
+		return traces
 	}
 	var got []string
 	for _, s := range cut(at(5, 14, 15, 16, 99), 5, 10*time.Nanosecond) {
-		got = append(got, fmt.Sprintf("%d: %d", s.start, len(s.tapes)))
+		got = append(got, fmt.Sprintf("%d: %d", s.start, len(s.traces)))
 	}
 	if diff := cmp.Diff([]string{"5: 2", "15: 2", "95: 1"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// wholeShop writes, as a case set, requests of a shop, five a second, whose cart's price takes long from second 300 to 360. In what
-// is asked for second 400 to 430 nothing is wrong.
+// wholeShop writes a case set of a shop with five requests per second, whose cart's price is slow from second 300 to
+// 360. The second case, from 400 to 430, is healthy.
 func wholeShop(t *testing.T) string {
 	t.Helper()
 	var table trace.Table

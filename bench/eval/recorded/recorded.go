@@ -1,12 +1,13 @@
-// Package recorded measures how well what changed can be located in recorded traces with labelled faults.
+// Package recorded measures how well faults are located in recorded traces with labels.
 //
-// A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each case is a
-// window of time in which a fault was at work. The history of all cases is every trace that begins outside of all windows,
-// before and after. Labels are used for scoring only: what is asked, [baselinediff.Normal.Compare], is told the window and
-// nothing else.
+// A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each
+// case is a window of time in which a fault was at work. The history of all cases is every trace that begins outside
+// of all windows, before and after. Labels are used for scoring only: [baselinediff.Normal.Compare] receives the
+// window and nothing else.
 //
-// [Set.Localize] asks with all spans visible at all times. [Set.Choose] makes instrumentation a choice: it plays the traces against
-// the engine, epoch by epoch, hides the spans of disabled tracepoints and makes their children those of the nearest visible span.
+// [Set.Localize] compares with all spans visible at all times. [Set.Choose] lets the engine choose the
+// instrumentation: it plays the traces against the engine, epoch by epoch, hides the spans of disabled tracepoints
+// and attaches their children to the nearest visible span above.
 package recorded
 
 import (
@@ -38,12 +39,12 @@ var compressions = []string{"", ".gz", ".zst"}
 // Case is one labelled fault.
 type Case struct {
 	Name   string
-	Fault  string // what sort of fault; only for summing up
+	Fault  string // kind of fault, for sums by kind
 	Window baselinediff.Interval
 	Target Target
 }
 
-// Target is where the fault was.
+// Target is the location of a fault.
 type Target struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"` // "" where none is labelled
@@ -57,18 +58,18 @@ type Set struct {
 	Table   *trace.Table // the names in Traces
 	Summary file.Summary // what was read
 
-	tapes []*tape // whole traces that are complete, if they were to be kept
+	traces []*recordedTrace // complete traces, if Options.Keep was set
 }
 
-// Options choose how a case set is read.
+// Options configure how a case set is read.
 type Options struct {
 	Input file.Options
 	Path  analysis.Options
 	Keep  bool // whole traces, for [Set.Choose]: about 100 bytes a span
 }
 
-// Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records among the traces
-// are reported by options and left out.
+// Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records
+// among the traces are reported by options and left out.
 func Read(ctx context.Context, dir string, options Options) (*Set, error) {
 	cases, err := readCases(filepath.Join(dir, CasesName))
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) err
 		p := extractor.Extract(t)
 		s.Traces.Add(p)
 		if options.Keep && p.Complete() && len(p.Roots) > 0 {
-			s.tapes = append(s.tapes, newTape(p))
+			s.traces = append(s.traces, newRecordedTrace(p))
 		}
 	}
 	return nil
@@ -131,7 +132,7 @@ func readCases(path string) ([]Case, error) {
 	return parseCases(path, data)
 }
 
-// ErrNoCases is returned where a case set is empty.
+// ErrNoCases is returned if a case set is empty.
 var ErrNoCases = errors.New("no cases, want one JSON object a line")
 
 // maxCaseLine is the longest line of labels.
@@ -213,7 +214,7 @@ func (s *Set) Windows() []baselinediff.Interval {
 	return windows
 }
 
-// Localize asks about every case and scores the answers.
+// Localize compares the window of every case with the history and scores the rankings.
 func (s *Set) Localize() Report {
 	normal := s.Traces.Without(s.Windows())
 	report := Report{Cases: make([]Result, 0, len(s.Cases))}

@@ -17,7 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 )
 
-// requests writes n requests of a shop that calls a cart, one a second from second on, in which cart takes slow ns longer.
+// requests writes n requests of a shop that calls a cart, one a second from second on, in which cart takes slow ns
+// longer.
 func requests(out *strings.Builder, second, n int, slow int64) {
 	for i := range n {
 		id := second + i + 1

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Report is what was found in a case set. Fractions are over all cases, those with an empty window too.
+// Report is the result for a case set. Fractions are over all cases, including those with an empty window.
 type Report struct {
 	Cases   []Result         `json:"cases"`
 	Top1    float64          `json:"top1"`
@@ -16,10 +16,10 @@ type Report struct {
 	Top5    float64          `json:"top5"`
 	ByFault map[string]Score `json:"by_fault"`
 
-	Choice *ChoiceReport `json:"choice,omitempty"` // of what to make visible; nil if not asked for
+	Choice *ChoiceReport `json:"choice,omitempty"` // nil unless [Set.Choose] was called
 }
 
-// Score sums up the cases of a sort of fault.
+// Score sums up the cases of one kind of fault.
 type Score struct {
 	Cases int     `json:"cases"`
 	Top1  float64 `json:"top1"`
@@ -27,25 +27,25 @@ type Score struct {
 	Top5  float64 `json:"top5"`
 }
 
-// Result is the answer to one case. Ranks are from 1, nil where what is labelled was not found.
+// Result is the answer to one case. Ranks are from 1, or nil if the label was not found.
 type Result struct {
 	Name    string  `json:"name"`
 	Fault   string  `json:"fault"`
 	Ranking []Entry `json:"ranking"` // by falling score; not nil
 	// RankService is the rank of the labelled service among the distinct services of Ranking.
 	RankService *int `json:"rank_service"`
-	// RankOperation is the place of the labelled operation in Ranking; nil too where no operation is labelled.
+	// RankOperation is the rank of the labelled operation in Ranking, nil also if no operation is labelled.
 	RankOperation *int   `json:"rank_operation"`
 	Reason        string `json:"reason,omitempty"` // why Ranking is empty
 
 	Target Target `json:"-"`
 }
 
-// Entry is a suspected operation. Every service has one at least, which stands for the service as a whole and carries its score;
-// further ones carry what speaks against them alone. Score is as in [baselinediff.Suspect].
+// Entry is a suspected operation. Every service has at least one, which stands for the whole service and has its
+// score. Further entries have a score of their own. Score is as in [baselinediff.Suspect].
 type Entry struct {
 	Service   string  `json:"service"`
-	Operation string  `json:"operation"` // "" where nothing speaks against any
+	Operation string  `json:"operation"` // "" if none is suspected
 	Score     float64 `json:"score"`
 
 	Whole *baselinediff.Suspect `json:"-"` // with its parts, if the entry stands for a service; else nil
@@ -99,7 +99,7 @@ func (r *Result) score(target Target) {
 	}
 }
 
-// sumUp fills in the fractions.
+// sumUp sets the fractions.
 func (r *Report) sumUp() {
 	r.ByFault = make(map[string]Score)
 	all := r.Cases

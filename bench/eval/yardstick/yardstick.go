@@ -1,5 +1,5 @@
-// Package yardstick provides search strategies that published ones are compared with. They rank candidates without regard to
-// evidence or cost, and the product does not offer them.
+// Package yardstick provides search strategies that published ones are compared with. They rank candidates without
+// regard to evidence or cost, and the product does not offer them.
 package yardstick
 
 import (

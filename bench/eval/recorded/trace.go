@@ -9,16 +9,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tape is a whole recorded trace, to be played with some of its spans hidden.
-type tape struct {
+// recordedTrace is a complete trace, to be played with some of its spans hidden.
+type recordedTrace struct {
 	start   trace.Nanos  // of its primary root
 	whole   *trace.Trace // every span, with its attributes and joins
 	parents []int32      // of each span; -1: none
 }
 
-// newTape copies the trace of p.
-func newTape(p *analysis.Path) *tape {
-	t := &tape{start: p.Nodes[p.Roots[0].Node].Start, whole: &trace.Trace{ID: p.Trace.ID}}
+// newRecordedTrace copies the trace of p.
+func newRecordedTrace(p *analysis.Path) *recordedTrace {
+	t := &recordedTrace{start: p.Nodes[p.Roots[0].Node].Start, whole: &trace.Trace{ID: p.Trace.ID}}
 	t.whole.Append(p.Trace)
 	at := make(map[trace.SpanID]int32, len(t.whole.Spans))
 	for i := range t.whole.Spans {
@@ -35,7 +35,7 @@ func newTape(p *analysis.Path) *tape {
 }
 
 // above returns the nearest span above span i that ok accepts; -1 if there is none.
-func (t *tape) above(i int32, ok func(int32) bool) int32 {
+func (t *recordedTrace) above(i int32, ok func(int32) bool) int32 {
 	for range t.parents { // ends cycles
 		if i = t.parents[i]; i < 0 || ok(i) {
 			return i
@@ -50,7 +50,7 @@ var (
 	keyArm  = trace.SymbolOf([]byte(trace.KeyArm))
 )
 
-// switched is what agents would have had on for a request.
+// switched holds the tracepoints that agents would have had on for a request.
 type switched struct {
 	plan int64
 	arm  trace.Symbol // 0: none
@@ -58,17 +58,17 @@ type switched struct {
 	all  bool // everything is on: the request explores
 }
 
-// play fills out with what would have been recorded with s switched on, shift later and under another identity: spans of the
-// baseline, and of the tracepoints of s, which say so, as children of the nearest of them above. Each parentless span carries the
-// plan and the arm.
-func (t *tape) play(c *catalogue, s switched, id trace.ID, shift time.Duration, out *trace.Trace) {
+// play sets out to the trace that would have been recorded with s switched on, shift later and under another
+// identity: the spans of the baseline and of the tracepoints of s, each marked as such and a child of the nearest
+// visible span above. Each parentless span carries the plan and the arm.
+func (t *recordedTrace) play(c *catalogue, s switched, id trace.ID, shift time.Duration, out *trace.Trace) {
 	out.Reset()
 	out.ID = id
 	visible := func(i int32) bool {
 		p := c.points[t.whole.Spans[i].Op]
 		return p.baseline || s.all || s.on[p.id]
 	}
-	moved := make([]int32, len(t.whole.Spans)) // where each span went; -1: hidden
+	moved := make([]int32, len(t.whole.Spans)) // index of each span in out; -1: hidden
 	for i := range t.whole.Spans {
 		moved[i] = -1
 		if !visible(int32(i)) {
@@ -108,26 +108,26 @@ func (t *tape) play(c *catalogue, s switched, id trace.ID, shift time.Duration, 
 	}
 }
 
-// slice is the traces that begin in one epoch.
+// slice holds the traces that begin in one epoch.
 type slice struct {
-	start trace.Nanos
-	tapes []*tape
+	start  trace.Nanos
+	traces []*recordedTrace
 }
 
-// cut divides the traces, ordered by start, into epochs counted from a time on. Epochs in which nothing begins are left out.
-func cut(tapes []*tape, from trace.Nanos, epoch time.Duration) []slice {
+// cut divides the traces, ordered by start, into epochs counted from a time. Epochs without traces are left out.
+func cut(traces []*recordedTrace, from trace.Nanos, epoch time.Duration) []slice {
 	var all []slice
-	for _, t := range tapes {
+	for _, t := range traces {
 		start := t.start.Add(-(t.start.Sub(from) % epoch))
 		if n := len(all); n == 0 || all[n-1].start != start {
 			all = append(all, slice{start: start})
 		}
 		last := &all[len(all)-1]
-		last.tapes = append(last.tapes, t)
+		last.traces = append(last.traces, t)
 	}
 	return all
 }
 
-func byStart(a, b *tape) int {
+func byStart(a, b *recordedTrace) int {
 	return cmp.Or(cmp.Compare(a.start, b.start), a.whole.ID.Compare(b.whole.ID))
 }
