@@ -16,7 +16,7 @@ func TestConfigCheck(t *testing.T) {
 		err  []string // parts of the lines
 	}{
 		{"epoch: 20s\n", 0, nil},
-		{"http: 0.0.0.0:80\n", 0, []string{"sibyl.yaml:1: http: can be reached"}},
+		{"http: 0.0.0.0:80\n", 0, []string{"sibyl.yaml:1: http: is reachable"}},
 		{"epoch: 20\nepoc: 20s\n", 1, []string{"sibyl.yaml:1: epoch: ", `sibyl.yaml:2: unknown key "epoc"`, "sibyl: 2 mistakes in the configuration"}},
 	} {
 		name := filepath.Join(t.TempDir(), "sibyl.yaml")
