@@ -29,8 +29,8 @@ const (
 	Test             Type = "test"     // somebody wants to know whether an endpoint answers
 )
 
-// Event is something that happened, with everything that those who are told should know. Text in it is printable and bounded, but
-// not escaped. It is immutable.
+// Event is something that happened, with everything that those who are told should know. Text in it is printable and
+// bounded, but not escaped. It is immutable.
 type Event struct {
 	ID       string `json:"id"` // the same whenever the event is made again
 	Type     Type   `json:"type"`
@@ -41,8 +41,8 @@ type Event struct {
 	resolved bool // the problem is no more
 }
 
-// Data is what an event is about. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from the root down;
-// null stands for what is not known.
+// Data is what an event is about. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from
+// the root down; null stands for what is not known.
 type Data struct {
 	Problem  *Problem  `json:"problem"`  // null: the event is about none
 	Decision *Decision `json:"decision"` // null: there was none

@@ -71,8 +71,8 @@ func escapeSource(s string) string {
 }
 
 const (
-	// alertLife is how long an alert lasts of which nothing more is heard: as long as a problem may go on without news. Without it
-	// Alertmanager would resolve the alert after minutes.
+	// alertLife is how long an alert lasts of which nothing more is heard: as long as a problem may go on without news.
+	// Without it Alertmanager would resolve the alert after minutes.
 	alertLife = 7 * 24 * time.Hour
 	// testLife is the same for a test.
 	testLife = time.Minute
@@ -87,9 +87,9 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// alerts returns the alert of a problem that changed, and of any that closed: what is chronic raises no alarm. A decision about the
-// problem keeps the alert alive, and raises it if the problem was chronic until then. The labels are the same as long as the problem
-// lasts, because they are the alert's identity.
+// alerts returns the alert of a problem that changed, and of any that closed: what is chronic raises no alarm. A
+// decision about the problem keeps the alert alive, and raises it if the problem was chronic until then. The labels are
+// the same as long as the problem lasts, because they are the alert's identity.
 func alerts(e *Event) any {
 	p := e.Data.Problem
 	if p == nil || !e.resolved && e.Type != Test && p.Onset != "changed" {
@@ -171,7 +171,8 @@ type slackBlock struct {
 	Elements []slackText `json:"elements,omitempty"` // of a context; at most 10
 }
 
-// Bounds of what Slack takes: a section of 3000 characters, a field or a link of 2000. Escaped, a rune takes up to five.
+// Bounds of what Slack takes: a section of 3000 characters, a field or a link of 2000. Escaped, a rune takes up to
+// five.
 const (
 	mostSentence = 500  // runes before they are escaped
 	mostLink     = 2000 // bytes

@@ -1,5 +1,5 @@
-// Package units formats numbers for people: three significant digits, and the unit that keeps them short. The web UI formats numbers by
-// the same rules, which testdata/format.json states and both test.
+// Package units formats numbers for people: three significant digits, and the unit that keeps them short. The web UI
+// formats numbers by the same rules, which testdata/format.json states and both test.
 //
 // NaN and infinities stand for unknown values and are written as a dash.
 package units
