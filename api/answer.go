@@ -52,8 +52,8 @@ func (b *bufferedResponse) Write(p []byte) (int, error) {
 // immutable are the operations whose answers never change.
 var immutable = map[string]bool{"getDecision": true}
 
-// answer compresses the answers of next. It adds a tag to those that can be read again, so that clients can ask whether they changed.
-// It buffers answers and does not suit streams.
+// answer compresses the answers of next. It adds a tag to those that can be read again, so that clients can ask whether
+// they changed. It buffers answers and does not suit streams.
 func (a *API) answer(next http.Handler) http.Handler {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := &bufferedResponse{header: w.Header()}

@@ -207,7 +207,7 @@ func (w *world) die(t testing.TB) string {
 	if err != nil || len(due) != 1 {
 		t.Fatal(due, err)
 	}
-	if err := w.outbox.Bury(&due[0], "404 Not Found"); err != nil {
+	if err := w.outbox.MoveToDeadLetters(&due[0], "404 Not Found"); err != nil {
 		t.Fatal(err)
 	}
 	return decimal(due[0].Number)

@@ -107,8 +107,8 @@ func isAny(host string) bool {
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// Exposed returns the listeners that other machines can reach without a client certificate. They need a token to exist; see
-// [Effective.RequireTokens].
+// Exposed returns the listeners that other machines can reach without a client certificate. They need a token to exist;
+// see [Effective.RequireTokens].
 func (c *Config) Exposed() []Listener {
 	return slices.DeleteFunc(c.listeners(), func(l Listener) bool {
 		switch l.Key {

@@ -1,9 +1,10 @@
-// Package config reads the configuration of sibyl serve: it merges one YAML file, environment variables and flags into one typed value.
+// Package config reads the configuration of sibyl serve: it merges one YAML file, environment variables and flags into
+// one typed value.
 //
-// The table of definitions in keys.go is the only list of keys, with their meaning, type, range, default and field. Parsing, flags,
-// names of environment variables, sibyl config print and docs/configuration.md follow from it. Flags override the environment, which
-// overrides the file, which overrides the defaults. Load reports all errors at once, each with its position and remedy, and returns no
-// configuration if there is any.
+// The table of definitions in keys.go is the only list of keys, with their meaning, type, range, default and field.
+// Parsing, flags, names of environment variables, sibyl config print and docs/configuration.md follow from it. Flags
+// override the environment, which overrides the file, which overrides the defaults. Load reports all errors at once,
+// each with its position and remedy, and returns no configuration if there is any.
 //
 // The file is untrusted as far as its size goes: it is bounded, and aliases, anchors and tags are rejected.
 package config
@@ -22,8 +23,8 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Config is the configuration of sibyl serve. It is immutable: a reload replaces it. Addresses and endpoints are empty if the listener or
-// export is off; sizes are in bytes. keys.go has ranges and defaults.
+// Config is the configuration of sibyl serve. It is immutable: a reload replaces it. Addresses and endpoints are empty
+// if the listener or export is off; sizes are in bytes. keys.go has ranges and defaults.
 type Config struct {
 	DataDir string
 	Log     Log
@@ -250,7 +251,8 @@ func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	return all, nil
 }
 
-// Key returns the key that signs calls of the webhook, nil if they are not signed. It reads the secret file if there is one.
+// Key returns the key that signs calls of the webhook, nil if they are not signed. It reads the secret file if there is
+// one.
 func (h *Webhook) Key() ([]byte, error) {
 	secret := h.Secret
 	if h.SecretFile != "" {
@@ -328,8 +330,8 @@ func (c *Config) AnalysisRules() analysis.Rules {
 	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
 }
 
-// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by, size and rules.
-// There are at most ingest.MaxKeys.
+// AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by,
+// size and rules. There are at most ingest.MaxKeys.
 func (c *Config) AttributeKeys() []string {
 	all := slices.Concat(c.Keys, c.GroupBy, []string{c.Size})
 	for i := range c.Rules {

@@ -28,7 +28,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sources returns those with a file of the given text, named sibyl.yaml, below dir, variables like SIBYL_EPOCH=1s and flags.
+// sources returns those with a file of the given text, named sibyl.yaml, below dir, variables like SIBYL_EPOCH=1s and
+// flags.
 func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	t.Helper()
 	name := filepath.Join(dir, "sibyl.yaml")
@@ -50,8 +51,8 @@ func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	}}
 }
 
-// TestScripts loads files, variables and flags. Input lines that begin with $ are variables, those with -- flags; the others are the
-// file, with their line numbers.
+// TestScripts loads files, variables and flags. Input lines that begin with $ are variables, those with -- flags; the
+// others are the file, with their line numbers.
 //
 //	load       prints the keys that a source gives, each with its origin, or the errors
 //	print      prints the whole configuration
@@ -133,7 +134,8 @@ func nonDefaults(e *Effective) string {
 	return b.String()
 }
 
-// TestDefaults holds what the service does without any argument against the design, and against what packages do by themselves.
+// TestDefaults holds what the service does without any argument against the design, and against what packages do by
+// themselves.
 func TestDefaults(t *testing.T) {
 	e, err := Load(Sources{})
 	if err != nil {

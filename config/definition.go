@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// definition describes a key whose value is a field of a T. T is Config for the keys of a configuration, and the element for the keys
-// of a list of sections.
+// definition describes a key whose value is a field of a T. T is Config for the keys of a configuration, and the
+// element for the keys of a list of sections.
 type definition[T any] interface {
 	about() *description
 	// read sets the field in to from n. If n is invalid, it records why in r and returns false.
@@ -20,8 +20,8 @@ type definition[T any] interface {
 	setDefault(to *T)
 }
 
-// description is the part of a definition that does not depend on types. The flag of a key is the key with dashes for dots, its
-// environment variable is SIBYL_ and the key in capitals with underscores.
+// description is the part of a definition that does not depend on types. The flag of a key is the key with dashes for
+// dots, its environment variable is SIBYL_ and the key in capitals with underscores.
 type description struct {
 	key         string // like "otlp.grpc"
 	help        string // a sentence with the unit and the meaning of 0 or empty

@@ -82,8 +82,8 @@ func (r *reader) syntax(err error) {
 	r.fail(n, "", "invalid YAML: %s", message)
 }
 
-// plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges: with those a few bytes can
-// expand without limit.
+// plain reports whether the tree at n has at most maxNodes nodes and no aliases, anchors, tags or merges: with those a
+// few bytes can expand without limit.
 func (r *reader) plain(n *yaml.Node, nodes *int) bool {
 	*nodes++
 	switch {
@@ -179,8 +179,9 @@ func (w *walker[T]) suggest(key string) string {
 	return "valid keys are " + strings.Join(names, ", ")
 }
 
-// nearest returns the key or section with the least edit distance to a written key, "" if none is near: a third of the characters of
-// the last word may differ, and two more. A key that ends with the written one has distance 1 in any section.
+// nearest returns the key or section with the least edit distance to a written key, "" if none is near: a third of the
+// characters of the last word may differ, and two more. A key that ends with the written one has distance 1 in any
+// section.
 func (w *walker[T]) nearest(written string) string {
 	if len(written) > maxCompared {
 		return ""

@@ -32,7 +32,8 @@ var (
 	WebhookEvents  = []string{"problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
-// defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain slow requests.
+// defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
+// slow requests.
 var defaultKeys = []string{
 	"http.request.method", "http.response.status_code", "http.request.body.size", "http.response.body.size",
 	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name", "messaging.batch.message_count",

@@ -28,8 +28,8 @@ type Effective struct {
 // Origin returns the origin of a key's value, like "sibyl.yaml:3", "--epoch" or "SIBYL_EPOCH"; "" for a default.
 func (e *Effective) Origin(key string) string { return e.origins[key] }
 
-// Fingerprint returns a hash of the file's contents, or the error text if it cannot be read; "" for no file. Contents, not modification
-// time and size: Kubernetes updates a mounted ConfigMap by swapping a symlink.
+// Fingerprint returns a hash of the file's contents, or the error text if it cannot be read; "" for no file. Contents,
+// not modification time and size: Kubernetes updates a mounted ConfigMap by swapping a symlink.
 func Fingerprint(file string) string {
 	if file == "" {
 		return ""
@@ -124,8 +124,8 @@ func (l *layer) readText(r *reader, text []byte) {
 	}
 }
 
-// readEnvironment returns the values in environment variables. Empty variables and unknown ones are ignored: Kubernetes sets some with
-// the same prefix.
+// readEnvironment returns the values in environment variables. Empty variables and unknown ones are ignored: Kubernetes
+// sets some with the same prefix.
 func readEnvironment(getenv func(string) string) (*layer, Errors) {
 	l := newLayer()
 	var errs Errors
@@ -173,7 +173,8 @@ type Flags struct {
 	set  map[string]string // by key
 }
 
-// AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at once.
+// AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at
+// once.
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{set: make(map[string]string)}
 	fs.StringVar(&f.file, "config", "", "YAML file with any of the keys below: --otlp-grpc is the key grpc in the section otlp")
@@ -187,7 +188,8 @@ func AddFlags(fs *pflag.FlagSet) *Flags {
 	return f
 }
 
-// flagHelp returns help in the style of flags: without a final full stop, and in lower case unless it begins with an abbreviation.
+// flagHelp returns help in the style of flags: without a final full stop, and in lower case unless it begins with an
+// abbreviation.
 func flagHelp(help string) string {
 	help = strings.TrimSuffix(help, ".")
 	if second := help[1]; second == ' ' || second >= 'a' && second <= 'z' {
@@ -241,9 +243,9 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-// Reload returns the configuration to use after next was loaded while held was in force: next, but for keys that need a restart. Their
-// changes are refused; it returns these keys in the order of the table. If the combination is invalid, it returns held and refuses all
-// changes. It modifies neither argument.
+// Reload returns the configuration to use after next was loaded while held was in force: next, but for keys that need a
+// restart. Their changes are refused; it returns these keys in the order of the table. If the combination is invalid,
+// it returns held and refuses all changes. It modifies neither argument.
 func Reload(held, next *Effective) (applied *Effective, refused []string) {
 	mixed := newLayer()
 	for _, d := range definitions() {

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the configuration as YAML, with comments that describe each key and give the origin of each value that is not a
-// default. Secrets are hidden. Apart from them the output can be loaded again.
+// Print writes the configuration as YAML, with comments that describe each key and give the origin of each value that
+// is not a default. Secrets are hidden. Apart from them the output can be loaded again.
 func (e *Effective) Print(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString("# The configuration of sibyl serve in effect. Flags override the environment, which overrides the file, which overrides defaults.\n" +
@@ -89,7 +89,8 @@ func (d *description) restart() string {
 	return " A change needs a restart."
 }
 
-// yamlText returns a value as YAML: on one line without a line break if it is a scalar or an empty list, else on several.
+// yamlText returns a value as YAML: on one line without a line break if it is a scalar or an empty list, else on
+// several.
 func yamlText(n *yaml.Node) (string, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)

@@ -5,15 +5,15 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Change is something to be told.
+// Change is an event of a problem or a decision.
 type Change struct {
 	Type     Type
 	Problem  analysis.Hash    // zero: none
 	Decision *search.Decision // nil: there was none
 }
 
-// Changes returns what happened between two states of the search, in the order in which it should be told: problems that opened or
-// opened again, then every decision, each followed by what it says of its problem.
+// Changes returns the changes between two states of the search in the order of their events: problems that opened or
+// opened again, then each decision, followed by the change of its problem, if any.
 func Changes(before, after *search.State, decisions []search.Decision) []Change {
 	var list []Change
 	for i := range after.Investigations {
@@ -26,20 +26,20 @@ func Changes(before, after *search.State, decisions []search.Decision) []Change 
 	for i := range decisions {
 		d := &decisions[i]
 		list = append(list, Change{Decided, d.Investigation, d})
-		if t := told(d); t != "" {
+		if t := typeOf(d); t != "" {
 			list = append(list, Change{t, d.Investigation, d})
 		}
 	}
 	return list
 }
 
-// told returns what a decision says of its problem; empty: nothing new.
-func told(d *search.Decision) Type {
+// typeOf returns the type of the event in which a decision changes its problem; empty: there is none.
+func typeOf(d *search.Decision) Type {
 	if d.From == d.To || d.Investigation.IsZero() {
 		return ""
 	}
-	return tellings[d.To]
+	return problemEvents[d.To]
 }
 
-// tellings are the states of an investigation that are events of its problem.
-var tellings = map[search.Status]Type{search.Located: ProblemLocated, search.Explained: ProblemExplained, search.Gone: ProblemClosed}
+// problemEvents are the events of a problem by the new status of its investigation.
+var problemEvents = map[search.Status]Type{search.Located: ProblemLocated, search.Explained: ProblemExplained, search.Gone: ProblemClosed}

@@ -127,15 +127,16 @@ func settled(t *testing.T, n *Notifier, endpoint string, want func(Count) bool) 
 	return Count{}
 }
 
-func tell(t *testing.T, n *Notifier, e *Event) {
+func enqueue(t *testing.T, n *Notifier, e *Event) {
 	t.Helper()
-	if err := n.Tell(e); err != nil {
+	if err := n.Enqueue(e); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestSignature(t *testing.T) {
-	// The vector of the specification's reference implementations; the key is the secret whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw.
+	// The vector of the specification's reference implementations; the key is the secret
+	// whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw.
 	key := []byte("\x31\xf2\x90\xf6\xbf\x06\x29\x8a\xab\x4f\x08\xd4\x3c\x3f\x08\x2c\xf6\x48\xa3\x62\xda\x2d\xa4\xb0")
 	h := make(http.Header)
 	sign(h, key, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
@@ -155,11 +156,11 @@ func TestDelivers(t *testing.T) {
 	am := manager.endpoint("b")
 	am.Format, am.URL, am.Events = "alertmanager", manager.URL+"/prefix/", []Type{ProblemOpened, ProblemClosed}
 	n := running(t, e, am)
-	tell(t, n, NewEvent(sample(Decided, "shop", "GET"))) // nobody wants it
+	enqueue(t, n, NewEvent(sample(Decided, "shop", "GET"))) // nobody wants it
 	event := NewEvent(sample(ProblemOpened, "shop", "GET"))
-	tell(t, n, event)
+	enqueue(t, n, event)
 	n.sweep()
-	tell(t, n, event)
+	enqueue(t, n, event)
 	q := r.next(t)
 	want := make(http.Header)
 	var stamp int64
@@ -201,7 +202,7 @@ func TestHangingEndpointDelaysNobody(t *testing.T) {
 	quick := newReceiver(t, fine)
 	n := running(t, slow.endpoint("slow"), quick.endpoint("quick"))
 	for i := range uint64(20) {
-		tell(t, n, eventOf(i+1, opened, ProblemOpened))
+		enqueue(t, n, eventOf(i+1, opened, ProblemOpened))
 	}
 	for range 20 {
 		quick.next(t)
@@ -411,8 +412,8 @@ func TestRetriesForADay(t *testing.T) {
 	}
 	scripted(t, down, func(n *Notifier, s *script) {
 		first, later := eventOf(1, opened, ProblemOpened), eventOf(1, opened+1, ProblemClosed)
-		tell(t, n, first)
-		tell(t, n, later)
+		enqueue(t, n, first)
+		enqueue(t, n, later)
 		calls := s.after(giveUpAfter - time.Minute)
 		b, a := 0, 0
 		for _, c := range calls {
@@ -451,7 +452,8 @@ func TestRetriesForADay(t *testing.T) {
 	})
 }
 
-// TestSurvivesKill holds that what Tell accepted is told by another process, where the first was killed before, during or after a call.
+// TestSurvivesKill kills a process before, during and after a call: another process delivers the events that Enqueue
+// accepted.
 func TestSurvivesKill(t *testing.T) {
 	dir, left := t.TempDir(), t.TempDir()
 	var first, second []string
@@ -466,7 +468,7 @@ func TestSurvivesKill(t *testing.T) {
 		}
 		n, s, stop := startScripted(t, dir, hang)
 		for _, e := range []*Event{one, two, other} {
-			tell(t, n, e)
+			enqueue(t, n, e)
 		}
 		first = s.after(time.Second)
 		if err := os.CopyFS(filepath.Join(left, "store"), os.DirFS(filepath.Join(dir, "store"))); err != nil {
@@ -476,7 +478,7 @@ func TestSurvivesKill(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n, s, stop := startScripted(t, left, fine200)
-		tell(t, n, two) // made again from the journal
+		enqueue(t, n, two) // made again from the journal
 		second = s.after(time.Minute)
 		stop()
 	})
@@ -500,7 +502,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 	}
 	scripted(t, busy, func(n *Notifier, s *script) {
 		e := eventOf(1, opened, ProblemOpened)
-		tell(t, n, e)
+		enqueue(t, n, e)
 		if calls := s.after(2*time.Hour - time.Second); len(calls) != 2 {
 			t.Errorf("%q", calls)
 		}
@@ -537,7 +539,7 @@ func TestOrderIsKeptPerProblem(t *testing.T) {
 			e := eventOf(problem, opened+trace.Nanos(i), Decided)
 			want = append(want, e.ID)
 			problems[e.ID] = fmt.Sprint(problem)
-			tell(t, n, e)
+			enqueue(t, n, e)
 		}
 		got := make(map[string][]string)
 		for _, c := range s.after(20 * time.Hour) {
@@ -573,13 +575,13 @@ func TestGoneEndpointIsLeftAloneUntilReload(t *testing.T) {
 	}
 	scripted(t, gone, func(n *Notifier, s *script) {
 		e := eventOf(1, opened, ProblemOpened)
-		tell(t, n, e)
-		tell(t, n, eventOf(2, opened, ProblemOpened))
+		enqueue(t, n, e)
+		enqueue(t, n, eventOf(2, opened, ProblemOpened))
 		s.after(time.Second)
 		if !n.Counts()["a"].Disabled || n.Counts()["b"].Disabled {
 			t.Errorf("%+v", n.Counts())
 		}
-		tell(t, n, eventOf(3, opened, ProblemOpened))
+		enqueue(t, n, eventOf(3, opened, ProblemOpened))
 		if calls := s.after(3 * time.Hour); len(calls) != 1 || !strings.HasPrefix(calls[0], "b ") {
 			t.Errorf("%q", calls)
 		}
@@ -603,7 +605,7 @@ func TestReload(t *testing.T) {
 		return 200, ""
 	}
 	scripted(t, always, func(n *Notifier, s *script) {
-		tell(t, n, eventOf(1, opened, ProblemOpened))
+		enqueue(t, n, eventOf(1, opened, ProblemOpened))
 		s.after(time.Second)
 		if err := n.Configure(scriptedEndpoints[1:]); err != nil {
 			t.Fatal(err)
@@ -614,7 +616,7 @@ func TestReload(t *testing.T) {
 		if len(dead) != 1 || dead[0].Endpoint != "a" || !strings.Contains(dead[0].Error, "no webhook") {
 			t.Errorf("%+v", dead)
 		}
-		tell(t, n, eventOf(2, opened, ProblemOpened))
+		enqueue(t, n, eventOf(2, opened, ProblemOpened))
 		if calls := s.after(time.Second); len(calls) != 1 || calls[0][0] != 'b' {
 			t.Errorf("%q", calls)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Epoch is what an epoch ended with.
+// Epoch is the result of an epoch.
 type Epoch struct {
 	At            trace.Nanos
 	Source        string        // see Event
@@ -15,11 +15,11 @@ type Epoch struct {
 	Decisions     []search.Decision
 	Problems      []analysis.Problem
 	Names         *describe.Names                    // with the summaries of the problems' requests
-	Traces        func(p *analysis.Problem) []Trace  // to look at; nil: none
+	Traces        func(p *analysis.Problem) []Trace  // samples to link; nil: none
 	URL           func(problem analysis.Hash) string // of the problem's page; nil: it has none
 }
 
-// Events returns what is to be told of an epoch, in order. It reads nothing but its argument: made again, the events are the same.
+// Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.
 func Events(e *Epoch) []*Event {
 	problems := make(map[analysis.Hash]*analysis.Problem, len(e.Problems))
 	for i := range e.Problems {
@@ -36,10 +36,10 @@ func Events(e *Epoch) []*Event {
 	return list
 }
 
-// about fills in what is known of the problem of a change.
+// about adds the facts about the problem of a change.
 func (e *Epoch) about(f *Facts, c *Change, p *analysis.Problem) {
 	f.Problem, f.Investigation = p, e.After.Investigation(c.Problem)
-	if f.Investigation == nil { // it ended, and was forgotten at once
+	if f.Investigation == nil { // it ended in this epoch
 		d := &c.Decision.Group
 		f.Investigation = &search.Investigation{Problem: c.Problem, RequestType: d.RequestType, Group: d.Group, Status: c.Decision.To, Opened: e.At}
 	}

@@ -45,8 +45,8 @@ var placeholders = map[string]func(r *Request) string{
 // placeholder finds what looks like a placeholder: other braces stand for themselves, as in the queries of Grafana.
 var placeholder = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_-]*\}`)
 
-// NewLink returns a template, or says what is wrong with it: it must be a URL of http or https, with {trace_id} in it, and have no
-// placeholder in its host.
+// NewLink returns a template, or says what is wrong with it: it must be a URL of http or https, with {trace_id} in it,
+// and have no placeholder in its host.
 func NewLink(name, template string) (Link, error) {
 	for _, p := range placeholder.FindAllString(template, -1) {
 		if _, ok := placeholders[p[1:len(p)-1]]; !ok {

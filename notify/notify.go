@@ -1,13 +1,14 @@
-// Package notify tells others about problems and decisions: it calls webhooks.
+// Package notify sends problems and decisions to webhooks.
 //
-//	Events ─▶ Notifier.Tell ─(store.Outbox)─▶ one worker an endpoint ─▶ calls, retried
+//	Events ─▶ Notifier.Enqueue ─(store.Outbox)─▶ one worker per endpoint ─▶ calls with retries
 //
-// An event that Tell accepted is told at least once to every endpoint that wants it, with the same ID each time, or becomes a dead
-// letter, which is kept, shown, and can be sent again. Events of one problem come to an endpoint in their order. Endpoints do not
-// wait for each other. Everything is bounded: calls at the same time and in time, answers in size, the outbox in messages and bytes.
+// An event that Enqueue accepted is delivered at least once to every endpoint that subscribes to its type, with the
+// same ID each time, or becomes a dead letter, which can be resent. An endpoint receives the events of one problem in
+// order. Endpoints do not wait for each other. Concurrency and duration of calls, the size of answers, and messages and
+// bytes in the outbox are bounded.
 //
-// Where an endpoint leads is checked when it is called: addresses that are not public are refused unless that is allowed, and
-// redirects are not followed.
+// Each call checks the address of its endpoint: connections to addresses that are not public are denied unless allowed,
+// and redirects are not followed.
 package notify
 
 import (
@@ -25,22 +26,22 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Endpoint is somebody who is told.
+// Endpoint is a webhook.
 type Endpoint struct {
-	Name         string // unique; under it messages wait
+	Name         string // unique; the outbox refers to it
 	URL          string
 	Format       string // sibyl, cloudevents, alertmanager, grafana-annotation or slack
-	Key          []byte // with which calls are signed; nil: they are not
-	Events       []Type // that are told; empty: all
-	AllowPrivate bool   // addresses that are not public may be called
+	Key          []byte // signs calls; nil: they are not signed
+	Events       []Type // subscribed types; empty: all
+	AllowPrivate bool   // permits addresses that are not public
 }
 
-// wants reports whether events of a type are told to e.
+// wants reports whether e subscribes to a type.
 func (e *Endpoint) wants(t Type) bool {
 	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t)
 }
 
-// Options choose how a [Notifier] works.
+// Options configure a [Notifier].
 type Options struct {
 	Outbox *store.Outbox
 	Clock  func() time.Time // nil: time.Now
@@ -48,47 +49,47 @@ type Options struct {
 }
 
 const (
-	// giveUpAfter is how long a message is tried before it is a dead letter.
+	// giveUpAfter is the age at which an undelivered message becomes a dead letter.
 	giveUpAfter = 24 * time.Hour
-	// callsAtOnce bounds the calls to one endpoint at the same time.
+	// callsAtOnce bounds the concurrent calls to one endpoint.
 	callsAtOnce = 4
 	// firstDelay bounds the wait after the first failure; it doubles with each, up to maxDelay.
 	firstDelay = 5 * time.Second
 	maxDelay   = time.Hour
-	// sweepEvery is how often it is looked for messages that are too old.
+	// sweepEvery is the interval at which old messages are given up.
 	sweepEvery = time.Minute
-	// afterTrouble is how long a worker waits when the outbox cannot be read.
+	// afterTrouble is the wait of a worker after an error of the outbox.
 	afterTrouble = 10 * time.Second
 )
 
-// Notifier tells endpoints. Its life is New, Run; Tell may be called before and after, and what it accepted is told by the next Run. It
-// is safe for concurrent use.
+// Notifier delivers events to endpoints while Run runs. Enqueue may be called at any time; the next Run delivers the
+// events. It is safe for concurrent use.
 type Notifier struct {
 	options Options
 	changed chan struct{} // the endpoints changed; holds one
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	callers []*caller
-	workers map[string]*worker // by name of the endpoint; those that run
+	workers map[string]*worker // running, by name of the endpoint
 	counts  map[string]*Count
 }
 
-// Count is what became of the calls to one endpoint since the start.
+// Count counts the calls to one endpoint since the start.
 type Count struct {
 	Delivered uint64
 	Failed    uint64      // attempts
-	Dead      uint64      // messages that were given up
-	Disabled  bool        // it said that it is gone: it is called again after a restart or reload
-	LastError string      // of the last attempt; empty: it was accepted
-	Last      trace.Nanos // when a message was last accepted; 0: none was
+	Dead      uint64      // messages given up
+	Disabled  bool        // it answered 410 Gone: it is not called until a restart or reload
+	LastError string      // of the last attempt; empty: it succeeded
+	Last      trace.Nanos // time of the last delivery; 0: none
 }
 
-// Webhook is what people may know of an endpoint and of what became of its messages.
+// Webhook is the state of an endpoint without its secrets.
 type Webhook struct {
 	Name, Format string
-	// Origin is where it leads, like https://hooks.example. Paths and queries may be secret.
+	// Origin is its scheme and host, like https://hooks.example. Paths and queries may be secret.
 	Origin  string
-	Events  []Type // that are told; empty: all
+	Events  []Type // subscribed types; empty: all
 	Signed  bool
 	Count   Count
 	Waiting int // messages
@@ -107,7 +108,7 @@ func New(o Options, endpoints []Endpoint) (*Notifier, error) {
 	return n, n.Configure(endpoints)
 }
 
-// Configure replaces the endpoints; those that are disabled are called again. Messages to endpoints that are no more become dead letters.
+// Configure replaces the endpoints and enables disabled ones. Messages to removed endpoints become dead letters.
 func (n *Notifier) Configure(endpoints []Endpoint) error {
 	var callers []*caller
 	counts := make(map[string]*Count)
@@ -140,10 +141,10 @@ func (n *Notifier) Configure(endpoints []Endpoint) error {
 
 func (n *Notifier) now() trace.Nanos { return trace.Nanos(n.options.Clock().UnixNano()) }
 
-// Tell accepts an event for all endpoints that want it. When it returns without an error the event is durable. An event that was told
-// before, with the same ID, is not told again: so whoever makes events again after a restart need not know which were told, as long as it
-// tells them before it saves a state in which they are made no more.
-func (n *Notifier) Tell(e *Event) error {
+// Enqueue accepts an event for all endpoints that subscribe to its type. When it returns nil, the event is durable. It
+// ignores an event whose ID it accepted before, so the caller may enqueue events again after a restart. The caller must
+// enqueue events before it saves a state that no longer produces them.
+func (n *Notifier) Enqueue(e *Event) error {
 	n.mu.Lock()
 	callers := n.callers
 	n.mu.Unlock()
@@ -168,15 +169,15 @@ func (n *Notifier) Tell(e *Event) error {
 	return nil
 }
 
-// Resend has a message that waits tried at once, or a dead letter sent again. The error is [store.ErrNoMessage] if there is no such
-// message.
+// Resend makes a waiting message due at once, or sends a dead letter again. The error is [store.ErrNoMessage] if there
+// is no such message.
 func (n *Notifier) Resend(number uint64) error {
 	endpoint, err := n.options.Outbox.Resend(number, n.now())
 	n.wake(endpoint)
 	return err
 }
 
-// wake has the worker of an endpoint look for messages.
+// wake makes the worker of an endpoint look for messages.
 func (n *Notifier) wake(endpoint string) {
 	n.mu.Lock()
 	w := n.workers[endpoint]
@@ -190,7 +191,7 @@ func (n *Notifier) wake(endpoint string) {
 	}
 }
 
-// Counts returns what became of the calls, by the name of the endpoint.
+// Counts returns the counts of all endpoints by name.
 func (n *Notifier) Counts() map[string]Count {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -201,7 +202,7 @@ func (n *Notifier) Counts() map[string]Count {
 	return all
 }
 
-// Webhooks returns the endpoints, in their order in the configuration.
+// Webhooks returns the endpoints in their configured order.
 func (n *Notifier) Webhooks() []Webhook {
 	counts := n.Counts()
 	n.mu.Lock()
@@ -216,7 +217,7 @@ func (n *Notifier) Webhooks() []Webhook {
 	return all
 }
 
-// origin returns the scheme and host of an address; empty where it has none.
+// origin returns the scheme and host of an address; empty if it has none.
 func origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -225,7 +226,7 @@ func origin(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// count changes what is counted of an endpoint, if it still exists.
+// count changes the count of an endpoint if it still exists.
 func (n *Notifier) count(endpoint string, change func(*Count)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -234,7 +235,7 @@ func (n *Notifier) count(endpoint string, change func(*Count)) {
 	}
 }
 
-// disabled reports whether an endpoint said that it is gone.
+// disabled reports whether an endpoint answered 410 Gone.
 func (n *Notifier) disabled(endpoint string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -242,8 +243,8 @@ func (n *Notifier) disabled(endpoint string) bool {
 	return c != nil && c.Disabled
 }
 
-// Run tells endpoints until ctx is done. Calls that are under way then are broken off, and made again after the next start. When the
-// endpoints change, calls under way come to their end first.
+// Run delivers events until ctx is done. It then cancels calls in progress; the next Run repeats them. When the
+// endpoints change, it waits for calls in progress first.
 func (n *Notifier) Run(ctx context.Context) {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -265,7 +266,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// drain forgets that the endpoints changed: their present state is looked at next.
+// drain clears the signal that the endpoints changed.
 func (n *Notifier) drain() {
 	select {
 	case <-n.changed:
@@ -273,7 +274,7 @@ func (n *Notifier) drain() {
 	}
 }
 
-// start starts a worker for each endpoint and returns what ends them, and waits for them.
+// start starts a worker for each endpoint. stop ends them and waits for them.
 func (n *Notifier) start(ctx context.Context) (stop func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -293,7 +294,7 @@ func (n *Notifier) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// sweep gives up what was tried for too long, and what has nowhere to go.
+// sweep gives up messages that are too old or whose endpoint was removed.
 func (n *Notifier) sweep() {
 	n.mu.Lock()
 	known := make(map[string]bool)
@@ -311,7 +312,8 @@ func (n *Notifier) sweep() {
 	}
 }
 
-// delay returns a random wait after a number of failures. Its bound doubles with each failure, from firstDelay to maxDelay.
+// delay returns a random wait after a number of failures. Its bound doubles with each failure, from firstDelay to
+// maxDelay.
 func delay(failures int) time.Duration {
 	b := backoff.ExponentialBackOff{InitialInterval: firstDelay / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: maxDelay / 2}
 	var wait time.Duration
@@ -321,7 +323,7 @@ func delay(failures int) time.Duration {
 	return wait
 }
 
-// Try calls an endpoint once with a test event, outside of all queues, and returns its answer.
+// Try calls an endpoint once with a test event, without the outbox, and returns its answer.
 func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time) (*Answer, error) {
 	c, err := newCaller(e, clock)
 	if err != nil {
@@ -336,5 +338,5 @@ func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time
 	return answer, nil
 }
 
-// Err returns why a test was not accepted; nil if it was.
+// Err returns the reason why the endpoint rejected the event; nil if it accepted it.
 func (a *Answer) Err() error { return a.err() }

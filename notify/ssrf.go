@@ -12,10 +12,12 @@ import (
 // ErrForbiddenAddress is wrapped by errors about endpoints whose name resolves to an address that must not be called.
 var ErrForbiddenAddress = errors.New("the address is not public: allow-private lets it be called")
 
-// special denies the special-purpose networks in the registries of IANA: loopback, private, link-local, shared, reserved and others.
+// special denies the special-purpose networks in the registries of IANA: loopback, private, link-local, shared,
+// reserved and others.
 var special = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 
-// isPublic reports whether an address is on the public Internet. An IPv6 address that stands for an IPv4 address is judged as the latter.
+// isPublic reports whether an address is on the public Internet. An IPv6 address that stands for an IPv4 address is
+// judged as the latter.
 func isPublic(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if ssrf.IPv6NAT64Prefix.Contains(a) {
@@ -25,8 +27,8 @@ func isPublic(a netip.Addr) bool {
 	return special.SafeAddr(a) == nil
 }
 
-// denyPrivate is a [net.Dialer.Control] that denies connections to addresses that are not public. It checks the address after name
-// resolution, so a name cannot resolve to a different address between check and connection.
+// denyPrivate is a [net.Dialer.Control] that denies connections to addresses that are not public. It checks the address
+// after name resolution, so a name cannot resolve to a different address between check and connection.
 func denyPrivate(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

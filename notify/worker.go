@@ -9,17 +9,17 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// worker delivers the messages of one endpoint. Its own goroutine decides what is called next; every call has one more.
+// worker delivers the messages of one endpoint. Its goroutine starts one more for each call.
 type worker struct {
 	*Notifier
 	caller   *caller
-	woken    chan struct{} // there may be something new; holds one
-	finished chan struct{} // a call ended; holds all of them
-	stopped  chan struct{} // no call is to be begun any more
+	woken    chan struct{} // there may be a new message; holds one
+	finished chan struct{} // a call ended; holds all calls
+	stopped  chan struct{} // closed: start no more calls
 	busy     int           // calls under way
 }
 
-// run delivers messages until ctx is done or the worker is stopped. It returns when no call is under way.
+// run delivers messages until ctx is done or the worker is stopped. It returns when all calls have ended.
 func (w *worker) run(ctx context.Context) {
 	defer w.caller.close()
 	timer := time.NewTimer(0)
@@ -50,7 +50,7 @@ func (w *worker) wait() {
 	}
 }
 
-// begin calls with what is due, and returns when to look again; 0: when something happens.
+// begin starts calls for due messages. It returns the time after which to look again; 0: at the next signal.
 func (w *worker) begin(ctx context.Context) time.Duration {
 	name := w.caller.endpoint.Name
 	if w.disabled(name) || w.busy >= callsAtOnce {
@@ -75,15 +75,15 @@ func (w *worker) begin(ctx context.Context) time.Duration {
 	return max(again.Sub(now), time.Millisecond)
 }
 
-// deliver calls once, and says what became of the message.
+// deliver makes one attempt and records its result.
 func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	if m.Format != w.caller.endpoint.Format {
-		w.bury(m, "the webhook has another format now")
+		w.giveUp(m, "the format of the webhook has changed")
 		return
 	}
 	answer, err := w.caller.call(ctx, m.ID, m.Body)
 	if ctx.Err() != nil && err != nil {
-		w.options.Outbox.Release(m) // it was not the endpoint's fault
+		w.options.Outbox.Release(m) // the shutdown interrupted the call
 		return
 	}
 	if err == nil {
@@ -91,13 +91,13 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	}
 	if err == nil {
 		w.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.now(), "" })
-		w.note(w.options.Outbox.Done(m))
+		w.logError(w.options.Outbox.Done(m))
 		return
 	}
 	w.failed(m, answer, err)
 }
 
-// failed says when a message is tried again, if it is.
+// failed schedules the next attempt or gives the message up.
 func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 	gone := answer != nil && answer.Status == http.StatusGone
 	w.count(m.Endpoint, func(c *Count) { c.Failed++; c.LastError = err.Error(); c.Disabled = c.Disabled || gone })
@@ -112,20 +112,21 @@ func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 	}
 	if now < deadline && next <= deadline {
 		log.Debug("webhooks: a call failed and will be repeated", slog.Duration("wait", next.Sub(now)))
-		w.note(w.options.Outbox.Retry(m, next, err.Error()))
+		w.logError(w.options.Outbox.Retry(m, next, err.Error()))
 		return
 	}
 	log.Warn("webhooks: a message was given up; it can be sent again")
-	w.bury(m, err.Error())
+	w.giveUp(m, err.Error())
 }
 
-func (w *worker) bury(m *store.Message, why string) {
+// giveUp makes m a dead letter.
+func (w *worker) giveUp(m *store.Message, why string) {
 	w.count(m.Endpoint, func(c *Count) { c.Dead++ })
-	w.note(w.options.Outbox.Bury(m, why))
+	w.logError(w.options.Outbox.MoveToDeadLetters(m, why))
 }
 
-// note logs that the outbox could not be written. The message is told again after the next start.
-func (w *worker) note(err error) {
+// logError logs that the outbox could not be written. The message is sent again after the next start.
+func (w *worker) logError(err error) {
 	if err != nil {
 		w.options.Log.Error("webhooks: the outbox cannot be written", slog.Any("error", err))
 	}

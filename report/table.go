@@ -182,14 +182,14 @@ func (t *table) edges(p *analysis.Problem) {
 	if p.Kind != analysis.KindVariable {
 		head, tail = "excess", func(e *analysis.EdgeShare) float64 { return e.Excess }
 	}
-	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 17+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 18+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
 	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
 		e := &p.Edges[i]
-		where := terminal.Shorten(t.names.Edge(e), t.style.Line()-43-t.barWidth())
+		where := terminal.Shorten(t.names.Edge(e), t.style.Line()-44-t.barWidth())
 		if i == 0 {
 			where = t.style.Paint(terminal.Bold, where)
 		}
-		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.ShareVariance), 6), terminal.PadRight(interval(e), 10),
+		t.printf("    %s %s%s%s  %s  %s\n", terminal.PadLeft(units.Percent(e.ShareVariance), 6), terminal.PadRight(interval(e), 11),
 			t.style.Paint(terminal.Yellow, terminal.Bar(e.ShareVariance, t.barWidth())), terminal.PadLeft(units.Nanos(e.Mean), 9), terminal.PadLeft(units.Signed(tail(e)), 9), where)
 	}
 }

@@ -68,7 +68,7 @@ func (x *exporting) add(of *exportable) error {
 		return err
 	}
 	for e := range exemplars.All() {
-		if x.Told(e.Trace) {
+		if x.Known(e.Trace) {
 			continue
 		}
 		request, err := x.store.Trace(e.Trace)

@@ -111,7 +111,7 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 		At: e.At, Source: "sibyl", Before: &e.Before, After: core.State(), Decisions: e.Decisions, Problems: core.Problems(),
 		Names: namesOf(core, e.Decisions),
 	}) {
-		if err := o.notifier.Tell(event); err != nil {
+		if err := o.notifier.Enqueue(event); err != nil {
 			o.log.Error("an event is not told", slog.Any("error", err))
 		}
 	}

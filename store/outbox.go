@@ -16,16 +16,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keyOutbox begins the keys of what is to be delivered; the byte after it says what it is.
+// keyOutbox is the first byte of the outbox's keys. The second byte is one of those below.
 const keyOutbox = 'o'
 
 const (
 	outboxWaiting = 'w' // messages to be delivered, by number
 	outboxDead    = 'd' // dead letters, by number
-	outboxKnown   = 'k' // when an event was put, by its identity
+	outboxKnown   = 'k' // times at which events were put, by their identity
 )
 
-// rememberEvents is how long the identity of an event is known: longer than a restart can go back to make it again.
+// rememberEvents is how long the identity of an event is kept: longer than a restart replays events.
 const (
 	rememberEvents = 24 * time.Hour
 	forgetEvery    = time.Hour
@@ -37,7 +37,7 @@ type OutboxLimits struct {
 	Bytes    int64 // of bodies
 }
 
-// DefaultOutboxLimits hold the events of many bad days.
+// DefaultOutboxLimits returns limits for the events of many bad days.
 func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, Bytes: 64 << 20} }
 
 // Message is one event for one endpoint.
@@ -60,40 +60,40 @@ type Message struct {
 // ErrNoMessage is returned for a number that no message has.
 var ErrNoMessage = errors.New("there is no such message")
 
-// Outbox holds what is to be delivered until it is, or is given up: then it is a dead letter, until somebody has it sent again. All of it
-// is durable when a method returns. It is bounded: the oldest dead letter goes first, then the oldest message. It is safe for
-// concurrent use.
+// Outbox holds messages until they are delivered or given up. A message that was given up is a dead letter, until it is
+// resent or dropped. Changes are durable when a method returns. The outbox is bounded: it drops the oldest dead letter
+// first, then the oldest message. It is safe for concurrent use.
 type Outbox struct {
 	db     *Store
 	limits OutboxLimits
 
-	mu      sync.Mutex           // guards what follows
-	waiting map[string][]*letter // by endpoint; ascending by number
-	dead    []*letter            // ascending by number
-	next    uint64               // number of the next message
+	mu      sync.Mutex                // guards the fields below
+	waiting map[string][]*outboxEntry // by endpoint; ascending by number
+	dead    []*outboxEntry            // ascending by number
+	next    uint64                    // number of the next message
 	count   int
 	bytes   int64
 	dropped uint64
 	forgot  trace.Nanos // when old identities were last forgotten
 }
 
-// letter is a message without its body.
-type letter struct {
+// outboxEntry is a message without its body.
+type outboxEntry struct {
 	Message
 
-	taken bool // somebody tries to deliver it
+	taken bool // a caller of Take is delivering it
 }
 
-// OutboxStats is what an outbox holds.
+// OutboxStats describes the contents of an outbox.
 type OutboxStats struct {
 	Waiting, Dead int
 	Bytes         int64  // of bodies
-	Dropped       uint64 // messages that went to make room, since the start
+	Dropped       uint64 // messages dropped to make room, since the start
 }
 
 // OpenOutbox returns the outbox of the store. There must be only one.
 func (s *Store) OpenOutbox(limits OutboxLimits) (*Outbox, error) {
-	o := &Outbox{db: s, limits: limits, waiting: make(map[string][]*letter), next: 1}
+	o := &Outbox{db: s, limits: limits, waiting: make(map[string][]*outboxEntry), next: 1}
 	for _, kind := range []byte{outboxWaiting, outboxDead} {
 		if err := o.load(kind); err != nil {
 			return nil, fmt.Errorf("open outbox: %w", err)
@@ -110,7 +110,7 @@ func (o *Outbox) load(kind byte) error {
 			return err
 		}
 		m.Body = nil
-		l := &letter{Message: m}
+		l := &outboxEntry{Message: m}
 		if kind == outboxDead {
 			o.dead = append(o.dead, l)
 		} else {
@@ -127,7 +127,7 @@ func messageKey(kind byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyOutbox, kind}, number)
 }
 
-// knownKey is where it stands that an event was put.
+// knownKey returns the key of the time at which an event was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
 func encodeMessage(m *Message) []byte {
@@ -141,7 +141,7 @@ func encodeMessage(m *Message) []byte {
 
 var errMessage = errors.New("a message of the outbox is damaged")
 
-// decodeMessage returns what encodeMessage was given. The body is a part of value.
+// decodeMessage reverses encodeMessage. The body is a part of value.
 func decodeMessage(value []byte) (Message, error) {
 	var m Message
 	size, n := binary.Uvarint(value)
@@ -155,8 +155,8 @@ func decodeMessage(value []byte) (Message, error) {
 	return m, nil
 }
 
-// Put adds the messages of one event, which share an ID, and numbers them. It reports false, and adds nothing, if the event was put
-// before.
+// Put adds the messages of one event, which share an ID, and numbers them. If the event was put before, it adds nothing
+// and returns false.
 func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	if len(messages) == 0 {
 		return false, nil
@@ -168,13 +168,13 @@ func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 		return false, err
 	}
 	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed, or of no use
+	defer func() { _ = b.Close() }() // it is committed or discarded
 	if err := b.Set(known, binary.BigEndian.AppendUint64(nil, uint64(now)), nil); err != nil {
 		return false, err
 	}
-	added := make([]*letter, 0, len(messages))
+	added := make([]*outboxEntry, 0, len(messages))
 	for i := range messages {
-		l := &letter{Message: messages[i]}
+		l := &outboxEntry{Message: messages[i]}
 		l.Number, l.Put, l.Next, l.Size = o.next+uint64(i), now, now, int64(len(l.Body))
 		if err := b.Set(messageKey(outboxWaiting, l.Number), encodeMessage(&l.Message), nil); err != nil {
 			return false, err
@@ -194,7 +194,7 @@ func (o *Outbox) Put(now trace.Nanos, messages []Message) (bool, error) {
 	return true, o.shrink()
 }
 
-// shrink drops what is oldest until the rest is within the limits: dead letters before what may still be delivered.
+// shrink drops the oldest dead letters, then the oldest messages, until the rest is within the limits.
 func (o *Outbox) shrink() error {
 	for o.count > o.limits.Messages || o.bytes > o.limits.Bytes {
 		l, kind := o.oldest()
@@ -210,12 +210,12 @@ func (o *Outbox) shrink() error {
 	return nil
 }
 
-// oldest returns what is dropped next, and where it stands.
-func (o *Outbox) oldest() (*letter, byte) {
+// oldest returns the next entry to drop and its kind.
+func (o *Outbox) oldest() (*outboxEntry, byte) {
 	if len(o.dead) > 0 {
 		return o.dead[0], outboxDead
 	}
-	var first *letter
+	var first *outboxEntry
 	for _, list := range o.waiting {
 		if len(list) > 0 && (first == nil || list[0].Number < first.Number) {
 			first = list[0]
@@ -224,9 +224,9 @@ func (o *Outbox) oldest() (*letter, byte) {
 	return first, outboxWaiting
 }
 
-// remove forgets a letter, wherever it is.
-func (o *Outbox) remove(l *letter) {
-	is := func(x *letter) bool { return x == l }
+// remove removes an entry from the lists.
+func (o *Outbox) remove(l *outboxEntry) {
+	is := func(x *outboxEntry) bool { return x == l }
 	o.dead = slices.DeleteFunc(o.dead, is)
 	o.waiting[l.Endpoint] = slices.DeleteFunc(o.waiting[l.Endpoint], is)
 	if len(o.waiting[l.Endpoint]) == 0 {
@@ -236,9 +236,9 @@ func (o *Outbox) remove(l *letter) {
 	o.bytes -= l.Size
 }
 
-// Take returns up to n messages for an endpoint that are due, oldest first, and when to ask again; 0: when there is something new. Each
-// of them is the caller's until it says what became of it: [Outbox.Done], [Outbox.Retry] or [Outbox.Bury]. Of the messages about one
-// problem only the oldest is due.
+// Take returns up to n due messages for an endpoint, oldest first, and the time at which to ask again; 0: when a
+// message is put. Of the messages about one problem only the oldest is due. The caller owns each message until it calls
+// [Outbox.Done], [Outbox.Retry], [Outbox.Release] or [Outbox.MoveToDeadLetters].
 func (o *Outbox) Take(endpoint string, now trace.Nanos, n int) (due []Message, again trace.Nanos, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -277,8 +277,8 @@ func (o *Outbox) read(kind byte, number uint64) (Message, error) {
 	return decodeMessage(value)
 }
 
-// find returns the letter that a message is; nil if it is gone.
-func (o *Outbox) find(m *Message) *letter {
+// find returns the entry of a waiting message; nil if there is none.
+func (o *Outbox) find(m *Message) *outboxEntry {
 	list := o.waiting[m.Endpoint]
 	at, found := slices.BinarySearchFunc(list, m.Number, byNumber)
 	if !found {
@@ -287,7 +287,7 @@ func (o *Outbox) find(m *Message) *letter {
 	return list[at]
 }
 
-func byNumber(l *letter, number uint64) int {
+func byNumber(l *outboxEntry, number uint64) int {
 	switch {
 	case l.Number < number:
 		return -1
@@ -297,13 +297,14 @@ func byNumber(l *letter, number uint64) int {
 	return 0
 }
 
-// Done says that a message was delivered. If that cannot be written it stays the caller's, and is due again after the next start only.
+// Done removes a delivered message. If that cannot be written, the message stays taken and is due again after the next
+// start.
 func (o *Outbox) Done(m *Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.find(m)
 	if l == nil {
-		return nil // dropped meanwhile
+		return nil // it was dropped
 	}
 	if err := o.db.db.Delete(messageKey(outboxWaiting, m.Number), pebble.Sync); err != nil {
 		return err
@@ -312,7 +313,7 @@ func (o *Outbox) Done(m *Message) error {
 	return nil
 }
 
-// Release gives a message back untried.
+// Release returns a message untried.
 func (o *Outbox) Release(m *Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -321,7 +322,7 @@ func (o *Outbox) Release(m *Message) {
 	}
 }
 
-// Retry says that an attempt failed, why, and when to try again.
+// Retry records that an attempt failed, and why, and returns the message until a time.
 func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -336,8 +337,8 @@ func (o *Outbox) Retry(m *Message, at trace.Nanos, why string) error {
 	return o.db.db.Set(messageKey(outboxWaiting, m.Number), encodeMessage(&changed), pebble.Sync)
 }
 
-// Bury says that an attempt failed, and why, and that there will be no other: the message is a dead letter.
-func (o *Outbox) Bury(m *Message, why string) error {
+// MoveToDeadLetters records that the last attempt failed, and why. The message becomes a dead letter.
+func (o *Outbox) MoveToDeadLetters(m *Message, why string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.find(m)
@@ -345,11 +346,11 @@ func (o *Outbox) Bury(m *Message, why string) error {
 		return nil
 	}
 	l.Attempts, l.Error = l.Attempts+1, why
-	return o.bury(l)
+	return o.moveToDeadLetters(l)
 }
 
-// bury makes a dead letter of l. If that cannot be written, l stays with whoever took it.
-func (o *Outbox) bury(l *letter) error {
+// moveToDeadLetters makes l a dead letter. If that cannot be written, l stays taken.
+func (o *Outbox) moveToDeadLetters(l *outboxEntry) error {
 	if err := o.move(l, outboxWaiting, outboxDead, l.Number); err != nil {
 		return err
 	}
@@ -362,8 +363,8 @@ func (o *Outbox) bury(l *letter) error {
 	return nil
 }
 
-// move writes what l says now under another key, with the body of the old one, in one commit.
-func (o *Outbox) move(l *letter, from, to byte, number uint64) error {
+// move writes l under another key and deletes the old one, in one commit. The body stays.
+func (o *Outbox) move(l *outboxEntry, from, to byte, number uint64) error {
 	m, err := o.read(from, l.Number)
 	if err != nil {
 		return err
@@ -371,7 +372,7 @@ func (o *Outbox) move(l *letter, from, to byte, number uint64) error {
 	changed := l.Message
 	changed.Number, changed.Body = number, m.Body
 	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed, or of no use
+	defer func() { _ = b.Close() }() // it is committed or discarded
 	err = errors.Join(b.Delete(messageKey(from, l.Number), nil), b.Set(messageKey(to, number), encodeMessage(&changed), nil))
 	if err != nil {
 		return err
@@ -379,8 +380,8 @@ func (o *Outbox) move(l *letter, from, to byte, number uint64) error {
 	return b.Commit(pebble.Sync)
 }
 
-// Resend has a dead letter sent again, behind what is waiting, or a waiting message at once. It returns the endpoint. The error is
-// [ErrNoMessage] if there is no such message.
+// Resend makes a dead letter the last waiting message, or a waiting message due at once. It returns the endpoint. The
+// error is [ErrNoMessage] if there is no such message.
 func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -405,14 +406,14 @@ func (o *Outbox) Resend(number uint64, now trace.Nanos) (endpoint string, err er
 	return "", ErrNoMessage
 }
 
-// Dead returns a dead letter with its body. The error is [ErrNoMessage] if there is no such one.
+// Dead returns a dead letter with its body. The error is [ErrNoMessage] if there is none.
 func (o *Outbox) Dead(number uint64) (Message, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.read(outboxDead, number)
 }
 
-// Drop forgets a dead letter. The error is [ErrNoMessage] if there is no such one.
+// Drop deletes a dead letter. The error is [ErrNoMessage] if there is none.
 func (o *Outbox) Drop(number uint64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -427,8 +428,8 @@ func (o *Outbox) Drop(number uint64) error {
 	return nil
 }
 
-// Expire makes dead letters of messages that were put before a time, and of those to endpoints that are not known, and forgets the
-// identities of events of long ago. It leaves alone what somebody tries to deliver. It returns how many died.
+// Expire makes dead letters of messages that were put before a time or whose endpoint is unknown, except for taken
+// ones, and returns their number. It also deletes old identities of events.
 func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) bool) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -442,7 +443,7 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 			if !exists {
 				l.Error = "there is no webhook of this name any more"
 			}
-			if err := o.bury(l); err != nil {
+			if err := o.moveToDeadLetters(l); err != nil {
 				return died, err
 			}
 			died++
@@ -455,10 +456,10 @@ func (o *Outbox) Expire(now, before trace.Nanos, known func(endpoint string) boo
 	return died, o.forget(now.Add(-rememberEvents))
 }
 
-// forget forgets the identities of events that were put before a time.
+// forget deletes the identities of events that were put before a time.
 func (o *Outbox) forget(before trace.Nanos) error {
 	b := o.db.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed, or of no use
+	defer func() { _ = b.Close() }() // it is committed or discarded
 	err := o.db.each([]byte{keyOutbox, outboxKnown}, func(key, value []byte) error {
 		if len(value) == 8 && trace.Nanos(binary.BigEndian.Uint64(value)) >= before {
 			return nil
@@ -468,21 +469,21 @@ func (o *Outbox) forget(before trace.Nanos) error {
 	if err != nil {
 		return err
 	}
-	return b.Commit(pebble.NoSync) // what is not forgotten now is forgotten later
+	return b.Commit(pebble.NoSync) // the next call deletes the rest
 }
 
 // List returns up to n messages, or dead letters, with numbers above after, ascending.
 func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var all []*letter
+	var all []*outboxEntry
 	if dead {
 		all = slices.Clone(o.dead)
 	} else {
 		for _, list := range o.waiting {
 			all = append(all, list...)
 		}
-		slices.SortFunc(all, func(a, b *letter) int { return byNumber(a, b.Number) })
+		slices.SortFunc(all, func(a, b *outboxEntry) int { return byNumber(a, b.Number) })
 	}
 	var list []Message
 	for _, l := range all {
@@ -493,7 +494,7 @@ func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	return list
 }
 
-// Held returns how many messages to an endpoint wait, and how many of its dead letters are kept.
+// Held returns the numbers of waiting messages and of dead letters of an endpoint.
 func (o *Outbox) Held(endpoint string) (waiting, dead int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -505,7 +506,7 @@ func (o *Outbox) Held(endpoint string) (waiting, dead int) {
 	return len(o.waiting[endpoint]), dead
 }
 
-// Stats returns what the outbox holds.
+// Stats describes the contents of the outbox.
 func (o *Outbox) Stats() OutboxStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -157,7 +157,7 @@ func TestOutboxSurvivesKill(t *testing.T) {
 	due, _ := take(t, o, "a", 9, 4)
 	must(t, o.Done(&due[0]))
 	must(t, o.Retry(&due[1], seconds(50), "no"))
-	must(t, o.Bury(&due[2], "never"))
+	must(t, o.MoveToDeadLetters(&due[2], "never"))
 	o = outboxIn(t, killed(t, dir), DefaultOutboxLimits())
 
 	check(t, "waiting", ids(o.List(false, 0, 9)), "e1 e3 e4")
@@ -182,7 +182,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 	put(t, o, 1, "first", 1, "a")
 	put(t, o, 2, "second", 1, "a")
 	due, _ := take(t, o, "a", 3, 1)
-	must(t, o.Bury(&due[0], "never"))
+	must(t, o.MoveToDeadLetters(&due[0], "never"))
 	if due, _ := take(t, o, "a", 3, 1); ids(due) != "second" {
 		t.Errorf("behind a dead letter: %q", ids(due))
 	}
@@ -220,7 +220,7 @@ func TestDeadLettersAreRead(t *testing.T) {
 	if err := o.Drop(number); !errors.Is(err, ErrNoMessage) {
 		t.Errorf("a message that waits is dropped as a dead letter: %v", err)
 	}
-	must(t, o.Bury(&waiting[0], "never"))
+	must(t, o.MoveToDeadLetters(&waiting[0], "never"))
 	if m, err := o.Dead(number); err != nil || string(m.Body) != "body of first" || m.Error != "never" {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -240,7 +240,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	put(t, o, 2, "e2", 2, "b")
 	put(t, o, 3, "e3", 3, "a")
 	due, _ := take(t, o, "b", 3, 1)
-	must(t, o.Bury(&due[0], "never"))
+	must(t, o.MoveToDeadLetters(&due[0], "never"))
 	put(t, o, 4, "e4", 4, "c")
 	check(t, "dead letters go first", ids(o.List(true, 0, 9)), "")
 	inFlight, _ := take(t, o, "a", 4, 1)

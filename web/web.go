@@ -1,7 +1,9 @@
-// Package web serves the web UI. dist holds its files as built from the sources beside it, compressed with gzip; their names contain a
-// hash of their content, except for the page. `make web` builds them again; the Go toolchain alone builds the service with them.
+// Package web serves the web UI. dist holds its files as built from the sources beside it, compressed with gzip; their
+// names contain a hash of their content, except for the page. `make web` builds them again; the Go toolchain alone
+// builds the service with them.
 //
-// The package does not know the API, which the page in the browser calls, and must not import other packages of this module.
+// The package does not know the API, which the page in the browser calls, and must not import other packages of this
+// module.
 package web
 
 import (
@@ -27,8 +29,8 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// policy is the Content-Security-Policy of the page: it may load from and call its own origin only. Styles may be inline because radix
-// positions menus with them; images may be inline because the page draws charts to save them.
+// policy is the Content-Security-Policy of the page: it may load from and call its own origin only. Styles may be
+// inline because radix positions menus with them; images may be inline because the page draws charts to save them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"font-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'"
 
@@ -102,8 +104,8 @@ func pack(plain []byte) []byte {
 	return b.Bytes()
 }
 
-// Serve answers a request for the page or one of its files, and reports whether it was one. Other paths are views, for which it serves
-// the page, if the client accepts HTML.
+// Serve answers a request for the page or one of its files, and reports whether it was one. Other paths are views, for
+// which it serves the page, if the client accepts HTML.
 func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

@@ -27,8 +27,8 @@ import (
 // Role determines the operations that a token permits.
 type Role string
 
-// The roles. An operator has the permissions of a viewer and an agent, an admin has all permissions. An agent may send traces and fetch
-// plans, and nothing else.
+// The roles. An operator has the permissions of a viewer and an agent, an admin has all permissions. An agent may send
+// traces and fetch plans, and nothing else.
 const (
 	Viewer   Role = "viewer"
 	Operator Role = "operator"
@@ -86,8 +86,8 @@ var (
 	ErrUnknown = errors.New("there is no such token")
 )
 
-// Tokens are the tokens of a data directory. It is safe for concurrent use by several goroutines and processes: a lock serialises
-// changes of the file.
+// Tokens are the tokens of a data directory. It is safe for concurrent use by several goroutines and processes: a lock
+// serialises changes of the file.
 type Tokens struct {
 	path string
 	mu   sync.Mutex // guards the fields below
@@ -131,8 +131,8 @@ func read(path string, size int64) ([]Token, error) {
 	return all, nil
 }
 
-// Find returns the token with a secret, nil if there is none or it has expired, and whether any token exists. If the file is unusable it
-// returns an error, and the caller must deny access.
+// Find returns the token with a secret, nil if there is none or it has expired, and whether any token exists. If the
+// file is unusable it returns an error, and the caller must deny access.
 func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,8 +247,8 @@ func (t *Tokens) write(all []Token) error {
 	return t.refresh()
 }
 
-// chown gives a file of root to the owner of its directory: a service that does not run as root must be able to read the tokens that
-// root creates.
+// chown gives a file of root to the owner of its directory: a service that does not run as root must be able to read
+// the tokens that root creates.
 func chown(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -42,7 +42,8 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestDocument: docs/benchmarks.md has one block for each part, in which something stands, and shows only plots that there are.
+// TestDocument: docs/benchmarks.md has one block for each part, in which something stands, and shows only plots that
+// there are.
 func TestDocument(t *testing.T) {
 	const docs = "../../docs"
 	doc := string(read(t, docs+"/benchmarks.md"))

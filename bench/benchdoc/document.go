@@ -18,8 +18,8 @@ type span struct {
 	begin, end int
 }
 
-// blocks returns the blocks of a document in their order. It is an error if one does not end before the next begins or the document
-// ends, if one ends that did not begin, or if two have the same name.
+// blocks returns the blocks of a document in their order. It is an error if one does not end before the next begins or
+// the document ends, if one ends that did not begin, or if two have the same name.
 func blocks(doc string) ([]span, error) {
 	var found []span
 	open, at, number := false, 0, 0

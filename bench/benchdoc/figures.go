@@ -117,8 +117,8 @@ func (m *measured) value(row, key string) float64 {
 	return math.NaN()
 }
 
-// figures returns what renders a result as a table with these lines. A figure that the result does not have is a dash: what else was
-// measured counts.
+// figures returns what renders a result as a table with these lines. A figure that the result does not have is a dash:
+// what else was measured counts.
 func figures(lines []figure) func([]byte) (*page, error) {
 	return func(out []byte) (*page, error) {
 		var m measured

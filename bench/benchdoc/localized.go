@@ -18,7 +18,8 @@ const (
 	plain = "hierarchical"
 )
 
-// localized renders what `sibylbench localize` writes: a line for each strategy, the goals, adaptive by fault, and a plot.
+// localized renders what `sibylbench localize` writes: a line for each strategy, the goals, adaptive by fault, and a
+// plot.
 func localized(out []byte) (*page, error) {
 	r, err := readScores(out)
 	if err != nil {

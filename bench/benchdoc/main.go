@@ -1,6 +1,6 @@
-// Command benchdoc measures and writes down what it measured: for each part that is asked for it runs `sibylbench … -o json` and puts
-// the figures, with their goals, in place of that part's block of docs/benchmarks.md. What stands around the blocks is written by hand
-// and stays. A part that fails or is interrupted leaves its block as it was.
+// Command benchdoc measures and writes down what it measured: for each part that is asked for it runs `sibylbench … -o
+// json` and puts the figures, with their goals, in place of that part's block of docs/benchmarks.md. What stands around
+// the blocks is written by hand and stays. A part that fails or is interrupted leaves its block as it was.
 //
 //	go run ./bench/benchdoc -sibylbench bin/sibylbench [PART…]
 //

@@ -65,7 +65,8 @@ func (p *part) command() []string {
 	return p.args
 }
 
-// asked returns the arguments of sibylbench. The format stands in front: what follows -- is not for the benchmark itself.
+// asked returns the arguments of sibylbench. The format stands in front: what follows -- is not for the benchmark
+// itself.
 func (p *part) asked() []string { return slices.Insert(slices.Clone(p.command()), 1, "-o", "json") }
 
 // plotFile is where the plot is, from the document.

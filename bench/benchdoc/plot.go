@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
 	"math"
-	"unicode/utf8"
+
+	"github.com/sibyl-trace/sibyl/bench/svg"
 )
 
 // panel is a chart of one figure, with a row for each name.
@@ -16,23 +16,22 @@ type panel struct {
 	values []interval
 }
 
-// interval is a figure, with its bounds where it has any. NaN is not drawn.
+// interval is a figure with its bounds, if it has any. NaN is not drawn.
 type interval struct{ value, low, high float64 }
 
 func exactly(x float64) interval { return interval{x, x, x} }
 
 // Sizes in pixels.
 const (
-	rowHeight   = 22
-	panelWidth  = 250
-	panelGap    = 30
-	letterWidth = 7 // of the font, about
-	edge        = 16
-	headHeight  = 64
-	footHeight  = 28
+	rowHeight  = 22
+	panelWidth = 250
+	panelGap   = 30
+	edge       = 16
+	headHeight = 64
+	footHeight = 28
 )
 
-// style has the colours of light and of dark pages. The plot has a ground of its own: it can be read wherever it is shown.
+// style has colours for light and dark pages. The plot has a background of its own and is legible on any page.
 const style = `<style>
 svg { font: 12px sans-serif }
 .ground { fill: #ffffff } text { fill: #1f2328 } .head { font-weight: bold } .soft { fill: #59636e }
@@ -44,26 +43,26 @@ svg { font: 12px sans-serif }
 </style>
 `
 
-// plot draws panels side by side, with the names of the rows on the left, as SVG that needs nothing from elsewhere.
+// plot returns panels side by side, with the names of the rows on the left, as SVG.
 func plot(title string, names []string, panels ...panel) []byte {
 	left := 0
 	for _, name := range names {
-		left = max(left, utf8.RuneCountInString(name)*letterWidth)
+		left = max(left, svg.TextWidth(name))
 	}
 	left += 2 * edge
 	width, height := left+len(panels)*(panelWidth+panelGap), headHeight+len(names)*rowHeight+footHeight
 	var out bytes.Buffer
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", width, height, width, height)
-	fmt.Fprintf(&out, "<title>%s</title>\n%s", escape(title), style)
+	svg.Start(&out, width, height, `role="img"`, title)
+	out.WriteString(style)
 	fmt.Fprintln(&out, `<rect class="ground" width="100%" height="100%"/>`)
-	label(&out, "head", "start", edge, 22, title)
+	svg.Text(&out, "head", "start", edge, 22, title)
 	for i, name := range names {
-		label(&out, "row", "end", left-10, rowAt(i)+4, name)
+		svg.Text(&out, "row", "end", left-10, rowAt(i)+4, name)
 	}
 	for i := range panels {
 		panels[i].draw(&out, left+i*(panelWidth+panelGap), height)
 	}
-	out.WriteString("</svg>\n")
+	svg.End(&out)
 	return out.Bytes()
 }
 
@@ -84,10 +83,10 @@ func (p *panel) draw(out *bytes.Buffer, x, height int) {
 	step := stepOf(top)
 	top = step * math.Ceil(top/step)
 	at := func(v float64) float64 { return float64(x) + v/top*panelWidth }
-	label(out, "soft", "start", x, headHeight-14, p.title)
+	svg.Text(out, "soft", "start", x, headHeight-14, p.title)
 	for tick := 0.0; tick <= top+step/2; tick += step {
 		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", at(tick), headHeight-6, at(tick), height-footHeight+4)
-		label(out, "soft", "middle", int(math.Round(at(tick))), height-8, fmt.Sprintf("%g", tick))
+		svg.Text(out, "soft", "middle", int(math.Round(at(tick))), height-8, fmt.Sprintf("%g", tick))
 	}
 	for i, v := range p.values {
 		if math.IsNaN(v.value) {
@@ -113,14 +112,4 @@ func stepOf(top float64) float64 {
 		}
 	}
 	return 10 * power
-}
-
-func label(out *bytes.Buffer, class, anchor string, x, y int, s string) {
-	fmt.Fprintf(out, `<text class="%s" text-anchor="%s" x="%d" y="%d">%s</text>`+"\n", class, anchor, x, y, escape(s))
-}
-
-func escape(s string) string {
-	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes everything
-	return b.String()
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/bench/demo"
+	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -82,11 +83,8 @@ func (s *runs) cells() []string {
 	}
 }
 
-// median returns the middle one of several numbers, of an even number of them the mean of the two.
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
-}
+// median returns the median of figures; NaN if there are none.
+func median(of []float64) float64 { return float64(eval.Median(of)) }
 
 // overheadGoal is the least throughput with adaptive, to that with nothing on.
 const overheadGoal = 0.98

@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// ChoiceTable writes, to follow a [RecordedTable], what was found by what the engine chose to see: a line for each strategy, a line
-// for each sort of fault, and, if only one strategy was played, a line for each case.
+// ChoiceTable writes, to follow a [RecordedTable], what was found by what the engine chose to see: a line for each
+// strategy, a line for each sort of fault, and, if only one strategy was played, a line for each case.
 func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\nWith spans hidden until their tracepoint is enabled. Baseline: %s; tracepoints beside it: %d; history: %s.\n\n",

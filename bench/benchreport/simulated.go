@@ -15,7 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// SimulatedTable writes a report to be read in a terminal: a line for each strategy, then one for each strategy and fault.
+// SimulatedTable writes a report to be read in a terminal: a line for each strategy, then one for each strategy and
+// fault.
 func SimulatedTable(w io.Writer, r *eval.Report) error {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

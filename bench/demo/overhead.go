@@ -188,7 +188,7 @@ func (o *Overhead) compare() {
 		for k, m := range o.runs[i] {
 			extra[k] = m.extra
 		}
-		l.ExtraSpans = median(extra)
+		l.ExtraSpans = lowerMedian(extra)
 		l.Throughput = compared(o.runs[i], o.runs[0], func(m measure) float64 { return m.throughput })
 		l.P99 = compared(o.runs[i], o.runs[0], func(m measure) float64 { return m.p99 })
 		l.CPU = compared(o.runs[i], o.runs[0], func(m measure) float64 { return m.cpu })
@@ -204,7 +204,7 @@ func compared(runs, with []measure, figure func(measure) float64) Compared {
 	}
 	slices.Sort(ratios)
 	outside := signsOutside(len(ratios))
-	return Compared{Median: median(values), Ratio: median(ratios), Low: ratios[outside], High: ratios[len(ratios)-1-outside]}
+	return Compared{Median: lowerMedian(values), Ratio: lowerMedian(ratios), Low: ratios[outside], High: ratios[len(ratios)-1-outside]}
 }
 
 // signsOutside returns how many of n ascending numbers lie, at each end, outside of an interval that holds the median of their

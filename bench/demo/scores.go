@@ -40,8 +40,8 @@ func writeScores(w io.Writer, f shop.Fault, results []*Result) {
 		ever = append(ever, float64(r.EnabledEver)/float64(max(r.Tracepoints, 1)))
 	}
 	fmt.Fprintf(w, "%s\t%d of %d\t%.0f\t%.0f\t%.1f %%\t%.1f %%\t%.0f\t%.1f %%\t%d\t\n", f, right, len(results),
-		median(seconds), slices.Max(seconds), 100*median(ever), 100*slices.Max(ever), slices.Max(peak), 100*median(extra), left)
+		lowerMedian(seconds), slices.Max(seconds), 100*lowerMedian(ever), 100*slices.Max(ever), slices.Max(peak), 100*lowerMedian(extra), left)
 }
 
-// median returns the middle one of several numbers, of an even number of them the lower one of the two.
-func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[(len(of)-1)/2] }
+// lowerMedian returns the median of numbers, of an even number the lower of the middle two: one of those measured.
+func lowerMedian(of []float64) float64 { return slices.Sorted(slices.Values(of))[(len(of)-1)/2] }

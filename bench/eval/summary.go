@@ -77,15 +77,15 @@ func summarize(runs []Run) *Score {
 			continue
 		}
 		s.Cases++
-		s.Significant += count(r.Significant)
-		significant += count(r.Significant && r.Rank == 1)
+		s.Significant += Count(r.Significant)
+		significant += Count(r.Significant && r.Rank == 1)
 		if !r.Locatable {
 			continue
 		}
 		s.Locatable++
-		top1 += count(r.Rank == 1)
-		top3 += count(r.Rank >= 1 && r.Rank <= 3)
-		raised += count(r.Raised)
+		top1 += Count(r.Rank == 1)
+		top3 += Count(r.Rank >= 1 && r.Rank <= 3)
+		raised += Count(r.Raised)
 		enabled = append(enabled, ratio(r.Enabled, r.Executed))
 		peak = append(peak, ratio(r.Peak, r.Executed))
 		hits = append(hits, 1000*ratio(r.SpanHits, r.Requests))
@@ -98,16 +98,17 @@ func summarize(runs []Run) *Score {
 	s.Top1, s.Top1Low, s.Top1High = wilson(top1, s.Locatable)
 	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
 	s.Top1Significant, s.Raised = rate(significant, s.Significant), rate(raised, s.Locatable)
-	s.EnabledMedian, s.PeakMedian = median(enabled), median(peak)
-	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = median(hits), mean(hits), median(explored)
-	s.DetectedMedian, s.EpochsMedian = median(detected), median(epochs)
+	s.EnabledMedian, s.PeakMedian = Median(enabled), Median(peak)
+	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = Median(hits), mean(hits), Median(explored)
+	s.DetectedMedian, s.EpochsMedian = Median(detected), Median(epochs)
 	if s.FalseAlarms = None(); s.GroupHours > 0 {
 		s.FalseAlarms = Rate(1000 * float64(s.FalseAlarmsRaw) / s.GroupHours)
 	}
 	return s
 }
 
-func count(b bool) int {
+// Count returns 1 for true and 0 for false.
+func Count(b bool) int {
 	if b {
 		return 1
 	}
@@ -140,12 +141,13 @@ func mean(xs []float64) Rate {
 	return Rate(sum)
 }
 
-func median(xs []float64) Rate {
+// Median returns the median of xs, of an even number the mean of the middle two. It is [None] if xs is empty.
+func Median(xs []float64) Rate {
 	if len(xs) == 0 {
 		return None()
 	}
-	slices.Sort(xs)
-	return Rate((xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2)
+	sorted := slices.Sorted(slices.Values(xs))
+	return Rate((sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2)
 }
 
 // wilson returns k/n with Wilson's 95 % score interval.

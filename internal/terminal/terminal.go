@@ -46,7 +46,8 @@ func (s Style) Paint(attribute, text string) string {
 	return "\x1b[" + attribute + "m" + text + "\x1b[0m"
 }
 
-// Width returns the number of columns that s takes: two for most East Asian characters and emoji, none for combining marks.
+// Width returns the number of columns that s takes: two for most East Asian characters and emoji, none for combining
+// marks.
 func Width(s string) int { return uniseg.StringWidth(s) }
 
 // PadRight appends spaces to s up to width columns.
@@ -55,8 +56,8 @@ func PadRight(s string, width int) string { return s + strings.Repeat(" ", max(0
 // PadLeft prepends spaces to s up to width columns.
 func PadLeft(s string, width int) string { return strings.Repeat(" ", max(0, width-Width(s))) + s }
 
-// Shorten returns s with at most width columns. It replaces the middle by an ellipsis, because both ends of a path matter. It does not
-// shorten to fewer than three columns.
+// Shorten returns s with at most width columns. It replaces the middle by an ellipsis, because both ends of a path
+// matter. It does not shorten to fewer than three columns.
 func Shorten(s string, width int) string {
 	if width < 3 || Width(s) <= width {
 		return s
@@ -106,8 +107,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Of returns the style of the terminal behind w. If w is not a terminal, the width is fixed and there are no colours. The variables
-// COLUMNS, NO_COLOR and TERM=dumb have precedence.
+// Of returns the style of the terminal behind w. If w is not a terminal, the width is fixed and there are no colours.
+// The variables COLUMNS, NO_COLOR and TERM=dumb have precedence.
 func Of(w io.Writer, getenv func(string) string) Style {
 	s := Style{Width: defaultWidth}
 	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {

@@ -26,8 +26,8 @@ var byteUnits = []struct {
 	{"", 1},
 }
 
-// ParseBytes returns the number of bytes, from 0 to below 2⁶², that a text like "512MiB", "1.5 GB" or "4096" stands for; false if it
-// stands for none.
+// ParseBytes returns the number of bytes, from 0 to below 2⁶², that a text like "512MiB", "1.5 GB" or "4096" stands
+// for; false if it stands for none.
 func ParseBytes(text string) (int64, bool) {
 	for _, u := range byteUnits {
 		if digits, ok := strings.CutSuffix(text, u.suffix); ok {

@@ -1,6 +1,7 @@
-// Package units writes numbers for people: three significant digits, with the unit that keeps them short.
+// Package units formats numbers for people: three significant digits, and the unit that keeps them short. The web UI
+// formats numbers by the same rules, which testdata/format.json states and both test.
 //
-// NaN stands for "not known" everywhere and is written as a dash.
+// NaN and infinities stand for unknown values and are written as a dash.
 package units
 
 import (
@@ -10,56 +11,63 @@ import (
 	"time"
 )
 
-// Unknown is written for NaN and infinities.
+// Unknown is the text of NaN and infinities.
 const Unknown = "–"
 
-// steps of time, largest first.
+// steps are the units of time, smallest first. Each is used below a number of it.
 var steps = []struct {
-	nanos float64
-	name  string
+	nanos, below float64
+	name         string
 }{
-	{3600e9, "h"}, {60e9, "min"}, {1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"},
+	{1, 1000, "ns"}, {1e3, 1000, "µs"}, {1e6, 1000, "ms"}, {1e9, 120, "s"}, {60e9, 120, "min"}, {3600e9, 48, "h"}, {86400e9, math.Inf(1), "d"},
 }
+
+// roundsUp is the part of a unit's bound from which three significant digits round to the bound.
+const roundsUp = 0.9995
+
+// leastNanos is the shortest duration that is not written as 0: sums of fractions leave less.
+const leastNanos = 0.01
 
 // Duration returns d like "1.42 s" or "213 ms".
 func Duration(d time.Duration) string { return Nanos(float64(d)) }
 
 // Nanos is Duration for a mean or a difference in nanoseconds.
 func Nanos(ns float64) string {
-	if !finite(ns) {
+	switch {
+	case !finite(ns):
 		return Unknown
-	}
-	if ns < 0 {
+	case math.Abs(ns) < leastNanos:
+		return "0 ns"
+	case ns < 0:
 		return "−" + Nanos(-ns)
 	}
-	for _, s := range steps {
-		if digits := threeDigits(ns / s.nanos); digits != "" && atLeastOne(digits) {
-			return digits + " " + s.name
-		}
+	i := 0
+	for ns/steps[i].nanos >= steps[i].below*roundsUp {
+		i++
 	}
-	if ns == 0 {
-		return "0 ns"
-	}
-	return "<1 ns"
+	return digits(ns/steps[i].nanos) + " " + steps[i].name
 }
 
-// Signed is Nanos with a plus sign before what is above 0.
+// Signed is Nanos with a plus sign for positive values.
 func Signed(ns float64) string {
-	if s := Nanos(ns); ns > 0 {
-		return "+" + s
+	if ns >= leastNanos && finite(ns) {
+		return "+" + Nanos(ns)
 	}
 	return Nanos(ns)
 }
 
-// Percent returns the fraction f like "83 %", without decimals but for what rounds to less than 1 %.
+// Percent returns the fraction f like "83 %" or "3.5 %".
 func Percent(f float64) string {
 	if !finite(f) {
 		return Unknown
 	}
-	return minus(PercentNumber(f)) + " %"
+	if n := PercentNumber(f); n != "0" || f == 0 {
+		return minus(n) + " %"
+	}
+	return "≈0 %"
 }
 
-// Share is Percent for a part of a whole, which noise may estimate as more than that: then it is "all".
+// Share is Percent for a part of a whole. Noise can estimate it as more than the whole, which is "all".
 func Share(f float64) string {
 	if f >= 0.995 && finite(f) {
 		return "all"
@@ -67,18 +75,24 @@ func Share(f float64) string {
 	return Percent(f)
 }
 
-// PercentNumber is Percent without the sign.
+// PercentNumber is Percent without the sign: a number with an ASCII minus.
 func PercentNumber(f float64) string {
-	p := f * 100
+	p := math.Abs(f * 100)
+	s := ""
 	switch {
 	case !finite(f):
 		return Unknown
-	case math.Abs(p) < 0.05:
+	case p < 0.05:
 		return "0"
-	case math.Abs(p) < 0.95:
-		return strconv.FormatFloat(p, 'f', 1, 64)
+	case p < 10:
+		s = trimZeros(fixed(p, 1))
+	default:
+		s = fixed(p, 0)
 	}
-	return strconv.FormatFloat(math.Round(p)+0, 'f', 0, 64) // +0: no "-0"
+	if f < 0 {
+		return "-" + s
+	}
+	return s
 }
 
 // Range returns the interval of two fractions like "79–87".
@@ -89,23 +103,24 @@ func Range(low, high float64) string {
 	return minus(PercentNumber(low)) + "–" + minus(PercentNumber(high))
 }
 
-// Ratio returns x like "0.82" or "14".
+// Ratio returns x like "0.82", "1.4" or "14".
 func Ratio(x float64) string {
-	if !finite(x) {
-		return Unknown
-	}
 	switch a := math.Abs(x); {
+	case !finite(x):
+		return Unknown
 	case a >= 1000:
 		return Count(int(math.Round(x)))
+	case x < 0:
+		return "−" + Ratio(-x)
 	case a >= 9.95:
-		return minus(strconv.FormatFloat(x, 'f', 0, 64))
+		return fixed(x, 0)
 	case a >= 0.995:
-		return minus(strconv.FormatFloat(x, 'f', 1, 64))
+		return fixed(x, 1)
 	}
-	return minus(strconv.FormatFloat(x, 'f', 2, 64))
+	return fixed(x, 2)
 }
 
-// Count returns n with a thin gap between groups of three digits: "4 777".
+// Count returns n with commas between groups of three digits: "4,777".
 func Count(n int) string {
 	s := strconv.Itoa(n)
 	sign := ""
@@ -113,7 +128,7 @@ func Count(n int) string {
 		sign, s = "−", s[1:]
 	}
 	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "\u202f" + s[i:]
+		s = s[:i] + "," + s[i:]
 	}
 	return sign + s
 }
@@ -130,19 +145,31 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func minus(s string) string { return strings.Replace(s, "-", "−", 1) }
 
-// threeDigits rounds x to three significant digits; "" if it is too small to have any before its second decimal.
-func threeDigits(x float64) string {
-	switch {
-	case x >= 99.95:
-		return strconv.FormatFloat(x, 'f', 0, 64)
-	case x >= 9.995:
-		return trimZeros(strconv.FormatFloat(x, 'f', 1, 64))
-	case x >= 0.9995:
-		return trimZeros(strconv.FormatFloat(x, 'f', 2, 64))
+// digits returns x > 0 with three significant digits.
+func digits(x float64) string {
+	if x >= 999.5 {
+		return Count(int(math.Round(x)))
 	}
-	return ""
+	decimals := 0
+	for bound := 100.0; x < bound && decimals < 12; bound /= 10 {
+		decimals++
+	}
+	return trimZeros(fixed(x, decimals))
 }
 
-func trimZeros(s string) string { return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") }
+// fixed returns x ≥ 0 with a number of decimals. Halves are rounded up, as in JavaScript.
+func fixed(x float64, decimals int) string {
+	scale := math.Pow10(decimals)
+	if p := x * scale; p == math.Floor(p)+0.5 && math.FMA(x, scale, -p) == 0 {
+		x = (p + 0.5) / scale
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64)
+}
 
-func atLeastOne(digits string) bool { return digits[0] != '0' }
+// trimZeros removes trailing zeros after the decimal point.
+func trimZeros(s string) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}

@@ -1,45 +1,79 @@
 package units
 
 import (
+	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
-func TestNanos(t *testing.T) {
-	for ns, want := range map[float64]string{
-		0: "0 ns", 0.4: "<1 ns", 1: "1 ns", 999: "999 ns", 999.6: "1 µs", 1500: "1.5 µs", 12_345: "12.3 µs", 101e6: "101 ms",
-		1.4249e9: "1.42 s", 59.9e9: "59.9 s", 90e9: "1.5 min", 7.2e12: "2 h", -3e6: "−3 ms", math.NaN(): "–", math.Inf(1): "–",
-	} {
-		if got := Nanos(ns); got != want {
-			t.Errorf("Nanos(%v) = %q, want %q", ns, got, want)
+// TestFormat checks the rules that the web UI shares.
+func TestFormat(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "format.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors map[string]json.RawMessage
+	if err := json.Unmarshal(text, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	delete(vectors, "about")
+	formats := map[string]func(x float64) string{
+		"duration": Nanos, "signed": Signed, "percent": Percent, "share": Share, "ratio": Ratio, "count": func(x float64) string {
+			if math.IsNaN(x) {
+				return Unknown
+			}
+			return Count(int(x))
+		},
+	}
+	for name, list := range vectors {
+		format := formats[name]
+		if format == nil {
+			t.Errorf("no function for %s", name)
+			continue
+		}
+		var cases [][2]any
+		if err := json.Unmarshal(list, &cases); err != nil || len(cases) == 0 {
+			t.Fatalf("%s: %d cases, %v", name, len(cases), err)
+		}
+		for _, c := range cases {
+			x, known := c[0].(float64)
+			if !known {
+				x = math.NaN()
+			}
+			if got := format(x); got != c[1] {
+				t.Errorf("%s(%v) = %q, want %q", name, c[0], got, c[1])
+			}
+		}
+	}
+	if len(vectors) != len(formats) {
+		t.Errorf("vectors for %d functions, want %d", len(vectors), len(formats))
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		for name, got := range map[string]string{"Nanos": Nanos(x), "Signed": Signed(x), "Percent": Percent(x), "Share": Share(x), "Ratio": Ratio(x), "Range": Range(x, 0)} {
+			if got != Unknown {
+				t.Errorf("%s(%v) = %q", name, x, got)
+			}
 		}
 	}
 }
 
-func TestFractions(t *testing.T) {
-	for f, want := range map[float64]string{
-		0: "0 %", 0.834: "83 %", 1: "100 %", 0.004: "0.4 %", 0.0001: "0 %", -0.031: "−3 %", -0.00001: "0 %", math.NaN(): "–",
-	} {
-		if got := Percent(f); got != want {
-			t.Errorf("Percent(%v) = %q, want %q", f, got, want)
+func TestRange(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      string
+	}{{0.79, 0.871, "79–87"}, {-0.0001, 0.0345, "0–3.5"}, {-0.12, 0, "−12–0"}} {
+		if got := Range(c.low, c.high); got != c.want {
+			t.Errorf("Range(%v, %v) = %q, want %q", c.low, c.high, got, c.want)
 		}
-	}
-	if got := Range(0.79, 0.871); got != "79–87" {
-		t.Errorf("Range = %q", got)
 	}
 }
 
-func TestRatioAndCount(t *testing.T) {
-	for x, want := range map[float64]string{0.821: "0.82", 1: "1.0", 14.2: "14", 9.96: "10", 12345: "12\u202f345", math.NaN(): "–"} {
-		if got := Ratio(x); got != want {
-			t.Errorf("Ratio(%v) = %q, want %q", x, got, want)
-		}
-	}
-	for n, want := range map[int]string{7: "7", 999: "999", 4777: "4\u202f777", 1234567: "1\u202f234\u202f567", -1000: "−1\u202f000"} {
-		if got := Count(n); got != want {
-			t.Errorf("Count(%d) = %q, want %q", n, got, want)
-		}
-	}
+func TestPlural(t *testing.T) {
 	if got := Plural(1, "trace") + ", " + Plural(2, "span"); got != "1 trace, 2 spans" {
 		t.Errorf("Plural = %q", got)
 	}

@@ -20,39 +20,39 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options choose how an [Exporter] works.
+// Options configure an [Exporter].
 type Options struct {
 	URL       string            // OTLP/HTTP endpoint; /v1/traces is added if it is missing
-	Transport http.RoundTripper // sends requests, with what proves who sends them; nil: that of package http
+	Transport http.RoundTripper // sends requests and adds credentials; nil: http.DefaultTransport
 	Log       *slog.Logger
 }
 
-// Bounds. What is told here helps people who look at a trace, and nothing depends on it: it is given up early.
+// Bounds. The exporter gives up early: its spans help people who look at a trace, and nothing depends on them.
 const (
-	mostWaiting  = 256  // traces
-	mostTogether = 32   // traces in one request
-	mostKnown    = 4096 // traces that are not told again
-	attempts     = 5
-	firstDelay   = time.Second // doubles with each attempt; as jitter any time up to it is added
-	maxDelay     = 30 * time.Second
-	timeout      = 10 * time.Second // of a request
-	mostAnswer   = 64 << 10         // bytes of an answer that are read
+	maxWaiting = 256  // traces
+	maxBatch   = 32   // traces in one request
+	maxKnown   = 4096 // traces that are not sent again
+	attempts   = 5
+	firstDelay = time.Second // doubles with each attempt; as jitter any time up to it is added
+	maxDelay   = 30 * time.Second
+	timeout    = 10 * time.Second // of a request
+	maxAnswer  = 64 << 10         // bytes of an answer that are read
 )
 
-// Exporter sends what is on critical paths to a tracing backend. Its life is New, Run. It is safe for concurrent use.
+// Exporter sends critical paths to a tracing backend while Run runs. It is safe for concurrent use.
 type Exporter struct {
 	url    string
 	log    *slog.Logger
 	client *http.Client
 	queue  chan Critical
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	known  map[trace.ID]bool
 	order  []trace.ID // of known; oldest first
 	counts Counts
 }
 
-// Counts says what became of traces.
+// Counts counts traces by result.
 type Counts struct {
 	Sent    uint64
 	Dropped uint64 // the queue was full
@@ -74,12 +74,12 @@ func New(o Options) (*Exporter, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Exporter{
-		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, mostWaiting),
+		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, maxWaiting),
 		known: make(map[trace.ID]bool),
 	}, nil
 }
 
-// Add has a trace told, unless it was lately. It never waits: what finds the queue full is dropped and counted.
+// Add enqueues a trace unless it was added lately. It never blocks: if the queue is full it drops and counts the trace.
 func (e *Exporter) Add(c Critical) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,7 +92,7 @@ func (e *Exporter) Add(c Critical) {
 		e.counts.Dropped++
 		return
 	}
-	if len(e.order) == mostKnown {
+	if len(e.order) == maxKnown {
 		delete(e.known, e.order[0])
 		e.order = append(e.order[:0], e.order[1:]...)
 	}
@@ -100,24 +100,24 @@ func (e *Exporter) Add(c Critical) {
 	e.order = append(e.order, c.Trace)
 }
 
-// Told reports whether a trace was added lately, so that adding it again does nothing.
-func (e *Exporter) Told(id trace.ID) bool {
+// Known reports whether a trace was added lately, so that adding it again has no effect.
+func (e *Exporter) Known(id trace.ID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.known[id]
 }
 
-// Queue returns how many traces wait, and how many can.
+// Queue returns the length and the capacity of the queue.
 func (e *Exporter) Queue() (length, capacity int) { return len(e.queue), cap(e.queue) }
 
-// Counts returns what became of traces since the start.
+// Counts returns the counts since the start.
 func (e *Exporter) Counts() Counts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.counts
 }
 
-// Run sends what is added until ctx is done.
+// Run sends added traces until ctx is done.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.client.CloseIdleConnections()
 	for {
@@ -130,10 +130,10 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// together returns c with what else waits.
+// together returns c and waiting traces, up to the bound of a request.
 func (e *Exporter) together(c Critical) []Critical {
 	list := []Critical{c}
-	for len(list) < mostTogether {
+	for len(list) < maxBatch {
 		select {
 		case c := <-e.queue:
 			list = append(list, c)
@@ -144,18 +144,18 @@ func (e *Exporter) together(c Critical) []Critical {
 	return list
 }
 
-// send sends traces, again where that may help, and counts what became of them.
+// send sends traces with retries and counts the result.
 func (e *Exporter) send(ctx context.Context, list []Critical) {
 	body, err := ptraceotlp.NewExportRequestFromTraces(request(list)).MarshalProto()
 	if err != nil {
-		panic(err) // it was just made
+		panic(err) // the request is valid
 	}
 	err = e.repeat(ctx, body)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
 		e.counts.Failed += uint64(len(list))
-		e.log.WarnContext(ctx, "export: a tracing backend was not told of critical paths", slog.Any("error", err), slog.Int("traces", len(list)))
+		e.log.WarnContext(ctx, "export: critical paths could not be sent to the tracing backend", slog.Any("error", err), slog.Int("traces", len(list)))
 		return
 	}
 	e.counts.Sent += uint64(len(list))
@@ -177,7 +177,7 @@ func (e *Exporter) repeat(ctx context.Context, body []byte) error {
 	}
 }
 
-// post sends a body once. If that fails it says whether another attempt may help, and how long to wait at least.
+// post sends a body once. If that fails, it returns whether a retry may help and the minimum wait before it.
 func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, again bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
@@ -189,7 +189,7 @@ func (e *Exporter) post(ctx context.Context, body []byte) (after time.Duration, 
 	if err != nil {
 		return 0, true, err
 	}
-	_, err = io.Copy(io.Discard, io.LimitReader(w.Body, mostAnswer))
+	_, err = io.Copy(io.Discard, io.LimitReader(w.Body, maxAnswer))
 	if err = errors.Join(err, w.Body.Close()); err != nil && w.StatusCode == http.StatusOK {
 		return 0, true, err
 	}

@@ -78,7 +78,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// exporting runs do with an exporter on fake time, whose calls are answered by status, with the traces that are told so far.
+// exporting runs do with an exporter on fake time, whose calls are answered by status, with the traces that are told so
+// far.
 func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, told *[]int)) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := New(Options{URL: "http://tempo:4318/", Log: slog.New(slog.DiscardHandler)})
@@ -132,7 +133,7 @@ func TestSends(t *testing.T) {
 		synctest.Wait()
 		total := 0
 		for _, n := range *told {
-			if n > mostTogether {
+			if n > maxBatch {
 				t.Errorf("%d traces together", n)
 			}
 			total += n
@@ -165,20 +166,20 @@ func TestIsBounded(t *testing.T) {
 	if err != nil || e.url != "https://tempo/v1/traces" {
 		t.Fatal(e, err)
 	}
-	for i := range mostWaiting + 10 {
+	for i := range maxWaiting + 10 {
 		e.Add(numbered(i))
 	}
 	if e.Counts().Dropped != 10 {
 		t.Errorf("%+v", e.Counts())
 	}
-	for i := range mostKnown + 10 {
+	for i := range maxKnown + 10 {
 		select {
 		case <-e.queue:
 		default:
 		}
 		e.Add(numbered(1000 + i))
 	}
-	if len(e.known) != mostKnown || len(e.order) != mostKnown {
+	if len(e.known) != maxKnown || len(e.order) != maxKnown {
 		t.Errorf("%d and %d known", len(e.known), len(e.order))
 	}
 	for _, u := range []string{"", "tempo:4318", "ftp://tempo", "http://"} {

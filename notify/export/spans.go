@@ -1,9 +1,9 @@
-// Package export tells a tracing backend what is on the critical path: it sends small spans of its own, because no backend changes a
-// span that it has.
+// Package export tells a tracing backend what is on the critical path: it sends small spans of its own, because no
+// backend changes a span that it has.
 //
-// Each is a child of a span on the path, in the same trace, and says in attributes how much of the trace's duration that span accounts
-// for. It has no length, so that nothing that is computed from the trace changes: durations, critical paths, metrics. Its ID follows from
-// the span's, so that what is sent twice is one span.
+// Each is a child of a span on the path, in the same trace, and says in attributes how much of the trace's duration
+// that span accounts for. It has no length, so that nothing that is computed from the trace changes: durations,
+// critical paths, metrics. Its ID follows from the span's, so that what is sent twice is one span.
 package export
 
 import (

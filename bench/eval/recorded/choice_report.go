@@ -1,8 +1,6 @@
 package recorded
 
 import (
-	"slices"
-
 	"github.com/sibyl-trace/sibyl/bench/eval"
 )
 
@@ -98,11 +96,11 @@ func sumOf(results []ChoiceResult, of func(*ChoiceResult) bool) ChoiceSum {
 		}
 		s.Count++
 		first := r.Rank != nil && *r.Rank == 1
-		s.Top1 += fraction(first)
-		s.Top1First += fraction(first && !r.Repeated)
-		s.RaisedFirst += fraction(r.Raised != nil && !r.Repeated)
-		s.Top3 += fraction(r.Rank != nil && *r.Rank <= 3)
-		s.Visible += fraction(r.Visible)
+		s.Top1 += float64(eval.Count(first))
+		s.Top1First += float64(eval.Count(first && !r.Repeated))
+		s.RaisedFirst += float64(eval.Count(r.Raised != nil && !r.Repeated))
+		s.Top3 += float64(eval.Count(r.Rank != nil && *r.Rank <= 3))
+		s.Visible += float64(eval.Count(r.Visible))
 		if r.Raised != nil {
 			s.Raised++
 			enabled = append(enabled, float64(r.Enabled)/float64(max(1, r.Executed)))
@@ -113,21 +111,6 @@ func sumOf(results []ChoiceResult, of func(*ChoiceResult) bool) ChoiceSum {
 	for _, f := range []*float64{&s.Top1, &s.Top3, &s.Visible, &s.Raised, &s.RaisedFirst, &s.Top1First} {
 		*f /= float64(max(1, s.Count))
 	}
-	s.EnabledMedian, s.SlicesMedian, s.SpanHitsMedian = median(enabled), median(played), median(hits)
+	s.EnabledMedian, s.SlicesMedian, s.SpanHitsMedian = eval.Median(enabled), eval.Median(played), eval.Median(hits)
 	return s
-}
-
-func fraction(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func median(xs []float64) eval.Rate {
-	if len(xs) == 0 {
-		return eval.None()
-	}
-	slices.Sort(xs)
-	return eval.Rate((xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2)
 }
