@@ -541,6 +541,51 @@ type Attribute struct {
 	Value string `json:"value"`
 }
 
+// AttributeComparison In which attributes the two populations differ. It is computed over a sample of at most 128 requests with their attributes, which is kept of groups
+// with a problem under investigation since that was opened; the setting `keys` names the attributes. Times are those of each request.
+type AttributeComparison struct {
+	// A Requests compared of the first population.
+	A int `json:"a"`
+
+	// B The same of the second. `items` is empty if either has none, or both together have less than 12.
+	B int `json:"b"`
+
+	// Items The 20 values that differ most, by rising `p_value`, significant or not.
+	Items []AttributeDifference `json:"items"`
+}
+
+// AttributeDifference defines model for AttributeDifference.
+type AttributeDifference struct {
+	// AShare Part of the requests of the first population with the value.
+	AShare float64 `json:"a_share"`
+
+	// BShare The same of the second.
+	BShare float64 `json:"b_share"`
+
+	// DifferenceNs Of these means (Welch).
+	DifferenceNs Interval `json:"difference_ns"`
+	Key          string   `json:"key"`
+
+	// PValue Of so large a difference of the shares by chance: Fisher's exact test, corrected for the number of values compared (Holm).
+	PValue float64 `json:"p_value"`
+
+	// Service That has the attribute.
+	Service string `json:"service"`
+
+	// Text Key, value and place, for people.
+	Text  string `json:"text"`
+	Value string `json:"value"`
+
+	// Where Context of the attribute.
+	Where []string `json:"where"`
+
+	// WithNs Mean duration of the requests of both populations with the value.
+	WithNs *float64 `json:"with_ns"`
+
+	// WithoutNs The same of those without it.
+	WithoutNs *float64 `json:"without_ns"`
+}
+
 // Bin defines model for Bin.
 type Bin struct {
 	Count  int64 `json:"count"`
@@ -573,7 +618,11 @@ type BudgetUse struct {
 // Comparison defines model for Comparison.
 type Comparison struct {
 	A Population `json:"a"`
-	B Population `json:"b"`
+
+	// Attributes In which attributes the two populations differ. It is computed over a sample of at most 128 requests with their attributes, which is kept of groups
+	// with a problem under investigation since that was opened; the setting `keys` names the attributes. Times are those of each request.
+	Attributes AttributeComparison `json:"attributes"`
+	B          Population          `json:"b"`
 
 	// Edges By falling difference.
 	Edges []EdgeDifference `json:"edges"`

@@ -731,6 +731,32 @@ export interface components {
             expires?: string;
             text?: string;
         };
+        DiagnosisPart: {
+            /** @description Never empty. */
+            text: string;
+            evidence?: components["schemas"]["DiagnosisEvidence"];
+        };
+        /** @description The data that a part of a diagnosis rests on, for links. Fields other than `kind` are set as described there. */
+        DiagnosisEvidence: {
+            kind: components["schemas"]["EvidenceKind"];
+            /** @description Of kind `edge`: the `place.edge` of one of the problem's `edges`. */
+            edge?: string;
+            /** @description Of kind `location`: the operation, as in the suspects of the investigation. */
+            operation?: string;
+            /** @description Of kinds `variable` and `call_flow`: index of one of the problem's `explanations`. */
+            explanation?: number;
+        };
+        /**
+         * @description * `latency`: the durations of the requests: mean, percentiles, CoV.
+         *     * `baseline`: the expected duration, from the history of the requests.
+         *     * `size`: the durations at equal size, see `SizeModel`.
+         *     * `edge`: an edge of the critical path.
+         *     * `location`: the operation that the investigation located.
+         *     * `variable`: an explanation: an attribute such as a host or a version, a number of calls, errors.
+         *     * `call_flow`: the paths that the requests take; with `explanation` if they explain the problem, without if they are the problem.
+         * @enum {string}
+         */
+        EvidenceKind: "latency" | "baseline" | "size" | "edge" | "location" | "variable" | "call_flow";
         Problem: {
             /** @description Mean durations over its windows, oldest first: short ones lately, ever longer further back. */
             trend_ns: number[];
@@ -773,13 +799,15 @@ export interface components {
              */
             since: string | null;
             state: components["schemas"]["State"];
-            /** @description What is wrong in one sentence. */
+            /** @description One sentence: how slow the requests are, where, and when. */
             diagnosis: string;
-            /** @description The edge that it is about. */
+            /** @description The diagnosis in parts, each with the evidence that it rests on. Their texts, in order, are `diagnosis`. */
+            diagnosis_parts: components["schemas"]["DiagnosisPart"][];
+            /** @description Name of the leading edge. */
             leading: string;
             /**
              * Format: double
-             * @description Part of what is wrong that lies there.
+             * @description Part of the problem that lies in the leading edge.
              */
             share: number | null;
             notes: components["schemas"]["Notes"];
@@ -971,11 +999,61 @@ export interface components {
              */
             part: number | null;
         };
+        AttributeDifference: {
+            key: string;
+            value: string;
+            /** @description Context of the attribute. */
+            where: string[];
+            /** @description That has the attribute. */
+            service: string;
+            /** @description Key, value and place, for people. */
+            text: string;
+            /**
+             * Format: double
+             * @description Part of the requests of the first population with the value.
+             */
+            a_share: number;
+            /**
+             * Format: double
+             * @description The same of the second.
+             */
+            b_share: number;
+            /**
+             * Format: double
+             * @description Of so large a difference of the shares by chance: Fisher's exact test, corrected for the number of values compared (Holm).
+             */
+            p_value: number;
+            /**
+             * Format: double
+             * @description Mean duration of the requests of both populations with the value.
+             */
+            with_ns: number | null;
+            /**
+             * Format: double
+             * @description The same of those without it.
+             */
+            without_ns: number | null;
+            /** @description Of these means (Welch). */
+            difference_ns: components["schemas"]["Interval"];
+        };
+        /**
+         * @description In which attributes the two populations differ. It is computed over a sample of at most 128 requests with their attributes, which is kept of groups
+         *     with a problem under investigation since that was opened; the setting `keys` names the attributes. Times are those of each request.
+         */
+        AttributeComparison: {
+            /** @description Requests compared of the first population. */
+            a: number;
+            /** @description The same of the second. `items` is empty if either has none, or both together have less than 12. */
+            b: number;
+            /** @description The 20 values that differ most, by rising `p_value`, significant or not. */
+            items: components["schemas"]["AttributeDifference"][];
+        };
         Comparison: {
             a: components["schemas"]["Population"];
             b: components["schemas"]["Population"];
             /** @description By falling difference. */
             edges: components["schemas"]["EdgeDifference"][];
+            attributes: components["schemas"]["AttributeComparison"];
             /** @description What to know, and to do, where durations are compared: few requests sampled or none are on one side, or not all of the time that was asked for is sampled. Times in it are those of RFC 3339. */
             note?: string;
         };
