@@ -34,21 +34,29 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		return nil, refusal.New(refusal.Malformed, "the parameters do not go together", "give either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
+	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
 		var one, other population
 		var note string
+		sampled := c.Sampled(g.ID)
+		var split func(o *analysis.Observation) side
 		switch {
 		case byDuration:
 			b := box{times[0], times[1], value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64)}
 			one, other, note = b.split(g)
+			split = b.side
 		case !byTime:
-			one, other = slowest(g, value(q.Slowest, defaultSlowest))
+			part := value(q.Slowest, defaultSlowest)
+			one, other = slowest(g, part)
+			split = slowestSide(sampled, part)
 		case !based:
 			one, other = between(g, times[0], times[1]), reference(g)
+			split = func(o *analysis.Observation) side { return timesSide(o, times[0], times[1], 0, g.Reference.Last+1) }
 		default:
 			one, other = between(g, times[0], times[1]), between(g, times[2], times[3])
+			split = func(o *analysis.Observation) side { return timesSide(o, times[0], times[1], times[2], times[3]) }
 		}
 		d = contract.CompareGroup200JSONResponse(names.compare(&one, &other))
+		d.Attributes = names.attributes(g.ID, sampled, split)
 		if note != "" {
 			d.Note = &note
 		}
@@ -56,23 +64,23 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	})
 }
 
-// defaultSlowest is the part of the requests that counts as slow where nobody says otherwise.
+// defaultSlowest is the part of the requests that counts as slow by default.
 const defaultSlowest = 0.1
 
 // population is a part of the requests of a group.
 type population struct {
 	label    string
 	n        uint64
-	mean     float64 // ns; NaN without requests
+	mean     float64 // ns; NaN if there are no requests
 	from, to trace.Nanos
-	edges    map[trace.Edge]float64 // mean ns a request; without an entry 0
+	edges    map[trace.Edge]float64 // mean ns per request; 0 if missing
 }
 
 func (p *population) contract() contract.Population {
 	return contract.Population{Label: p.label, Requests: int64(p.n), MeanNs: number(p.mean), From: instant(p.from), To: instant(p.to)}
 }
 
-// slowest splits the requests sampled of a group into the slowest and the rest.
+// slowest splits the sampled requests of a group into the slowest part and the rest.
 func slowest(g *analysis.Group, part float64) (slow, rest population) {
 	s := sampleOf(g)
 	order := make([]int, len(s.came))
@@ -90,11 +98,11 @@ type box struct {
 	longer, shorter int64       // [longer, shorter) ns
 }
 
-// timed reports whether the box is not of all times.
+// timed reports whether the box is bounded in time.
 func (b *box) timed() bool { return b.from > 0 || b.to > 0 }
 
-// has reports whether a request lies in the box that took total ns and came in the tick [from, to). As a tick is all that is known, times are
-// those of the box where the tick lies in it for the most part, or it in the tick.
+// has reports whether a request lies in the box: it took total ns and came in the tick [from, to). Since only the tick is known, it
+// counts if most of it lies in the times of the box, or if the middle of these lies in the tick.
 func (b *box) has(total float64, came [2]int64) bool {
 	if ns := int64(total); ns < b.longer || ns >= b.shorter {
 		return false
@@ -104,8 +112,8 @@ func (b *box) has(total float64, came [2]int64) bool {
 	return !b.timed() || from <= middle && middle < to || from < to && came[0] <= middleOfBox && middleOfBox < came[1]
 }
 
-// split splits the requests sampled of a group into those in the box and the rest, and notes what to do where that tells little. Where it is
-// not of all times, requests that do not say when they came are in neither.
+// split splits the sampled requests of a group into those in the box and the rest. The note, if any, says why the result means little
+// and what to do. If the box is bounded in time, requests of unknown time are in neither part.
 func (b *box) split(g *analysis.Group) (within, rest population, note string) {
 	s := sampleOf(g)
 	var in, out []int
@@ -139,11 +147,12 @@ func (b *box) label() string {
 	return label + "took " + units.Duration(time.Duration(b.longer)) + " or longer"
 }
 
-// fewCompared is the number of requests below which a mean says little.
+// fewCompared is the number of requests below which a mean means little.
 const fewCompared = 8
 
-// note returns what to know, and to do, where few requests or none are in the box or outside of it, or not all of its time is sampled; empty:
-// nothing. Requests are sampled since a time; so many lie in the box, outside of it, or do not say when they came.
+// note explains why a comparison means little and what to do, if few or no requests are in the box or outside of it, or if sampling
+// began after the box; else it is empty. Requests are sampled since the given time: in of them lie in the box, out outside of it, and
+// silent are of unknown time.
 func (b *box) note(since trace.Nanos, in, out, silent int) string {
 	all := in + out
 	begin := "requests are sampled since " + instantText(since) + " only, when they began to be judged"
@@ -167,7 +176,7 @@ func (b *box) note(since trace.Nanos, in, out, silent int) string {
 	return ""
 }
 
-// few says that so few of all requests sampled lie somewhere.
+// few begins a sentence: only n of all sampled requests lie somewhere.
 func few(n, all int) string {
 	switch n {
 	case 0:
@@ -178,14 +187,14 @@ func few(n, all int) string {
 	return fmt.Sprintf("only %d of %s sampled lie", n, units.Plural(all, "request"))
 }
 
-// instantText writes a time as the contract has it, to the second.
+// instantText formats a time as in the contract, to the second.
 func instantText(t trace.Nanos) string { return at(t).Format(time.RFC3339) }
 
-// sample is the requests sampled of a group: a row for each, a column for each edge of the group.
+// sample holds the sampled requests of a group: a row per request, a column per edge of the group.
 type sample struct {
 	stats.Table
 	group *analysis.Group
-	came  [][2]int64 // the tick [from, to) in which each row came, ns since 1970; 0, 0: it does not say
+	came  [][2]int64 // the tick [from, to) in which each row came, ns since 1970; 0, 0: unknown
 }
 
 func sampleOf(g *analysis.Group) sample {
@@ -201,12 +210,12 @@ func sampleOf(g *analysis.Group) sample {
 	return s
 }
 
-// since returns the tick from which on requests are sampled.
+// since returns the tick in which sampling began.
 func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }
 
-// population returns what some rows have in the mean.
+// population returns the means of some rows.
 func (s *sample) population(label string, rows []int) population {
 	p := population{label: label, n: uint64(len(rows)), mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	if len(rows) == 0 {
@@ -223,7 +232,7 @@ func (s *sample) population(label string, rows []int) population {
 	return p
 }
 
-// extent returns when the first and the last of some rows came or, where one does not say, when all did that are judged.
+// extent returns when the first and the last of some rows came or, if one is of unknown time, the extent of all judged requests.
 func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	from = trace.MaxNanos
 	for _, row := range rows {
@@ -235,7 +244,7 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	return from, to
 }
 
-// between returns the requests of the windows of a group that lie in [from, to) for the most part; to 0: no bound.
+// between returns the requests of the windows of a group whose middle lies in [from, to); to 0: no bound.
 func between(g *analysis.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos
@@ -262,7 +271,7 @@ func between(g *analysis.Group, from, to trace.Nanos) population {
 	return p
 }
 
-// reference returns the requests of a group from when all was well.
+// reference returns the reference requests of a group: those from before its problem.
 func reference(g *analysis.Group) population {
 	w := &g.Reference
 	p := population{label: "requests from when all was well", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}

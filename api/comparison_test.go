@@ -16,7 +16,7 @@ import (
 // compared asks for a comparison of the group of the worst problem.
 func (w *world) compared(t *testing.T, query string) contract.Comparison {
 	t.Helper()
-	return decode[contract.Comparison](t, w.call(t, http.MethodGet, w.places().Replace("/api/v1/groups/{group}/compare")+query, nil))
+	return decode[contract.Comparison](t, w.call(t, http.MethodGet, prefix+"/groups/"+w.past.group.String()+"/compare"+query, nil))
 }
 
 // Every request sampled is in the box of the window in which it came, and in no other; of a part of a window's durations it is in one of two
@@ -137,5 +137,89 @@ func TestBoxOfSilent(t *testing.T) {
 	}
 	if in, _, _ := (&box{0, 0, 0, math.MaxInt64}).split(group); in.n != 1 || in.from != group.Current.First || in.to != group.Current.Last {
 		t.Errorf("%+v", in)
+	}
+}
+
+// TestCompareAttributes marks the slow requests of a world, and finds the mark by each way to choose populations.
+func TestCompareAttributes(t *testing.T) {
+	w := troubled(t)
+	table := w.core.Table()
+	slow := time.Duration(*w.compared(t, "?slowest=0.3").B.MeanNs * 1.2)
+	requests := 0
+	w.mark = func(x *trace.Trace) {
+		requests++
+		tenant, shard := "usual", fmt.Sprint("shard", requests%3)
+		if x.Spans[0].Duration() > slow {
+			tenant = "whale"
+		}
+		x.Attrs = append(x.Attrs,
+			trace.Attr{Key: table.Symbol("tenant"), Text: table.Symbol(tenant)}, trace.Attr{Key: table.Symbol("shard"), Text: table.Symbol(shard)})
+	}
+	from := w.now
+	w.play(t, 12, func() bool { return len(w.core.Sampled(w.past.group)) >= 64 })
+	for _, query := range []string{
+		"?slowest=0.2", fmt.Sprintf("?longer_ns=%d", slow.Nanoseconds()),
+		fmt.Sprintf("?longer_ns=%d&from=%s", slow.Nanoseconds(), instantText(from)),
+	} {
+		c := w.compared(t, query).Attributes
+		if len(c.Items) == 0 || c.A == 0 || c.B == 0 {
+			t.Fatalf("%s: %+v", query, c)
+		}
+		x := &c.Items[0]
+		if x.Key != "tenant" || x.PValue > 0.01 || len(x.Where) != 1 || x.Service == "" || !strings.HasPrefix(x.Text, "tenant = "+x.Value+" at "+x.Service) {
+			t.Errorf("%s: %+v", query, *x)
+		}
+		if whale := x.Value == "whale"; whale != (x.AShare > x.BShare) || whale != (*x.DifferenceNs.Value > 0) {
+			t.Errorf("%s: %s is in %v of the slow and %v of the others, and makes a difference of %v ns", query, x.Value, x.AShare, x.BShare, *x.DifferenceNs.Value)
+		}
+		for i := range c.Items[1:] {
+			if c.Items[i+1].PValue < c.Items[i].PValue || c.Items[i+1].Key == "shard" && c.Items[i+1].PValue < 0.001 {
+				t.Errorf("%s: item %d: %+v", query, i+1, c.Items[i+1])
+			}
+		}
+	}
+	middle := from + (w.now-from)/2
+	later := w.compared(t, fmt.Sprintf("?from=%s&base_from=%s&base_to=%[1]s", instantText(middle), instantText(from))).Attributes
+	if later.A == 0 || later.B == 0 {
+		t.Errorf("one stretch of time against another: %+v", later)
+	}
+	for _, x := range later.Items {
+		if x.PValue < 0.001 {
+			t.Errorf("nothing changed with time: %+v", x)
+		}
+	}
+	if c := w.compared(t, fmt.Sprintf("?longer_ns=%d", int64(time.Hour))).Attributes; c.A != 0 || len(c.Items) != 0 {
+		t.Errorf("nobody against all: %+v", c)
+	}
+}
+
+// TestSides divides requests as the populations of a comparison do.
+func TestSides(t *testing.T) {
+	var all []*analysis.Observation
+	for _, s := range []int64{1, 2, 2, 5, 9} {
+		all = append(all, &analysis.Observation{Duration: time.Duration(s) * time.Second, Start: trace.Nanos(s)})
+	}
+	sides := func(of func(*analysis.Observation) side) string {
+		var b strings.Builder
+		for _, o := range all {
+			b.WriteByte("-ab"[of(o)])
+		}
+		return b.String()
+	}
+	wide, late := box{0, 0, int64(2 * time.Second), int64(9 * time.Second)}, box{2, 9, 0, math.MaxInt64}
+	for name, x := range map[string]struct{ got, want string }{
+		"slowest fifth":             {sides(slowestSide(all, 0.2)), "bbbba"},
+		"slowest three, one equal":  {sides(slowestSide(all, 0.6)), "baaaa"},
+		"durations":                 {sides(wide.side), "baaab"},
+		"times of a box":            {sides(late.side), "baaab"},
+		"times without end":         {sides(func(o *analysis.Observation) side { return timesSide(o, 5, 0, 0, 2) }), "b--aa"},
+		"times between other times": {sides(func(o *analysis.Observation) side { return timesSide(o, 5, 9, 2, 5) }), "-bba-"},
+	} {
+		if x.got != x.want {
+			t.Errorf("%s: %s, want %s", name, x.got, x.want)
+		}
+	}
+	if got := slowestSide(nil, 0.5)(all[0]); got != second {
+		t.Errorf("without requests: %v", got)
 	}
 }

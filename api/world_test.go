@@ -46,7 +46,8 @@ type world struct {
 	clock   func() time.Time
 	app     *sim.App
 	outbox  *store.Outbox
-	letters int // that died
+	letters int                // that died
+	mark    func(*trace.Trace) // changes each trace before the core gets it; nil: none
 }
 
 // Ask implements Engine.
@@ -232,6 +233,9 @@ func (w *world) epoch(t testing.TB) {
 	t.Helper()
 	next := w.now.Add(10 * time.Second)
 	for x := range w.app.Requests(w.now, next, w.plan()) {
+		if w.mark != nil {
+			w.mark(x)
+		}
 		w.mu.Lock()
 		w.core.Ingest(x)
 		w.mu.Unlock()

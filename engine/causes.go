@@ -135,22 +135,47 @@ func newRequestSample() *requestSample {
 	return &requestSample{requests: stats.NewSample[planned](sampledRequests)}
 }
 
+// all returns the sampled requests and whether a tracepoint was on for one of them.
+func (s *requestSample) all() (requests []*analysis.Observation, isOn func(o *analysis.Observation, tracepoint trace.Symbol) bool) {
+	on := make(map[*analysis.Observation][]trace.Symbol, s.requests.Len())
+	for _, o := range s.requests.All() {
+		requests = append(requests, o.Observation)
+		on[o.Observation] = o.on
+	}
+	return requests, func(o *analysis.Observation, tracepoint trace.Symbol) bool {
+		_, is := slices.BinarySearch(on[o], tracepoint)
+		return is
+	}
+}
+
+// Sampled returns a uniform sample of the requests of a group since it has a problem under investigation; nil if it has none. The
+// requests must not be changed.
+func (c *Core) Sampled(group analysis.Hash) []*analysis.Observation {
+	s := c.causes.samples[group]
+	if s == nil {
+		return nil
+	}
+	requests, _ := s.all()
+	return requests
+}
+
+// Frequencies compares the attributes of two disjoint sets of the sampled requests of a group, see [explain.Frequencies].
+func (c *Core) Frequencies(group analysis.Hash, a, b []*analysis.Observation) []explain.Frequency {
+	s := c.causes.samples[group]
+	if s == nil {
+		return nil
+	}
+	_, isOn := s.all()
+	return explain.Frequencies(a, b, c.table, explain.Options{On: isOn})
+}
+
 // look explains p by the sample. Of looks at one sample the k-th may err with a probability of alpha/k(k+1), all together with alpha.
 func (f *found) look(p *analysis.Problem, table *trace.Table, seed uint64) {
 	f.seen = f.in.seen
 	f.looks++
-	on := make(map[*analysis.Observation][]trace.Symbol, f.in.requests.Len())
-	var requests []*analysis.Observation
-	for _, o := range f.in.requests.All() {
-		requests = append(requests, o.Observation)
-		on[o.Observation] = o.on
-	}
+	requests, isOn := f.in.all()
 	f.explanations = explain.Associate(p, requests, table, explain.Options{
-		Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed,
-		On: func(o *analysis.Observation, tracepoint trace.Symbol) bool {
-			_, is := slices.BinarySearch(on[o], tracepoint)
-			return is
-		},
+		Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed, On: isOn,
 	}).Explanations
 }
 

@@ -250,7 +250,7 @@ func TestOutboxCountsByEndpoint(t *testing.T) {
 	check(t, "due", ids(due), "one two")
 	rest, again := take(t, o, "a", 4, 2)
 	check(t, "due then", fmt.Sprint(ids(rest), again), "three0")
-	must(t, o.Bury(&due[0], "no"))
+	must(t, o.MoveToDeadLetters(&due[0], "no"))
 	must(t, o.Retry(&due[1], seconds(9), "not yet"))
 	must(t, o.Retry(&rest[0], seconds(8), "not yet"))
 	for endpoint, want := range map[string]string{"a": "2 1", "b": "1 0", "c": "0 0"} {
@@ -304,7 +304,7 @@ func TestResentLetterIsNotOverwritten(t *testing.T) {
 	put(t, o, 1, "first", 1, "a")
 	put(t, o, 2, "second", 2, "a")
 	due, _ := take(t, o, "a", 3, 1)
-	must(t, o.Bury(&due[0], "no"))
+	must(t, o.MoveToDeadLetters(&due[0], "no"))
 	_, err := o.Resend(due[0].Number, seconds(4))
 	must(t, err)
 	put(t, o, 5, "third", 3, "a")

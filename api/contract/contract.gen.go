@@ -541,6 +541,51 @@ type Attribute struct {
 	Value string `json:"value"`
 }
 
+// AttributeComparison The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
+// groups with a problem under investigation, since the problem was opened; the setting `keys` names the attributes.
+type AttributeComparison struct {
+	// A Compared requests of the first population.
+	A int `json:"a"`
+
+	// B Compared requests of the second population. `items` is empty if either has none, or both together have fewer than 12.
+	B int `json:"b"`
+
+	// Items The 20 values that differ most, smallest `p_value` first, significant or not.
+	Items []AttributeDifference `json:"items"`
+}
+
+// AttributeDifference defines model for AttributeDifference.
+type AttributeDifference struct {
+	// AShare Fraction of the first population with the value.
+	AShare float64 `json:"a_share"`
+
+	// BShare Fraction of the second population with the value.
+	BShare float64 `json:"b_share"`
+
+	// DifferenceNs Difference of these means, with its 95 % interval (Welch).
+	DifferenceNs Interval `json:"difference_ns"`
+	Key          string   `json:"key"`
+
+	// PValue Probability of a difference at least as large by chance: Fisher's exact test, corrected for the number of values compared (Holm).
+	PValue float64 `json:"p_value"`
+
+	// Service The service of the attribute.
+	Service string `json:"service"`
+
+	// Text Key, value and place as one text.
+	Text  string `json:"text"`
+	Value string `json:"value"`
+
+	// Where Context of the attribute.
+	Where []string `json:"where"`
+
+	// WithNs Mean duration of the requests of both populations with the value.
+	WithNs *float64 `json:"with_ns"`
+
+	// WithoutNs Mean duration of the requests without the value.
+	WithoutNs *float64 `json:"without_ns"`
+}
+
 // Bin defines model for Bin.
 type Bin struct {
 	Count  int64 `json:"count"`
@@ -573,7 +618,11 @@ type BudgetUse struct {
 // Comparison defines model for Comparison.
 type Comparison struct {
 	A Population `json:"a"`
-	B Population `json:"b"`
+
+	// Attributes The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
+	// groups with a problem under investigation, since the problem was opened; the setting `keys` names the attributes.
+	Attributes AttributeComparison `json:"attributes"`
+	B          Population          `json:"b"`
 
 	// Edges Largest difference first.
 	Edges []EdgeDifference `json:"edges"`

@@ -1000,11 +1000,61 @@ export interface components {
              */
             part: number | null;
         };
+        AttributeDifference: {
+            key: string;
+            value: string;
+            /** @description Context of the attribute. */
+            where: string[];
+            /** @description The service of the attribute. */
+            service: string;
+            /** @description Key, value and place as one text. */
+            text: string;
+            /**
+             * Format: double
+             * @description Fraction of the first population with the value.
+             */
+            a_share: number;
+            /**
+             * Format: double
+             * @description Fraction of the second population with the value.
+             */
+            b_share: number;
+            /**
+             * Format: double
+             * @description Probability of a difference at least as large by chance: Fisher's exact test, corrected for the number of values compared (Holm).
+             */
+            p_value: number;
+            /**
+             * Format: double
+             * @description Mean duration of the requests of both populations with the value.
+             */
+            with_ns: number | null;
+            /**
+             * Format: double
+             * @description Mean duration of the requests without the value.
+             */
+            without_ns: number | null;
+            /** @description Difference of these means, with its 95 % interval (Welch). */
+            difference_ns: components["schemas"]["Interval"];
+        };
+        /**
+         * @description The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
+         *     groups with a problem under investigation, since the problem was opened; the setting `keys` names the attributes.
+         */
+        AttributeComparison: {
+            /** @description Compared requests of the first population. */
+            a: number;
+            /** @description Compared requests of the second population. `items` is empty if either has none, or both together have fewer than 12. */
+            b: number;
+            /** @description The 20 values that differ most, smallest `p_value` first, significant or not. */
+            items: components["schemas"]["AttributeDifference"][];
+        };
         Comparison: {
             a: components["schemas"]["Population"];
             b: components["schemas"]["Population"];
             /** @description Largest difference first. */
             edges: components["schemas"]["EdgeDifference"][];
+            attributes: components["schemas"]["AttributeComparison"];
             /** @description Warning and advice if durations are compared with few or no sampled requests on one side, or if the sample covers only part of the time range. Its times are RFC 3339. */
             note?: string;
         };
