@@ -158,7 +158,7 @@ func (a *area) grow(t *cct.Tree) {
 // growLoose adds what may be executed anywhere in the service, unless the tree has it in the area.
 func (a *area) growLoose(t *cct.Tree, service trace.Symbol) {
 	var placed map[trace.Symbol]bool
-	for p := range t.Loose(service) {
+	for p := range t.Unplaced(service) {
 		if placed == nil {
 			placed = make(map[trace.Symbol]bool, len(a.classes))
 			for i := range a.classes {
@@ -239,7 +239,7 @@ func (a *area) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]int32 {
 		a.append(class{
 			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
 			hits: expectedHits(t, kids[from:to], a.classes[i].hits), mass: mass, past: past, inside: true,
-			loose: n.Floating || a.classes[i].loose,
+			loose: n.Unanchored || a.classes[i].loose,
 		})
 		nodes = append(nodes, kids[from:to])
 		from = to

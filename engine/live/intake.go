@@ -43,7 +43,7 @@ const decoderNames = 1 << 18
 
 func newDecoder(keys *ingest.Keys) *decoder {
 	table := &trace.Table{Limit: decoderNames}
-	table.Follow()
+	table.RecordAdditions()
 	return &decoder{otlp.NewDecoder(table, keys), table}
 }
 
@@ -169,7 +169,7 @@ func (s *Service) decode(ctx context.Context, d *delivery, body []byte) error {
 	} else {
 		err = c.Protobuf(body, &d.batch)
 	}
-	d.names = c.table.News()
+	d.names = c.table.TakeAdditions()
 	s.decoders <- c
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -128,7 +129,7 @@ func read(t testing.TB, options file.Options, paths ...string) (string, file.Sum
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%s\n%s", tr.ID, trace.Format(tr, in.Table))
+		fmt.Fprintf(&b, "%s\n%s", tr.ID, tracetext.Format(tr, in.Table))
 	}
 	return b.String(), in.Summary
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -25,7 +26,7 @@ func decode(t testing.TB, data string) (string, []ingest.Rejection) {
 	if err := jaeger.NewDecoder(table, keys).JSON([]byte(data), &b); err != nil {
 		t.Fatal(err)
 	}
-	return trace.Format(&trace.Trace{Spans: b.Spans, Attrs: b.Attrs, Joins: b.Joins}, table), b.Rejected
+	return tracetext.Format(&trace.Trace{Spans: b.Spans, Attrs: b.Attrs, Joins: b.Joins}, table), b.Rejected
 }
 
 const processes = `"processes":{

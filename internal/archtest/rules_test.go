@@ -73,7 +73,9 @@ var rules = []rule{
 
 	{folder: "bench/sim", ours: []string{"trace", "cct"}, about: "simulated applications; knows nothing of the search it is used to judge"},
 	{folder: "bench/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
-	{folder: "bench/fixtures/tracegen", ours: []string{"trace"}, about: "writes traces in every format that is read"},
+	{folder: "bench/tracetext", ours: []string{"trace"}, about: "traces as text, for tests"},
+	{folder: "bench/treetext", ours: []string{"trace", "cct"}, about: "calling-context trees as text, for tests"},
+	{folder: "bench/fixtures/tracegen", ours: []string{"trace", "bench/tracetext"}, about: "writes traces in every format that is read"},
 	{folder: "bench/fixtures/transfergen", about: "payload sizes and latencies for the size model"},
 	{folder: "bench/fixtures", clock: true, ours: []string{everything}, about: "generators of testdata and of a state for UI tests"},
 	{folder: "bench", clock: true, ours: []string{everything}, about: "throughput, accuracy, the demo: all that judges the product"},

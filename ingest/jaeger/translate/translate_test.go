@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger/translate"
@@ -57,7 +58,7 @@ func decode(t testing.TB, read func(*trace.Table, *ingest.Keys, *ingest.Batch) e
 				one.Joins = append(one.Joins, j)
 			}
 		}
-		out.Spans = append(out.Spans, id.String()+" "+trace.Format(&one, table))
+		out.Spans = append(out.Spans, id.String()+" "+tracetext.Format(&one, table))
 	}
 	slices.Sort(out.Spans)
 	return out
