@@ -66,7 +66,7 @@ func Replay(ctx context.Context, to *Endpoint, options Options) (s Summary, err 
 		return s, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	if s.Input, err = file.Everything(ctx, options.Files, options.Input, t.add); err != nil {
+	if s.Input, err = file.ReadOTLP(ctx, options.Files, options.Input, t.add); err != nil {
 		return s, err
 	}
 	connection, err := to.connect()

@@ -60,7 +60,7 @@ func (t *tape) close() error { return t.file.Close() }
 
 // add records spans; it empties traces.
 func (t *tape) add(traces ptrace.Traces) error {
-	for _, part := range otlp.Apart(traces, pieceSpans) {
+	for _, part := range otlp.SplitByTrace(traces, pieceSpans) {
 		r := t.traces[part.Trace]
 		if r == nil {
 			r = &recorded{id: part.Trace, start: math.MaxUint64}

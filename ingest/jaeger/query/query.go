@@ -291,9 +291,9 @@ func (p *Puller) find(ctx context.Context, service string, w window) error {
 	if err != nil && !errors.Is(err, errLarge) {
 		return err
 	}
-	var traces []otlp.Spans
+	var traces []otlp.TraceSpans
 	if err == nil {
-		traces = otlp.Apart(found, 0)
+		traces = otlp.SplitByTrace(found, 0)
 	}
 	if err == nil && len(traces) < p.options.MaxTraces {
 		return p.handOn(ctx, traces)
@@ -311,7 +311,7 @@ func (p *Puller) find(ctx context.Context, service string, w window) error {
 }
 
 // handOn hands on those of traces that belong to the window and were not handed on yet.
-func (p *Puller) handOn(ctx context.Context, traces []otlp.Spans) error {
+func (p *Puller) handOn(ctx context.Context, traces []otlp.TraceSpans) error {
 	pending := ptrace.NewTraces()
 	n, spans := int64(0), 0
 	flush := func() error {
