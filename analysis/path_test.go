@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -27,7 +28,7 @@ func TestPath(t *testing.T) {
 	datadriven.Walk(t, "testdata/path", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			table := &trace.Table{}
-			tr, err := trace.ParseText(d.Input, table)
+			tr, err := tracetext.Parse(d.Input, table)
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
@@ -69,7 +70,7 @@ func spanNames(text string) map[trace.SpanID]string {
 	names := make(map[trace.SpanID]string)
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 0 {
-			id := trace.TextID(f[0])
+			id := tracetext.ID(f[0])
 			names[id] = f[0]
 			names[trace.SpanID(trace.Mix(uint64(id), serverHalf))] = f[0] + "'"
 		}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -23,7 +24,7 @@ func TestWhatIf(t *testing.T) {
 	datadriven.Walk(t, "testdata/whatif", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			table := &trace.Table{}
-			tr, err := trace.ParseText(d.Input, table)
+			tr, err := tracetext.Parse(d.Input, table)
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}

@@ -32,7 +32,7 @@ func large(n int) (*Builder, []Tracepoint) {
 	return b, list
 }
 
-// few is a request of three operations of a large catalogue, which have 90 tracepoints.
+// few returns a request of three operations that have 90 tracepoints in a large catalogue.
 func few() Observation {
 	root := trace.Context(0).Child(1)
 	return Observation{Seen: 1, Contexts: []Sighting{
@@ -57,7 +57,7 @@ func BenchmarkNewCatalogue(b *testing.B) {
 	}
 }
 
-// BenchmarkTrees measures what a request type of three operations keeps beside a large catalogue, and what the catalogue does.
+// BenchmarkTrees measures the memory of a large catalogue and of a request type with three of its operations.
 func BenchmarkTrees(b *testing.B) {
 	const trees = 500
 	for _, n := range []int{1000, 20_000, 100_000} {

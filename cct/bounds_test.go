@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A tree costs what its operations have, not what the catalogue has.
+// The cost of a tree depends on its own operations, not on the size of the catalogue.
 func TestTreesShareTheCatalogue(t *testing.T) {
 	allocations := func(tracepoints int) float64 {
 		_, list := large(tracepoints)
@@ -25,7 +25,7 @@ func TestTreesShareTheCatalogue(t *testing.T) {
 	}
 }
 
-// TestSetsAreBounded: plans that change with every request do not fill the memory between two calls of Age.
+// Plans that change with every request must not fill the memory between two calls of Age.
 func TestSetsAreBounded(t *testing.T) {
 	var b Builder
 	for i := range 3 * maxSets {

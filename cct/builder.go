@@ -8,72 +8,74 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of what a [Builder] keeps.
+// Limits of a [Builder].
 const (
-	// DefaultLimit bounds the nodes of a tree: an estate of 100 000 tracepoints, each at two contexts.
+	// DefaultLimit is the default maximum number of nodes in a tree: 100 000 tracepoints with two contexts each.
 	DefaultLimit = 200_000
-	// MaxAge is how long a context that no request executes is remembered.
+	// MaxAge is the time after which a context that no request executes is forgotten.
 	MaxAge = 7 * 24 * time.Hour
-	// maxSets bounds the remembered sets of enabled tracepoints: one an epoch of ten seconds for half a day.
+	// maxSets bounds the remembered sets of enabled tracepoints: half a day of plans that change every epoch of ten
+	// seconds.
 	maxSets = 4096
-	// maxWitnesses bounds the sets remembered of one context; the smallest hashes stay, so that merging is exact.
+	// maxWitnesses bounds the sets remembered per context. The smallest hashes are kept, so that merging is exact.
 	maxWitnesses = 8
-	// maxDepth ends chains of hints, which may be wrong and form cycles.
+	// maxDepth bounds walks along hints, which may be wrong and form cycles.
 	maxDepth = 256
 )
 
-// Observation is what one request executed.
+// Observation holds the calling contexts that one request executed.
 type Observation struct {
 	Seen trace.Nanos
-	// On holds the tracepoints that were on for the request, ascending: what its plan and arm say.
+	// On holds the tracepoints that the request's plan and arm enabled, ascending.
 	On []trace.Symbol
-	// Explore marks a fully instrumented request: everything was on, and its times feed the references.
+	// Explore marks a fully instrumented request: all tracepoints were enabled, and its times are added to the
+	// references.
 	Explore bool
-	// Unwell keeps the times of a request that explores from the references, which are those of healthy requests.
-	Unwell   bool
-	Contexts []Sighting // every context with its parents
+	// Unhealthy excludes the times of an Explore request from the references, which describe healthy requests.
+	Unhealthy bool
+	Contexts  []Sighting // with each context all its ancestors
 }
 
-// Sighting is one calling context of a request, as it appeared with what was on.
+// Sighting is one calling context of a request, as it appears with the request's tracepoints enabled.
 type Sighting struct {
 	Context, Parent trace.Context
 	Op              trace.Op
 	Tracepoint      trace.Symbol // 0: baseline
-	Count, Errors   int32        // spans; of these with status error
-	Nanos           int64        // on the critical path, with what is below: for the references, from requests that explore
+	Count, Errors   int32        // spans, and spans with status error
+	Nanos           int64        // time on the critical path including descendants, for the references
 }
 
-// Builder collects what requests of one type show. Builders merge in any order to the same bytes, because what appeared
-// under which tracepoints is kept as it appeared and reconciled only by Build. The zero Builder is empty. It is not safe for
-// concurrent use.
+// Builder collects the calling contexts of requests of one type. Merging gives the same bytes in any order because a
+// Builder stores contexts as they appeared, with the sets of tracepoints enabled, and only Build reconciles them. The
+// zero Builder is empty. It is not safe for concurrent use.
 type Builder struct {
-	Limit int // most nodes of a tree; 0: DefaultLimit
+	Limit int // maximum number of nodes in a tree; 0: DefaultLimit
 
 	requests uint64
 	places   map[trace.Context]*place
 	sets     map[uint64]*set
-	before   map[trace.Symbol]uint64 // requests with a tracepoint on, of sets that are forgotten
-	refused  uint64                  // sightings turned away because the builder was full
-	pruned   uint64                  // contexts that aged away
+	before   map[trace.Symbol]uint64 // requests with a tracepoint enabled, from forgotten sets
+	refused  uint64                  // sightings dropped because the builder was full
+	pruned   uint64                  // contexts forgotten by Age
 }
 
-// place is a context as it appeared.
+// place holds the statistics of a context as it appeared.
 type place struct {
 	parent    trace.Context
 	op        trace.Op
 	tp        trace.Symbol
 	seen      trace.Nanos
-	requests  uint64 // that executed it
+	requests  uint64 // requests that executed it
 	hits      uint64
 	errors    uint64
-	witnesses []uint64 // ascending: hashes of sets that were on while it appeared, the smallest maxWitnesses of them
+	witnesses []uint64 // hashes of sets that were enabled when it appeared, ascending: the smallest maxWitnesses
 	history   History
 	reference Reference
 }
 
-// set is a set of tracepoints that was on.
+// set is a set of tracepoints that were enabled together.
 type set struct {
-	on       []trace.Symbol // ascending; nil with everything: all
+	on       []trace.Symbol // ascending; nil if all is set
 	all      bool
 	seen     trace.Nanos
 	requests uint64
@@ -100,13 +102,10 @@ func setHash(on []trace.Symbol, all bool) uint64 {
 
 func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 
-// Refused returns how many sightings found the builder full.
+// Refused returns the number of sightings dropped because the builder was full.
 func (b *Builder) Refused() uint64 { return b.refused }
 
-// Pruned returns how many contexts aged away.
-func (b *Builder) Pruned() uint64 { return b.pruned }
-
-// Observe adds a request. A context that is new once there are twice the limit is refused and counted.
+// Observe adds a request. Once b holds twice its limit, Observe drops and counts contexts that are new.
 func (b *Builder) Observe(o Observation) {
 	b.requests++
 	h := setHash(o.On, o.Explore)
@@ -125,7 +124,7 @@ func (b *Builder) Observe(o Observation) {
 		p.hits += uint64(max(x.Count, 0))
 		p.errors += uint64(max(x.Errors, 0))
 		p.witness(h)
-		if o.Explore && !o.Unwell {
+		if o.Explore && !o.Unhealthy {
 			p.reference.Add(x.Nanos)
 		}
 	}
@@ -137,7 +136,7 @@ func (b *Builder) set(h uint64, o Observation) *set {
 		if b.sets == nil {
 			b.sets = make(map[uint64]*set)
 		}
-		if len(b.sets) >= 2*maxSets { // seldom: Age keeps them below
+		if len(b.sets) >= 2*maxSets { // rare: Age keeps fewer
 			b.ageSets(o.Seen)
 		}
 		s = &set{all: o.Explore}
@@ -149,7 +148,7 @@ func (b *Builder) set(h uint64, o Observation) *set {
 	return s
 }
 
-// place returns what is kept of x's context, nil if the builder is full.
+// place returns the statistics of x's context, adding them if necessary, or nil if the builder is full.
 func (b *Builder) place(x *Sighting) *place {
 	p := b.places[x.Context]
 	if p == nil && len(b.places) < 2*b.limit() {
@@ -171,7 +170,7 @@ func (p *place) witness(h uint64) {
 	p.witnesses = p.witnesses[:min(len(p.witnesses), maxWitnesses)]
 }
 
-// Learn adds what an investigation found of a context, named as it appeared. It does nothing for a context that was never
+// Learn adds the result of an investigation to the context ctx, named as it appeared. It ignores contexts never
 // observed.
 func (b *Builder) Learn(ctx trace.Context, h History) {
 	if p := b.places[ctx]; p != nil {
@@ -179,8 +178,8 @@ func (b *Builder) Learn(ctx trace.Context, h History) {
 	}
 }
 
-// Merge adds everything that c knows. It shares nothing with c afterwards. While neither is full, merging is associative and
-// commutative.
+// Merge adds the contents of c to b. It shares no memory with c. Merging is associative and commutative while neither
+// builder is full.
 func (b *Builder) Merge(c *Builder) {
 	b.requests += c.requests
 	b.refused += c.refused
@@ -223,7 +222,8 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.reference.Merge(from.reference)
 }
 
-// Age forgets the contexts that no request executed for MaxAge before now, and the oldest of too many sets.
+// Age forgets contexts that no request executed within MaxAge before now, and sets of tracepoints: those last enabled
+// before that, and the oldest beyond maxSets.
 func (b *Builder) Age(now trace.Nanos) {
 	for ctx, p := range b.places {
 		if now.Sub(p.seen) > MaxAge {
@@ -234,7 +234,8 @@ func (b *Builder) Age(now trace.Nanos) {
 	b.ageSets(now)
 }
 
-// ageSets forgets the sets that were not on for MaxAge before now, and the oldest of too many.
+// ageSets forgets the sets that were not enabled within MaxAge before now, and the oldest beyond maxSets. It keeps
+// their requests in b.before.
 func (b *Builder) ageSets(now trace.Nanos) {
 	hashes := sortedKeys(b.sets)
 	slices.SortStableFunc(hashes, func(x, y uint64) int { return cmp.Compare(b.sets[y].seen, b.sets[x].seen) })

@@ -7,26 +7,28 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Catalogue is what agents could switch on, indexed by where it belongs. All trees of a service share one: a tree holds only what
-// it has a place for. It is immutable and safe to share. A nil Catalogue is empty.
+// Catalogue indexes the tracepoints that agents can enable by their place in trees. All trees of a service share one;
+// each tree holds only the tracepoints of its own operations. A Catalogue is immutable and safe to share. A nil
+// Catalogue is empty.
 type Catalogue struct {
-	points  map[trace.Symbol]*point   // by ID
-	byOwner map[trace.Op][]*point     // placed straight under a baseline operation
-	byHint  map[trace.Symbol][]*point // placed under another tracepoint
-	byOp    map[trace.Op][]*point     // variables, by the operation that they annotate
-	base    map[trace.Op]trace.Symbol // names of baseline operations
-	loose   looseIndex                // what nothing places
+	points   map[trace.Symbol]*point   // by ID
+	byOwner  map[trace.Op][]*point     // children of a baseline operation
+	byHint   map[trace.Symbol][]*point // children of another tracepoint
+	byOp     map[trace.Op][]*point     // variables by the operation that they annotate
+	base     map[trace.Op]trace.Symbol // names of baseline operations
+	unplaced unplacedIndex             // tracepoints without a hint that leads to a place
 }
 
-// point is a catalogue's entry.
+// point is an entry of a catalogue.
 type point struct {
 	Tracepoint
-	hinted bool // its hints lead up to something that has a place, so that it is placed under its parent
+	hinted bool // its parents lead up to a tracepoint with a place, so it is placed under its parent
 }
 
-// NewCatalogue returns the catalogue of a list in any order, of which it keeps nothing; table, which may be nil, tells the services
-// of operations. Of several entries with one ID the greatest stands, entries without an ID are left out. It takes O(n log n) and
-// some 150 bytes an entry: whoever makes the list bounds it.
+// NewCatalogue returns the catalogue of the tracepoints in list, in any order; it keeps no reference to list. The
+// services of operations are looked up in table, which may be nil. Of several entries with one ID the greatest is kept;
+// entries without an ID are ignored. NewCatalogue takes O(n log n) time and about 150 bytes per entry: the caller must
+// bound list.
 func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	all := distinct(list)
 	c := &Catalogue{
@@ -37,7 +39,7 @@ func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 	for i := range all {
 		c.points[all[i].ID] = &all[i]
 	}
-	var loose []Tracepoint
+	var unplaced []Tracepoint
 	for i := range all {
 		p := &all[i]
 		p.hinted = c.hinted(p)
@@ -49,7 +51,7 @@ func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 			c.base[p.Op] = p.ID
 		}
 		if !p.hinted && p.Owner == 0 && !p.Baseline {
-			loose = append(loose, p.Tracepoint)
+			unplaced = append(unplaced, p.Tracepoint)
 		}
 		if p.Owner != 0 && !p.hinted {
 			c.byOwner[p.Owner] = append(c.byOwner[p.Owner], p)
@@ -58,12 +60,12 @@ func NewCatalogue(list []Tracepoint, table *trace.Table) *Catalogue {
 		}
 	}
 	if table != nil {
-		c.loose = newLooseIndex(loose, table)
+		c.unplaced = newUnplacedIndex(unplaced, table)
 	}
 	return c
 }
 
-// distinct returns the entries of a list that stand, ascending by ID.
+// distinct returns the greatest entry of each ID in list, ascending by ID.
 func distinct(list []Tracepoint) []point {
 	all := make([]point, 0, len(list))
 	for _, tp := range list {
@@ -77,13 +79,13 @@ func distinct(list []Tracepoint) []point {
 	return slices.CompactFunc(all, func(a, b point) bool { return a.ID == b.ID })
 }
 
-// compareEntries orders entries of one ID in some total order, so that the order of a list does not matter.
+// compareEntries compares entries of one ID by a total order, so that the order of a list does not matter.
 func compareEntries(a, b *Tracepoint) int {
 	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Cost, b.Cost),
 		cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Kind, b.Kind), trace.CompareBools(a.Baseline, b.Baseline))
 }
 
-// hinted reports whether p's hints lead up to something that has a place.
+// hinted reports whether the parents of p lead up to a tracepoint with a place in trees.
 func (c *Catalogue) hinted(p *point) bool {
 	for range maxDepth {
 		above := c.points[p.Parent]
@@ -98,7 +100,7 @@ func (c *Catalogue) hinted(p *point) bool {
 	return false
 }
 
-// point returns the entry of a tracepoint; the zero point for one that is not announced.
+// point returns the entry of a tracepoint, or the zero point if no agent announces it.
 func (c *Catalogue) point(id trace.Symbol) point {
 	if p := c.points[id]; p != nil {
 		return *p
@@ -106,26 +108,26 @@ func (c *Catalogue) point(id trace.Symbol) point {
 	return point{}
 }
 
-// looseIndex is the tracepoints of a catalogue that no hint places.
-type looseIndex struct {
-	entries []looseEntry // ascending by (service, ID)
-	byID    []int32      // entries ascending by ID
+// unplacedIndex holds the tracepoints of a catalogue whose hints lead to no place, by service and by ID.
+type unplacedIndex struct {
+	entries []unplacedEntry // ascending by (service, ID)
+	byID    []int32         // entries ascending by ID
 }
 
-// looseEntry is a catalogued tracepoint of a service that no hint places.
-type looseEntry struct {
+// unplacedEntry is a tracepoint without a place and its service.
+type unplacedEntry struct {
 	service trace.Symbol
 	Tracepoint
 }
 
-func newLooseIndex(points []Tracepoint, table *trace.Table) looseIndex {
-	var x looseIndex
+func newUnplacedIndex(points []Tracepoint, table *trace.Table) unplacedIndex {
+	var x unplacedIndex
 	for _, p := range points {
 		if s := table.Operation(p.Op).Service; s != 0 {
-			x.entries = append(x.entries, looseEntry{s, p})
+			x.entries = append(x.entries, unplacedEntry{s, p})
 		}
 	}
-	slices.SortFunc(x.entries, func(a, b looseEntry) int {
+	slices.SortFunc(x.entries, func(a, b unplacedEntry) int {
 		return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.ID, b.ID))
 	})
 	x.byID = make([]int32, len(x.entries))

@@ -1,4 +1,4 @@
-package cct
+package cct_test
 
 import (
 	"fmt"
@@ -8,22 +8,33 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/sibyl-trace/sibyl/bench/treetext"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// world runs one script: a builder, its tree, and the names.
-type world struct {
-	table   trace.Table
-	builder Builder
-	known   []Tracepoint // the catalogue
-	tree    *Tree
+// script is the state of one script: a builder, its tree, and a table of names.
+type script struct {
+	table     trace.Table
+	builder   cct.Builder
+	catalogue []cct.Tracepoint
+	tree      *cct.Tree
 }
 
+// TestScripts runs the scripts of testdata. Their commands are
+//
+//	reset [limit=nodes]                             discard the builder and the catalogue
+//	announce                                        add the tracepoints in the input to the catalogue
+//	observe [on=(tracepoints)] [explore] [seen=ns]  add a request with the contexts in the input, a tree
+//	age now=ns                                      forget old contexts; print their number
+//	build                                           print the tree and the tracepoints without a place
+//	tree                                            parse a tree
+//	match path=(operations) [on=(tracepoints)]      print the nodes that match a context
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		var w world
+		var s script
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			out, err := w.run(t, d)
+			out, err := s.run(t, d)
 			if err != nil {
 				return fmt.Sprintf("error: %v\n", err)
 			}
@@ -32,61 +43,61 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func (w *world) run(t *testing.T, d *datadriven.TestData) (string, error) {
+func (s *script) run(t *testing.T, d *datadriven.TestData) (string, error) {
 	switch d.Cmd {
 	case "reset":
-		w.builder, w.known = Builder{}, nil
+		s.builder, s.catalogue = cct.Builder{}, nil
 		if arg, ok := d.Arg("limit"); ok {
-			fmt.Sscan(arg.Vals[0], &w.builder.Limit)
+			fmt.Sscan(arg.Vals[0], &s.builder.Limit)
 		}
 		return "", nil
 	case "announce":
-		w.known = append(w.known, w.catalogue(d.Input)...)
+		s.catalogue = append(s.catalogue, s.tracepoints(d.Input)...)
 		return "", nil
 	case "observe":
-		return "", w.observe(d)
+		return "", s.observe(d)
 	case "age":
 		var now int64
 		d.ScanArgs(t, "now", &now)
-		w.builder.Age(trace.Nanos(now))
-		return fmt.Sprintf("pruned %d\n", w.builder.Pruned()), nil
+		s.builder.Age(trace.Nanos(now))
+		return fmt.Sprintf("pruned %d\n", s.builder.Pruned()), nil
 	case "build":
-		w.tree = w.builder.Build(NewCatalogue(w.known, &w.table), &w.table)
-		return w.tree.Text(&w.table) + w.looseText() + fmt.Sprintf("dropped %d\n", w.tree.Dropped), nil
+		s.tree = s.builder.Build(cct.NewCatalogue(s.catalogue, &s.table), &s.table)
+		return treetext.Format(s.tree, &s.table) + s.unplacedText() + fmt.Sprintf("dropped %d\n", s.tree.Dropped), nil
 	case "tree":
-		tree, err := ParseText(d.Input, &w.table)
-		w.tree = tree
+		tree, err := treetext.Parse(d.Input, &s.table)
+		s.tree = tree
 		if err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("%d nodes, %d tracepoints\n", len(tree.Nodes), tree.Tracepoints), nil
 	case "match":
-		return w.match(d), nil
+		return s.match(d), nil
 	}
 	return "", fmt.Errorf("unknown command %s", d.Cmd)
 }
 
-// catalogue reads lines of: id [op=] [parent=] [owner=] [base] [kernel] [variable].
-func (w *world) catalogue(text string) []Tracepoint {
-	var list []Tracepoint
+// tracepoints parses lines of: id [op=] [parent=] [owner=] [base] [kernel] [variable].
+func (s *script) tracepoints(text string) []cct.Tracepoint {
+	var list []cct.Tracepoint
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
-		tp := Tracepoint{ID: w.table.Symbol(words[0]), Op: TextOp(words[0], &w.table)}
+		tp := cct.Tracepoint{ID: s.table.Symbol(words[0]), Op: treetext.Op(words[0], &s.table)}
 		for _, word := range words[1:] {
 			key, value, _ := strings.Cut(word, "=")
 			switch key {
 			case "op":
-				tp.Op = TextOp(value, &w.table)
+				tp.Op = treetext.Op(value, &s.table)
 			case "parent":
-				tp.Parent = w.table.Symbol(value)
+				tp.Parent = s.table.Symbol(value)
 			case "owner":
-				tp.Owner = TextOp(value, &w.table)
+				tp.Owner = treetext.Op(value, &s.table)
 			case "base":
 				tp.Baseline = true
 			case "kernel":
-				tp.Layer, tp.Kind = Kernel, ProbePoint
+				tp.Layer, tp.Kind = cct.Kernel, cct.ProbePoint
 			case "variable":
-				tp.Kind = VariablePoint
+				tp.Kind = cct.VariablePoint
 			}
 		}
 		list = append(list, tp)
@@ -94,16 +105,16 @@ func (w *world) catalogue(text string) []Tracepoint {
 	return list
 }
 
-// observe reads indented lines: name [base] [xCOUNT]; which are on, and when, are arguments.
-func (w *world) observe(d *datadriven.TestData) error {
-	tree, err := ParseText(d.Input, &w.table)
+// observe adds a request with the contexts in the input, a tree; its arguments are on=(tracepoints), explore and seen.
+func (s *script) observe(d *datadriven.TestData) error {
+	tree, err := treetext.Parse(d.Input, &s.table)
 	if err != nil {
 		return err
 	}
-	o := Observation{Explore: d.HasArg("explore"), Seen: 1}
+	o := cct.Observation{Explore: d.HasArg("explore"), Seen: 1}
 	if arg, ok := d.Arg("on"); ok {
 		for _, name := range arg.Vals {
-			o.On = append(o.On, w.table.Symbol(name))
+			o.On = append(o.On, s.table.Symbol(name))
 		}
 	}
 	if arg, ok := d.Arg("seen"); ok {
@@ -111,15 +122,15 @@ func (w *world) observe(d *datadriven.TestData) error {
 	}
 	slices.Sort(o.On)
 	o.Contexts = sightings(tree)
-	w.builder.Observe(o)
+	s.builder.Observe(o)
 	return nil
 }
 
-func sightings(tree *Tree) []Sighting {
-	var list []Sighting
+func sightings(tree *cct.Tree) []cct.Sighting {
+	var list []cct.Sighting
 	for i := range tree.Nodes {
 		n := &tree.Nodes[i]
-		x := Sighting{Context: n.Context, Op: n.Op, Tracepoint: n.Tracepoint, Count: 1, Nanos: 1000}
+		x := cct.Sighting{Context: n.Context, Op: n.Op, Tracepoint: n.Tracepoint, Count: 1, Nanos: 1000}
 		if n.Parent >= 0 {
 			x.Parent = tree.Nodes[n.Parent].Context
 		}
@@ -128,43 +139,43 @@ func sightings(tree *Tree) []Sighting {
 	return list
 }
 
-func (w *world) match(d *datadriven.TestData) string {
+func (s *script) match(d *datadriven.TestData) string {
 	var path []trace.Op
 	var on []trace.Symbol
 	for _, arg := range d.CmdArgs {
 		for _, v := range arg.Vals {
 			if arg.Key == "path" {
-				path = append(path, TextOp(v, &w.table))
+				path = append(path, treetext.Op(v, &s.table))
 			} else {
-				on = append(on, w.table.Symbol(v))
+				on = append(on, s.table.Symbol(v))
 			}
 		}
 	}
 	slices.Sort(on)
-	m := w.tree.Match(path, on)
+	m := s.tree.Match(path, on)
 	var b strings.Builder
 	fmt.Fprintf(&b, "distance %d\n", m.Distance)
 	for k, i := range m.Nodes {
-		fmt.Fprintf(&b, "%s weight %.2f\n", w.pathText(i), m.Weights[k])
+		fmt.Fprintf(&b, "%s weight %.2f\n", s.pathText(i), m.Weights[k])
 	}
 	for _, r := range m.RunnersUp {
-		fmt.Fprintf(&b, "not %s, distance %d\n", w.pathText(r.Node), r.Distance)
+		fmt.Fprintf(&b, "not %s, distance %d\n", s.pathText(r.Node), r.Distance)
 	}
 	return b.String()
 }
 
-func (w *world) looseText() string {
+func (s *script) unplacedText() string {
 	var b strings.Builder
-	for p := range w.tree.Loose(w.table.Symbol("app")) {
-		fmt.Fprintf(&b, "%s anywhere\n", w.table.Text(p.ID))
+	for p := range s.tree.Unplaced(s.table.Symbol("app")) {
+		fmt.Fprintf(&b, "%s unplaced\n", s.table.Text(p.ID))
 	}
 	return b.String()
 }
 
-func (w *world) pathText(i int32) string {
+func (s *script) pathText(i int32) string {
 	var names []string
-	for _, op := range w.tree.Path(i) {
-		names = append(names, w.table.OpName(op))
+	for _, op := range s.tree.Path(i) {
+		names = append(names, s.table.OpName(op))
 	}
 	return strings.Join(names, "/")
 }

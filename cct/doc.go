@@ -1,3 +1,4 @@
-// Package cct keeps calling-context trees: for each request type every calling context that was ever seen or that an agent's
-// catalogue announces, which is the space that package search looks in. It is pure: no clock, no I/O, no goroutines.
+// Package cct maintains calling-context trees: for each request type, every calling context that requests have executed
+// or that an agent's catalogue announces. Package search searches these trees. The package is pure: no clock, no I/O,
+// no goroutines.
 package cct

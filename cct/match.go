@@ -10,38 +10,40 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of matching.
+// Limits of matching.
 const (
-	// maxCompared is how many operations of a context take part in a comparison: the last ones.
+	// maxCompared is the number of operations of a context that take part in a comparison: the last ones.
 	maxCompared = 256
-	// maxComparisons bounds the edit distances computed for one match; the most promising contexts are compared.
+	// maxComparisons bounds the edit distances computed for one match. Contexts with the lowest bounds are compared
+	// first.
 	maxComparisons = 4096
-	// maxRunnersUp bounds the evidence.
+	// maxRunnersUp bounds Match.RunnersUp.
 	maxRunnersUp = 3
 )
 
-// Match says which nodes a calling context that was observed stands for.
+// Match holds the nodes that match an observed calling context.
 type Match struct {
-	// Nodes are all nodes whose context, with what was off left out, is nearest to the one observed; ascending. Empty: no
-	// context is within half the length of the one observed, and nothing is guessed.
+	// Nodes are all nodes whose context, without disabled tracepoints, is nearest to the observed one; ascending. It is
+	// empty if no context is within half the length of the observed one.
 	Nodes   []int32
-	Weights []float64 // of each node, by how often requests execute it; they add up to 1
-	// Distance is the edit distance, in operations, of Nodes; 0: exact. Where Nodes is empty it is that of the first of
-	// RunnersUp.
+	Weights []float64 // of each node, proportional to its hits; they add up to 1
+	// Distance is the edit distance of Nodes in operations; 0 means an exact match. If Nodes is empty, it is the
+	// distance of RunnersUp[0].
 	Distance  int
 	RunnersUp []RunnerUp // the next nearest contexts, nearest first
 }
 
-// RunnerUp is a context that was not matched.
+// RunnerUp is a context near the observed one that does not match it.
 type RunnerUp struct {
 	Node     int32 // the first of the nodes with that context
 	Distance int
 }
 
-// Match matches a calling context, root first, that was observed while only the tracepoints in on (ascending; nil: none) were
-// enabled. Exact matches come first, else the nearest by edit distance over operations.
+// Match matches a calling context, root first, that was observed while only the tracepoints in on were enabled. On is
+// ascending. Match returns the exact matches or, if there are none, the nearest contexts by edit distance over
+// operations.
 //
-// It takes O(n) for n nodes, and a bounded number of edit distances where no context matches exactly.
+// It takes O(n) for n nodes, plus a bounded number of edit distances if no context matches exactly.
 func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 	var ctx trace.Context
 	for _, op := range path {
@@ -60,8 +62,8 @@ func (t *Tree) Match(path []trace.Op, on []trace.Symbol) Match {
 	return t.nearest(path, on, projected)
 }
 
-// MatchContext is Match for a context that was observed on the baseline and is known only by its identity: there are exact
-// matches or none.
+// MatchContext returns the exact matches of a context that was observed on the baseline and of which only the identity
+// is known.
 func (t *Tree) MatchContext(ctx trace.Context) Match {
 	at, _ := slices.BinarySearchFunc(t.byBaseline, ctx, func(i int32, ctx trace.Context) int {
 		return cmp.Compare(t.baseline[i], ctx)
@@ -74,8 +76,8 @@ func (t *Tree) MatchContext(ctx trace.Context) Match {
 	return Match{Nodes: exact, Weights: t.weigh(exact)}
 }
 
-// Project returns the context of every node as it appears while only the tracepoints in on (ascending) are enabled: that of
-// the nearest node at or above it that is visible. With on empty it is the tree's own slice.
+// Project returns the context of each node as it appears while only the tracepoints in on (ascending) are enabled: that
+// of the nearest visible node at or above it. If on is empty, the tree owns the result.
 func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 	if len(on) == 0 {
 		return t.baseline
@@ -93,11 +95,12 @@ func (t *Tree) Project(on []trace.Symbol) []trace.Context {
 	return projected
 }
 
-// minReference is how many healthy requests must have explored before they are a reference.
+// minReference is the minimum number of healthy Explore requests in a reference.
 const minReference = 12
 
-// References returns for every switchable context, as it appears while only the tracepoints in on (ascending) are enabled, what
-// healthy requests that explored took there in the mean, with everything below. It is empty if too few explored.
+// References returns the mean time, including descendants, that healthy Explore requests spent in each switchable
+// context. The keys are contexts as they appear while only the tracepoints in on (ascending) are enabled. It returns
+// nil for fewer than minReference requests.
 func (t *Tree) References(on []trace.Symbol) map[trace.Context]Level {
 	var explored uint64
 	for i := range t.Roots() {
@@ -117,7 +120,7 @@ func (t *Tree) References(on []trace.Symbol) map[trace.Context]Level {
 	return levels
 }
 
-// visible reports whether requests show node i while on is enabled.
+// visible reports whether node i appears in requests while only on is enabled.
 func (t *Tree) visible(i int32, on []trace.Symbol) bool {
 	n := &t.Nodes[i]
 	if n.Baseline() {
@@ -127,7 +130,7 @@ func (t *Tree) visible(i int32, on []trace.Symbol) bool {
 	return found && n.Kind != VariablePoint
 }
 
-// weigh returns the weights of nodes by hits. Nodes that were never seen weigh as much as one hit.
+// weigh returns the weights of nodes by hits. A node without hits weighs as much as one with one hit.
 func (t *Tree) weigh(nodes []int32) []float64 {
 	if len(nodes) == 0 {
 		return nil
@@ -143,7 +146,7 @@ func (t *Tree) weigh(nodes []int32) []float64 {
 	return weights
 }
 
-// bounded is a distinct projected context with a lower bound of its distance.
+// bounded is a distinct projected context with a lower bound on its distance.
 type bounded struct {
 	node  int32
 	bound int
@@ -152,10 +155,10 @@ type bounded struct {
 
 // nearest finds the nearest contexts by edit distance:
 //
-//  1. One walk down the tree gives, for each distinct visible context, its length and how many of its operations the
-//     observed one has: the longer length less what they can have in common is a lower bound of the distance.
-//  2. Contexts are compared in the order of their bounds until no bound is below the distances found.
-//  3. All nodes at the least distance are matches, if that is within half the observed length.
+//  1. In one walk down the tree, count the operations of each distinct visible context and how many of them the
+//     observed context also has. The greater length minus the operations in common is a lower bound on the distance.
+//  2. Compare contexts in the order of their bounds until no bound is below the distances found.
+//  3. Return all nodes at the least distance, if that is within half the observed length.
 func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Context) Match {
 	path = path[max(0, len(path)-maxCompared):]
 	contexts := t.bounds(path, on, projected)
@@ -186,7 +189,7 @@ func (t *Tree) nearest(path []trace.Op, on []trace.Symbol, projected []trace.Con
 	return m
 }
 
-// bounds returns the distinct visible contexts with lower bounds of their distances to path.
+// bounds returns the distinct visible contexts with lower bounds on their distances to path.
 func (t *Tree) bounds(path []trace.Op, on []trace.Symbol, projected []trace.Context) []bounded {
 	wanted := make(map[trace.Op]bool, len(path))
 	for _, op := range path {
@@ -219,8 +222,8 @@ func (t *Tree) bounds(path []trace.Op, on []trace.Symbol, projected []trace.Cont
 	return contexts
 }
 
-// compare returns the contexts with their distances, nearest first: all that may be at the least distance, and those compared
-// on the way. Bounds ascend.
+// compare returns contexts with their distances, nearest first: all that can be at the least distance and others
+// compared before them. The given contexts must be ascending by bound.
 func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) []bounded {
 	n := newNumbering()
 	observed := n.text(path)
@@ -238,7 +241,7 @@ func (t *Tree) compare(path []trace.Op, on []trace.Symbol, contexts []bounded) [
 	return compared
 }
 
-// visiblePath returns the last operations of node i's context that are visible, root first, at most maxCompared.
+// visiblePath returns the visible operations of node i's context, root first: the last maxCompared.
 func (t *Tree) visiblePath(i int32, on []trace.Symbol) []trace.Op {
 	var path []trace.Op
 	for ; i >= 0 && len(path) < maxCompared; i = t.Nodes[i].Parent {
@@ -250,7 +253,7 @@ func (t *Tree) visiblePath(i int32, on []trace.Symbol) []trace.Op {
 	return path
 }
 
-// numbering gives operations consecutive runes that the edit distance tells apart, for one comparison.
+// numbering assigns consecutive runes to operations for one comparison, because the edit distance compares strings.
 type numbering struct {
 	runes map[trace.Op]rune
 	next  rune
@@ -272,7 +275,7 @@ func (n *numbering) text(path []trace.Op) string {
 	return string(text)
 }
 
-// nextRune returns the rune after r that stands for itself: surrogates and U+FFFD all decode to the same.
+// nextRune returns the rune after r that survives encoding to UTF-8, skipping surrogates and U+FFFD.
 func nextRune(r rune) rune {
 	switch r + 1 {
 	case 0xD800:

@@ -8,11 +8,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Node is one calling context: the operations from the root of a request to a place in it, with every tracepoint between
-// them, whether on or off. The same tracepoint may sit at several nodes.
+// Node is one calling context: the operations from the root of a request to a span, including all tracepoints between
+// them, enabled or not. A tracepoint may have several nodes.
 type Node struct {
 	Context    trace.Context // the full calling context
-	Op         trace.Op      // for a variable the symbol of its tracepoint: a variable is no operation
+	Op         trace.Op      // for a variable, the symbol of its tracepoint: a variable is no operation
 	Service    trace.Symbol  // of Op; 0: unknown
 	Tracepoint trace.Symbol  // 0: baseline
 	Parent     int32         // -1 for a root
@@ -21,18 +21,18 @@ type Node struct {
 	Layer      Layer
 	Kind       TracepointKind
 	Catalogued bool        // an agent announces it
-	Floating   bool        // no hint or request says where below its parent, a baseline operation, it is
-	Seen       trace.Nanos // when a request last executed it; 0: never
-	Requests   uint64      // requests with it on, whether they executed it or not
-	Hits       uint64      // spans seen in them
-	Errors     uint64      // of these with status error
+	Unanchored bool        // runs somewhere below its parent, a baseline operation: no hint or request tells its caller
+	Seen       trace.Nanos // time of the last request that executed it; 0: never
+	Requests   uint64      // requests with it enabled, whether they executed it or not
+	Hits       uint64      // its spans in these requests
+	Errors     uint64      // its spans with status error
 	Bytes      int32       // trace data per hit; 0: unknown
 	Cost       time.Duration
 	History    History
 	Reference  Reference
 }
 
-// HitRate returns how many spans a request emits here while it is on; NaN before the first request with it on.
+// HitRate returns the number of spans of n per request with n enabled, or NaN if there was no such request.
 func (n *Node) HitRate() float64 {
 	if n.Requests == 0 {
 		return math.NaN()
@@ -40,22 +40,22 @@ func (n *Node) HitRate() float64 {
 	return float64(n.Hits) / float64(n.Requests)
 }
 
-// Baseline reports whether n is always on.
+// Baseline reports whether n is always enabled.
 func (n *Node) Baseline() bool { return n.Tracepoint == 0 }
 
-// History is how much of what was wrong a place carried in the investigations that had it on. Sums are integers, so that
-// histories merge in any order to the same bytes. The zero History is empty.
+// History summarizes past investigations in which a context was enabled: its share of the slowdown and of the excess
+// variance. Sums are integers, so that the result of merging does not depend on the order. The zero History is empty.
 type History struct {
 	N        uint64 // investigations
-	Share    int64  // Σ share of the variance of the edge it lies in, in millionths
+	Share    int64  // Σ share of the variance of its edge, in millionths
 	Square   uint64 // Σ share², in millionths
 	MeanTime int64  // Σ share of the mean, in millionths
 }
 
 const million = 1e6
 
-// HistoryOf returns the history of one investigation that found the given shares of variance and mean. Shares are cut to
-// [−1, 2], NaN counts as 0.
+// HistoryOf returns the history of one investigation with the given shares of variance and mean. It clips shares to
+// [−1, 2] and counts NaN as 0.
 func HistoryOf(variance, mean float64) History {
 	v, m := clip(variance), clip(mean)
 	return History{N: 1, Share: int64(v * million), Square: uint64(v * v * million), MeanTime: int64(m * million)}
@@ -68,7 +68,7 @@ func clip(share float64) float64 {
 	return min(max(share, -1), 2)
 }
 
-// Merge adds the investigations of g.
+// Merge adds the investigations in g to h.
 func (h *History) Merge(g History) {
 	h.N += g.N
 	h.Share += g.Share
@@ -84,22 +84,22 @@ func (h History) Mean() float64 {
 	return float64(h.Share) / float64(h.N) / million
 }
 
-// Reference is the exact sums of the time that fully instrumented, healthy requests spent in a place. References merge in any
-// order to the same bytes. The zero Reference is empty.
+// Reference holds exact sums of the time that fully instrumented, healthy requests spent in a context. The result of
+// merging does not depend on the order. The zero Reference is empty.
 type Reference struct {
-	N          uint64 // requests that executed it
-	Sum        uint64 // Σ ns
-	SumSquares [2]uint64
+	N          uint64    // requests that executed the context
+	Sum        uint64    // Σ ns
+	SumSquares [2]uint64 // Σ ns², high and low word
 }
 
-// Add adds a request that spent nanos (≥ 0) in the place.
+// Add adds a request that spent nanos in the context. Negative times count as 0.
 func (r *Reference) Add(nanos int64) {
 	x := uint64(max(nanos, 0))
 	hi, lo := bits.Mul64(x, x)
 	r.Merge(Reference{N: 1, Sum: x, SumSquares: [2]uint64{hi, lo}})
 }
 
-// Merge adds the requests of s.
+// Merge adds the requests in s to r.
 func (r *Reference) Merge(s Reference) {
 	var carry uint64
 	r.N += s.N
@@ -108,7 +108,7 @@ func (r *Reference) Merge(s Reference) {
 	r.SumSquares[0], _ = bits.Add64(r.SumSquares[0], s.SumSquares[0], carry)
 }
 
-// Mean returns the mean time of a request that got there, in ns; NaN for an empty reference.
+// Mean returns the mean time of the requests that executed the context, in ns, or NaN if there are none.
 func (r Reference) Mean() float64 {
 	if r.N == 0 {
 		return math.NaN()
@@ -119,7 +119,7 @@ func (r Reference) Mean() float64 {
 // Level is a mean with its standard error, in ns.
 type Level struct{ Mean, Error float64 }
 
-// among returns the mean over n ≥ 2 requests, those that did not get there counting 0.
+// among returns the mean over n ≥ 2 requests, of which r.N executed the context and the others count as 0.
 func (r Reference) among(n uint64) Level {
 	mean := float64(r.Sum) / float64(n)
 	squares := math.Ldexp(float64(r.SumSquares[0]), 64) + float64(r.SumSquares[1])
@@ -127,7 +127,7 @@ func (r Reference) among(n uint64) Level {
 	return Level{mean, math.Sqrt(variance / float64(n))}
 }
 
-// Variance returns the sample variance in ns²; NaN for fewer than two requests.
+// Variance returns the sample variance in ns², or NaN for fewer than two requests.
 func (r Reference) Variance() float64 {
 	if r.N < 2 {
 		return math.NaN()

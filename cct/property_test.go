@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// drawBuilder returns a builder of a few observations over few names, so that much collides.
+// drawBuilder returns a builder of a few observations over few names, so that contexts often collide.
 func drawBuilder(t *rapid.T) *Builder {
 	b := &Builder{}
 	for range rapid.IntRange(0, 5).Draw(t, "observations") {
@@ -41,8 +41,8 @@ func drawTree(t *rapid.T) *Tree {
 	return drawBuilder(t).Build(NewCatalogue(drawEntries(t), nil), nil)
 }
 
-// drawObservation returns a request whose contexts form a tree. Operations above 6 are baseline, others have a tracepoint of
-// the same number.
+// drawObservation returns a request whose contexts form a tree. Operations above 6 are baseline; others have a
+// tracepoint of the same number.
 func drawObservation(t *rapid.T) Observation {
 	o := Observation{Seen: trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "seen")), Explore: rapid.Bool().Draw(t, "explore")}
 	root := trace.Context(0).Child(9)
@@ -146,8 +146,8 @@ func checkNode(t *rapid.T, tree *Tree, i int32) {
 	}
 }
 
-// Nothing on, or everything on, a node's own context matches it exactly.
-func TestMatchFindsWhatIsThere(t *testing.T) {
+// The context of a node matches it exactly, with all tracepoints enabled or none.
+func TestMatchFindsEveryNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
 		if len(tree.Nodes) == 0 {
@@ -168,7 +168,7 @@ func TestMatchFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// Pruning by bounds changes nothing: the nearest contexts are those of a search through all.
+// Match finds the same nodes as an exhaustive search without bounds.
 func TestMatchIsNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := drawTree(t)
@@ -215,7 +215,7 @@ func TestEncodingRoundTrip(t *testing.T) {
 	})
 }
 
-// What version 1 wrote, with a catalogue of three tracepoints, is read without it.
+// Decode reads an encoding of version 1 and skips its catalogue, of three tracepoints.
 func TestDecodeVersion1(t *testing.T) {
 	old, err := hex.DecodeString("01000100000108000000000000000000000000000000090000000000000000000000000000000801010001e85a61eca1bbca4100000000000000000301000000" +
 		"00000000020000000000000000000000000000000900000000000000e807d8040600000002000000000000000300000000000000010000000000000000000000" +
@@ -230,7 +230,7 @@ func TestDecodeVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(encoded(t, got), encoded(t, &want)) {
-		t.Error("what was observed is not what is read")
+		t.Error("the decoded builder differs from the one encoded")
 	}
 	for n := range old {
 		if _, err := Decode(old[:n]); err == nil {
@@ -263,7 +263,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A numbering tells operations apart across the runes that the edit distance cannot.
+// A numbering skips runes that all decode to U+FFFD.
 func TestNumberingSkipsSurrogates(t *testing.T) {
 	n := newNumbering()
 	var path []trace.Op

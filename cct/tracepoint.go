@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Layer is where in the stack a tracepoint sits.
+// Layer is the level of the software stack at which a tracepoint sits.
 type Layer uint8
 
 // The layers, from the top.
@@ -21,7 +21,7 @@ var layerNames = [...]string{"app", "runtime", "kernel"}
 // String returns the lower-case name of l.
 func (l Layer) String() string { return layerNames[l] }
 
-// TracepointKind is what a tracepoint emits while it is on.
+// TracepointKind is the kind of data that a tracepoint emits while it is enabled.
 type TracepointKind uint8
 
 // The kinds of tracepoint.
@@ -36,15 +36,15 @@ var tracepointKindNames = [...]string{"span", "variable", "probe"}
 // String returns the lower-case name of k.
 func (k TracepointKind) String() string { return tracepointKindNames[k] }
 
-// Tracepoint is a place where instrumentation can be switched on, as an agent's catalogue names it.
+// Tracepoint is an entry of an agent's catalogue: a place in a program where instrumentation can be enabled.
 type Tracepoint struct {
 	ID       trace.Symbol  // stable across restarts and deployments
-	Op       trace.Op      // the operation of the spans that it emits; for a variable that of the span it annotates
-	Parent   trace.Symbol  // the tracepoint that it is called from, as far as the agent knows; 0: unknown
-	Owner    trace.Op      // the baseline operation in which it runs, as far as the agent knows; 0: unknown
+	Op       trace.Op      // the operation of its spans; for a variable, of the span that it annotates
+	Parent   trace.Symbol  // the tracepoint that calls it, if the agent knows; 0: unknown
+	Owner    trace.Op      // the baseline operation in which it runs, if the agent knows; 0: unknown
 	Cost     time.Duration // CPU time per hit, measured or estimated
 	Bytes    int32         // extra trace data per hit
 	Layer    Layer
 	Kind     TracepointKind
-	Baseline bool // always on
+	Baseline bool // always enabled
 }

@@ -8,28 +8,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tree is the calling-context tree of a request type, in pre-order: the subtree of node i is Nodes[i:Nodes[i].End], and the
-// children of a node stand in a fixed order (by operation). A Tree is immutable once built and safe to share.
+// Tree is the calling-context tree of a request type, in pre-order: the subtree of node i is Nodes[i:Nodes[i].End].
+// Siblings are ordered by layer, kind, operation and tracepoint. A Tree is immutable once built and safe to share.
 type Tree struct {
 	Nodes       []Node
 	Version     uint64 // hash of the tree's shape: equal for equal sets of contexts and tracepoints
-	Requests    uint64 // requests that the tree was learned from
-	Tracepoints int    // distinct tracepoints that can be switched on
-	Dropped     uint64 // contexts that the bound on the tree's size left out
+	Requests    uint64 // number of requests observed
+	Tracepoints int    // number of distinct tracepoints that can be enabled
+	Dropped     uint64 // contexts left out because the tree was full
 
 	byContext    []int32         // nodes ascending by Context
-	byTracepoint []int32         // nodes that are not baseline, ascending by (Tracepoint, index)
+	byTracepoint []int32         // nodes with a tracepoint, ascending by (Tracepoint, index)
 	byBaseline   []int32         // baseline nodes ascending by baseline context
-	baseline     []trace.Context // of each node: its context with everything off
-	loose        looseIndex      // the catalogue's own
-	services     []trace.Symbol  // of the nodes, ascending, each once
+	baseline     []trace.Context // of each node: its context with all tracepoints disabled
+	unplaced     unplacedIndex   // shared with the catalogue
+	services     []trace.Symbol  // of the nodes, ascending and distinct
 }
 
-// Loose yields the catalogued tracepoints of a service that may be executed anywhere in it: their agents name neither an
-// operation nor a caller, as for kernel probes of a process. They are nodes only where they were seen.
-func (t *Tree) Loose(service trace.Symbol) iter.Seq[*Tracepoint] {
-	entries := t.loose.entries
-	at, _ := slices.BinarySearchFunc(entries, service, func(e looseEntry, s trace.Symbol) int {
+// Unplaced yields the catalogued tracepoints of a service that may run anywhere in it, ascending by ID: their agents
+// announce neither an operation nor a caller, as for kernel probes of a process. The tree has nodes for them only where
+// requests executed them.
+func (t *Tree) Unplaced(service trace.Symbol) iter.Seq[*Tracepoint] {
+	entries := t.unplaced.entries
+	at, _ := slices.BinarySearchFunc(entries, service, func(e unplacedEntry, s trace.Symbol) int {
 		return cmp.Compare(e.service, s)
 	})
 	return func(yield func(*Tracepoint) bool) {
@@ -41,15 +42,16 @@ func (t *Tree) Loose(service trace.Symbol) iter.Seq[*Tracepoint] {
 	}
 }
 
-// Serves reports whether a service has a node in the tree.
-func (t *Tree) Serves(service trace.Symbol) bool {
+// HasService reports whether an operation of service is in the tree.
+func (t *Tree) HasService(service trace.Symbol) bool {
 	_, found := slices.BinarySearch(t.services, service)
 	return found
 }
 
-// Unplaced returns the entry of a tracepoint that [Tree.Loose] yields, and its service; nil for any other.
-func (t *Tree) Unplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbol) {
-	x := &t.loose
+// FindUnplaced returns the catalogue's entry of a tracepoint that [Tree.Unplaced] yields, and its service. It returns
+// nil for any other tracepoint.
+func (t *Tree) FindUnplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbol) {
+	x := &t.unplaced
 	at, found := slices.BinarySearchFunc(x.byID, tp, func(i int32, tp trace.Symbol) int { return cmp.Compare(x.entries[i].ID, tp) })
 	if !found {
 		return nil, 0
@@ -58,8 +60,9 @@ func (t *Tree) Unplaced(tp trace.Symbol) (point *Tracepoint, service trace.Symbo
 	return &e.Tracepoint, e.service
 }
 
-// newTree completes a tree whose nodes are in pre-order and have Parent, Op and Tracepoint set: End, Depth, Context, indexes.
-func newTree(nodes []Node) *Tree {
+// NewTree returns the tree of nodes, which must be in pre-order and have Parent, Op and Tracepoint set. It sets End,
+// Depth and Context. The tree owns nodes.
+func NewTree(nodes []Node) *Tree {
 	t := &Tree{
 		Nodes: nodes, byContext: make([]int32, len(nodes)), baseline: make([]trace.Context, len(nodes)),
 	}
@@ -130,7 +133,7 @@ func (t *Tree) Children(i int32) iter.Seq[int32] {
 	}
 }
 
-// Roots yields the roots, in order: one for a request type with one entry operation.
+// Roots yields the roots, in order. A request type with one entry operation has one root.
 func (t *Tree) Roots() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for c := int32(0); int(c) < len(t.Nodes); c = t.Nodes[c].End {
@@ -144,7 +147,7 @@ func (t *Tree) Roots() iter.Seq[int32] {
 // Leaf reports whether node i has no children.
 func (t *Tree) Leaf(i int32) bool { return t.Nodes[i].End == i+1 }
 
-// Find returns the node with the given full context, or -1.
+// Find returns the node with the full context ctx, or -1.
 func (t *Tree) Find(ctx trace.Context) int32 {
 	at, found := slices.BinarySearchFunc(t.byContext, ctx, func(i int32, ctx trace.Context) int {
 		return cmp.Compare(t.Nodes[i].Context, ctx)
@@ -155,7 +158,7 @@ func (t *Tree) Find(ctx trace.Context) int32 {
 	return t.byContext[at]
 }
 
-// At returns the nodes at which tp sits, ascending. The slice is the tree's own.
+// At returns the nodes of tracepoint tp, ascending. The tree owns the slice.
 func (t *Tree) At(tp trace.Symbol) []int32 {
 	compare := func(i int32, tp trace.Symbol) int { return cmp.Compare(t.Nodes[i].Tracepoint, tp) }
 	from, found := slices.BinarySearchFunc(t.byTracepoint, tp, compare)
@@ -169,7 +172,8 @@ func (t *Tree) At(tp trace.Symbol) []int32 {
 	return t.byTracepoint[from:to]
 }
 
-// Baseline returns the context of node i with everything switched off: that of the nearest baseline node at or above it.
+// Baseline returns the context of node i with all tracepoints disabled: that of the nearest baseline node at or above
+// i.
 func (t *Tree) Baseline(i int32) trace.Context { return t.baseline[i] }
 
 // Path returns the operations from the root to node i, root first.

@@ -198,7 +198,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
 	a := c.arm(o)
 	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: sightings(o)}
 	if a.everything {
-		x.Unwell = c.unwell(requestType)
+		x.Unhealthy = c.unwell(requestType)
 		onPath(o, x.Contexts)
 	}
 	t.builder.Observe(x)

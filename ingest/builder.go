@@ -9,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Builder makes the spans of a [Batch] out of their fields, which may come in any order, by the rules that hold for every
-// format. It belongs to one decoder. The sequence of calls is
+// Builder assembles the spans of a [Batch] from their fields, given in any order, by the rules common to all formats.
+// It belongs to one decoder. Calls must follow the grammar
 //
 //	Begin (NewResource (ResourceText | SharedAttr)* (Span (fields | Attr | Link)* EndSpan)*)*
 type Builder struct {
-	ID     []byte // of the current span, 8 bytes; owned by the caller until EndSpan, as are the next three
+	ID     []byte // of the current span, 8 bytes; the caller owns this and the next three slices
 	Parent []byte // 8 bytes; empty: none
 	Trace  []byte // 16 bytes
 	Name   []byte
@@ -23,33 +23,33 @@ type Builder struct {
 	Kind   trace.Kind
 	Flags  trace.Flags
 	Join   bool   // the span carries sibyl.join=true
-	Cause  Defect // what the decoder itself found wrong with the span
+	Cause  Defect // defect found by the decoder
 
 	keys  *Keys
 	names Names
 	into  *Batch
 
-	Resource // the present one
+	Resource // the current one
 
 	tracepoint trace.Symbol
 	attrs      int // len(into.Attrs) when the span began
 	links      []link
 }
 
-// Resource is what spans share: a service, a host and attributes.
+// Resource holds the data that spans share: a service, a host and attributes.
 type Resource struct {
 	service     trace.Symbol
 	longService bool
 	version     trace.Symbol
 	host        trace.Symbol
-	hostRank    int          // place in hostKeys of the key that host came from
+	hostRank    int          // index in hostKeys of the key of host
 	shared      []trace.Attr // of the resource and the scope
 }
 
-// Defect says that a field of a span could not be read, for decoders of text: the span is refused, its record is not.
+// Defect is a field of a span that a text decoder could not read. The Builder rejects the span, not its record.
 type Defect uint8
 
-// What a decoder may find wrong with a span.
+// The defects of a span.
 const (
 	NoDefect Defect = iota
 	TraceIDDefect
@@ -63,7 +63,7 @@ type link struct {
 	join  bool
 }
 
-// hostKeys are the resource attributes that tell hosts apart, best first.
+// hostKeys are the resource attributes that identify hosts, best first.
 var hostKeys = [...]string{"host.id", "host.ip", "host.name", "k8s.pod.uid", "service.instance.id"}
 
 const (
@@ -71,44 +71,44 @@ const (
 	versionKey = "service.version"
 )
 
-// NewBuilder returns a builder that keeps the attributes in keys and enters names in table.
+// NewBuilder returns a builder that keeps the attributes in keys and adds names to table.
 func NewBuilder(table *trace.Table, keys *Keys) *Builder {
 	keys.intern(table)
 	return &Builder{keys: keys, names: Names{Table: table}}
 }
 
-// Begin starts a record whose spans go to the end of into.
+// Begin starts a record. Its spans are appended to into.
 func (b *Builder) Begin(into *Batch) {
 	b.into = into
 	b.NewResource()
 }
 
-// Mark and Rollback are those of the batch, for decoders that have to read something again.
+// Mark calls [Batch.Mark]. Decoders that have to read something twice use it with [Builder.Rollback].
 func (b *Builder) Mark() Mark { return b.into.Mark() }
 
-// Rollback removes everything that was added since m.
+// Rollback removes everything added to the batch since m.
 func (b *Builder) Rollback(m Mark) { b.into.Rollback(m) }
 
-// NewResource starts a resource: nothing is known about it yet.
+// NewResource starts an empty resource.
 func (b *Builder) NewResource() {
 	b.Resource = Resource{hostRank: len(hostKeys), shared: b.shared[:0]}
 }
 
-// Use makes a copy of r, which was saved, the present resource.
+// Use makes a copy of r, a saved resource, the current resource.
 func (b *Builder) Use(r Resource) {
 	shared := append(b.shared[:0], r.shared...)
 	b.Resource = r
 	b.shared = shared
 }
 
-// Save returns a copy of the present resource, for formats whose spans refer to resources.
+// Save returns a copy of the current resource, for formats whose spans refer to resources.
 func (b *Builder) Save() Resource {
 	r := b.Resource
 	r.shared = slices.Clone(r.shared)
 	return r
 }
 
-// Service sets the name of the resource's service.
+// Service sets the service name of the resource.
 func (b *Builder) Service(name []byte) {
 	if b.longService = len(name) > MaxName; !b.longService {
 		b.service = b.names.Symbol(name)
@@ -116,8 +116,8 @@ func (b *Builder) Service(name []byte) {
 	}
 }
 
-// noteVersion adds the version of the resource's service to the batch once both are known, unless that of the resource before was the same.
-// This is once for a resource, and costs spans nothing.
+// noteVersion adds the service version of the resource to the batch once both are known, unless it equals that of the
+// previous resource. It runs once per resource, not per span.
 func (b *Builder) noteVersion() {
 	v := ServiceVersion{b.service, b.version}
 	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 && (n == 0 || b.into.Versions[n-1] != v) {
@@ -125,8 +125,8 @@ func (b *Builder) noteVersion() {
 	}
 }
 
-// ResourceText takes a string attribute of the resource. Of several equal keys the first one with a text counts for the
-// service, its version and the host.
+// ResourceText adds a string attribute of the resource. For the service, its version and the host, the first non-empty
+// value of a key is used.
 func (b *Builder) ResourceText(key, text []byte) {
 	if len(text) == 0 {
 		return
@@ -152,24 +152,24 @@ func (b *Builder) ResourceText(key, text []byte) {
 	}
 }
 
-// IsLocal reports whether host is what every host calls itself, so that it tells none apart.
+// IsLocal reports whether host is a loopback name or address, which does not identify a host.
 func IsLocal[T string | []byte](host T) bool {
 	s := string(host)
 	return s == "localhost" || s == "::1" || strings.HasPrefix(s, "127.")
 }
 
-// Value is the value of an attribute. Decoders leave out what is neither text nor a number nor true or false.
+// Value is the value of an attribute: text, number or bool. Decoders skip values of other types.
 type Value struct {
 	Text    []byte // "true" or "false" for a bool
 	Number  float64
 	Numeric bool
 }
 
-// True reports whether v is true, as a bool or as a text.
+// True reports whether v is the bool or the text true.
 func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 
-// SharedAttr takes an attribute of the resource or the scope for which Keys.Find said found: it is given to each span that
-// follows, after the span's own attributes.
+// SharedAttr adds an attribute of the resource or scope, with the result of [Keys.Find] for its key. Each following
+// span gets it after its own attributes.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 	if found > keyJoin {
 		b.shared = append(b.shared, trace.Attr{})
@@ -177,13 +177,13 @@ func (b *Builder) SharedAttr(found int, key []byte, v Value) {
 	}
 }
 
-// Shared returns how many attributes are shared by now, for [Builder.Unshare].
+// Shared returns the current number of shared attributes, for [Builder.Unshare].
 func (b *Builder) Shared() int { return len(b.shared) }
 
-// Unshare forgets the shared attributes but the first n.
+// Unshare removes the shared attributes except the first n.
 func (b *Builder) Unshare(n int) { b.shared = b.shared[:n] }
 
-// Span starts a span: all its fields are empty.
+// Span starts a span with empty fields.
 func (b *Builder) Span() {
 	b.ID, b.Parent, b.Trace, b.Name = nil, nil, nil, nil
 	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, NoDefect
@@ -191,8 +191,8 @@ func (b *Builder) Span() {
 	b.attrs = len(b.into.Attrs)
 }
 
-// Attr takes an attribute of the current span for which Keys.Find said found. The marks of the tracepoint protocol that
-// have a field in trace.Span are no attributes of the span.
+// Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes of the tracepoint
+// protocol that have a field in trace.Span set only that field.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
@@ -207,7 +207,7 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	}
 }
 
-// attr fills in an empty attribute, where it is to stand: it is called too often to copy what it makes.
+// attr fills in a. It writes through a pointer because copying an attribute would cost too much on this path.
 func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 	a.Number, a.Numeric, a.Span = v.Number, v.Numeric, int32(len(b.into.Spans))
 	if found == unnamed {
@@ -220,15 +220,15 @@ func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 	}
 }
 
-// Link takes a link of the current span. It is a join if the link or the span says so and both spans are of one trace.
-// Links with unusable identifiers are ignored.
+// Link adds a link of the current span. The link is a join if the link or the span is marked as one and both spans
+// belong to the same trace. Link ignores links with invalid identifiers.
 func (b *Builder) Link(traceID, spanID []byte, join bool) {
 	if len(traceID) == 16 && len(spanID) == 8 {
 		b.links = append(b.links, link{trace.ID(traceID), trace.SpanID(binary.BigEndian.Uint64(spanID)), join})
 	}
 }
 
-// EndSpan adds the current span to the batch, or counts why it cannot be.
+// EndSpan adds the current span to the batch, or rejects it if it is invalid.
 func (b *Builder) EndSpan() {
 	if !b.valid() {
 		b.into.Attrs = b.into.Attrs[:b.attrs]
@@ -262,7 +262,7 @@ func (b *Builder) EndSpan() {
 	}
 }
 
-// valid reports whether the current span may enter the batch. If not, it has counted the reason.
+// valid reports whether the current span is valid, and counts it as rejected if not.
 func (b *Builder) valid() bool {
 	reason := b.defect()
 	if reason == "" {
@@ -274,7 +274,7 @@ func (b *Builder) valid() bool {
 	return false
 }
 
-// defect returns why the current span cannot be used; "" if it can.
+// defect returns the reason to reject the current span, or "" if it is valid.
 func (b *Builder) defect() trace.Reason {
 	switch {
 	case b.Cause == TraceIDDefect || len(b.Trace) != 16 || trace.ID(b.Trace).IsZero():
@@ -289,7 +289,7 @@ func (b *Builder) defect() trace.Reason {
 	return ""
 }
 
-// detail says what is wrong with the current span.
+// detail describes the defect of the current span that reason stands for.
 func (b *Builder) detail(reason trace.Reason) string {
 	switch {
 	case reason == trace.BadTraceID:
@@ -299,7 +299,7 @@ func (b *Builder) detail(reason trace.Reason) string {
 	case reason == trace.BadSpanID:
 		return badID("span id", 8, b.ID, b.Cause == SpanIDDefect)
 	case reason == trace.BadTime && b.Cause == TimeDefect:
-		return fmt.Sprintf("a time of span %x is negative, too large, or no number", b.ID)
+		return fmt.Sprintf("a time of span %x is negative, too large, or not a number", b.ID)
 	case reason == trace.BadTime:
 		return fmt.Sprintf("times %d and %d of span %x: not within [0, %d] ns after 1970", b.Start, b.End, b.ID, trace.MaxNanos)
 	case b.longService:
@@ -308,15 +308,15 @@ func (b *Builder) detail(reason trace.Reason) string {
 	return fmt.Sprintf("name of %d bytes of span %x, at most %d", len(b.Name), b.ID, MaxName)
 }
 
-// badID says what is wrong with an ID that should have size bytes, or, as text, twice as many digits.
-func badID(what string, size int, id []byte, text bool) string {
+// badID describes the defect of an ID. Size is its correct length in bytes; text means that the ID is in hexadecimal.
+func badID(name string, size int, id []byte, text bool) string {
 	switch {
 	case len(id) == 0:
-		return what + " is missing"
+		return name + " is missing"
 	case text:
-		return fmt.Sprintf("%s %q: want %d hexadecimal digits", what, id[:min(len(id), 40)], 2*size)
+		return fmt.Sprintf("%s %q: want %d hexadecimal digits", name, id[:min(len(id), 40)], 2*size)
 	case len(id) == size:
-		return what + " is all zero"
+		return name + " is all zero"
 	}
-	return fmt.Sprintf("%s of %d bytes, want %d: %x", what, len(id), size, id[:min(len(id), 20)])
+	return fmt.Sprintf("%s of %d bytes, want %d: %x", name, len(id), size, id[:min(len(id), 20)])
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A set finds the keys that are in it, those of the tracepoint protocol always, and no others.
+// A set finds its own keys and those of the tracepoint protocol, and no others.
 func TestKeys(t *testing.T) {
 	protocol := []string{trace.KeyTracepoint, trace.KeyPlan, trace.KeyArm, trace.KeyJoin}
 	rapid.Check(t, func(t *rapid.T) {
@@ -64,7 +64,7 @@ func TestTooManyKeys(t *testing.T) {
 	}
 }
 
-// An operation is the same whether it comes from the cache or not, and equal to what the dictionary says.
+// An operation is the same with and without the cache, and matches the dictionary.
 func TestOp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cached := ingest.Names{Table: &trace.Table{}}
@@ -86,7 +86,7 @@ func TestOp(t *testing.T) {
 	})
 }
 
-// Values are cut at a character and hold only UTF-8, and their symbol is that of the text that is stored.
+// Values are truncated at a character boundary and are valid UTF-8. Their symbol is that of the stored text.
 func TestValue(t *testing.T) {
 	names := ingest.Names{Table: &trace.Table{}}
 	for text, want := range map[string]string{
@@ -107,7 +107,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// Rolling back leaves a batch as it was.
+// Rollback restores a batch.
 func TestRollback(t *testing.T) {
 	b := ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}}, Versions: []ingest.ServiceVersion{{Service: 1, Version: 2}}}
 	b.Reject(trace.BadTime, "first", 2)

@@ -7,20 +7,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// MaxKeys is the most attribute keys that may be asked for by name, beside those of the tracepoint protocol.
+// MaxKeys is the maximum number of attribute keys in [NewKeys], not counting those of the tracepoint protocol.
 const MaxKeys = 32
 
-// Keys is a compiled set of attribute keys. Decoders read the values of these and skip all others unread. The keys of the
-// tracepoint protocol (trace.KeyTracepoint and so on) always belong to it. Keys is immutable and safe to share.
+// Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
+// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on). Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
-	first   [256]uint8 // by hash: index+1 in names of the first key of a chain; 0: none
-	next    []uint8    // index+1 of the next key of the chain
+	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain; 0: none
+	next    []uint8    // 1 + index of the next key of the chain; 0: none
 }
 
-// Places in Keys.names of the keys that mean something to the [Builder]; the keys asked for come after them.
+// Indexes in Keys.names of the keys that [Builder] interprets. The requested keys follow them.
 const (
 	keyTracepoint = iota
 	keyJoin
@@ -28,10 +28,10 @@ const (
 	keyArm
 )
 
-// Unwanted is what [Keys.Find] returns for keys whose values nobody asked for.
+// Unwanted is the result of [Keys.Find] for keys that are not in the set.
 const Unwanted = -1
 
-// unnamed is what Find returns for a key without a name of its own in a set of all keys.
+// unnamed is the result of Find for the unnamed keys of a set of all keys.
 const unnamed = MaxKeys + 16
 
 // NewKeys compiles the set of the given keys. It returns an error if there are more than [MaxKeys].
@@ -41,12 +41,12 @@ func NewKeys(names ...string) (*Keys, error) {
 		k.add(name)
 	}
 	if len(k.names) > MaxKeys+4 {
-		return nil, fmt.Errorf("%d attribute keys asked for, at most %d are possible", len(k.names)-4, MaxKeys)
+		return nil, fmt.Errorf("%d attribute keys requested, the maximum is %d", len(k.names)-4, MaxKeys)
 	}
 	return k, nil
 }
 
-// AllKeys returns the set of all keys: every attribute is read.
+// AllKeys returns the set of all keys.
 func AllKeys() *Keys {
 	k, _ := NewKeys() // no names, no error
 	k.all = true
@@ -60,20 +60,20 @@ func (k *Keys) add(name string) {
 	k.names = append(k.names, name)
 	k.symbols = append(k.symbols, trace.SymbolOf([]byte(name)))
 	if len(k.names) > MaxKeys+4 {
-		return // an error, see NewKeys
+		return // NewKeys returns an error
 	}
 	h := keyHash([]byte(name))
 	k.next = append(k.next, k.first[h])
 	k.first[h] = uint8(len(k.names))
 }
 
-// keyHash spreads keys by length and three of their bytes. It is all that most unwanted keys cost.
+// keyHash hashes a key by its length and three of its bytes. For most keys outside the set, this is the entire cost.
 func keyHash(key []byte) uint8 {
 	n := len(key)
 	return uint8(n)*31 + key[0]*7 + key[n>>1]*13 + key[n-1]
 }
 
-// Find returns the place of key in the set, [Unwanted] if it is not in the set.
+// Find returns the index of key in the set, or [Unwanted] if the set does not contain it.
 func (k *Keys) Find(key []byte) int {
 	if len(key) != 0 {
 		for i := k.first[keyHash(key)]; i != 0; i = k.next[i-1] {
@@ -88,7 +88,7 @@ func (k *Keys) Find(key []byte) int {
 	return Unwanted
 }
 
-// intern stores the names of the set in table, so that symbols of attributes can be told apart in reports.
+// intern stores the names of the set in table, so that reports can name attributes.
 func (k *Keys) intern(table *trace.Table) {
 	for _, name := range k.names {
 		table.Symbol(name)

@@ -9,30 +9,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits on what is taken from one name or value. They bound what hostile input can make a dictionary hold.
+// Limits on the length of names and values. They bound the memory that hostile input can claim in a dictionary.
 const (
-	MaxName  = 4 << 10 // bytes of a service or span name: a span with a longer one is rejected as too large
-	MaxValue = 1 << 10 // bytes of an attribute's key or value: what is beyond is cut off
+	MaxName  = 4 << 10 // bytes of a service or span name; spans with a longer one are rejected as too large
+	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer ones are truncated
 )
 
-// maxValues is how many different attribute values get their text stored: half of a full dictionary, so that values of high
-// cardinality cannot crowd the names of operations out of it. Other values keep their symbol, and stand as
-// trace.Overflow in reports.
+// maxValues bounds the attribute values whose text is stored. It is half of a full dictionary, so that values of high
+// cardinality cannot crowd out the names of operations. Further values have a symbol but no text; reports show
+// trace.Overflow.
 const maxValues = trace.DefaultLimit / 2
 
-// Sizes of the caches: 256 KiB for operations and 128 KiB for values stay within a core's own cache.
+// Numbers of cache entries: 256 KiB of operations and 128 KiB of values fit into the private cache of a core.
 const (
-	cachedOps    = 1 << 12 // lines, of which each holds four operations and fills one line of the processor's cache
+	cachedOps    = 1 << 12 // sets of four operations; each set fills one cache line
 	cachedValues = 1 << 14
 )
 
-// Names turns names into identities and enters them in a dictionary. It is owned by one decoder and not safe for
+// Names maps names to identities and adds them to a dictionary. It belongs to one decoder and is not safe for
 // concurrent use.
 type Names struct {
 	Table *trace.Table
 
-	ops    [cachedOps][4]cachedOp     // the newest of a line first; it displaces the oldest
-	stored [cachedValues]trace.Symbol // direct-mapped: values that need no more work
+	ops    [cachedOps][4]cachedOp     // four-way associative; each set has the newest entry first
+	stored [cachedValues]trace.Symbol // direct-mapped: valid values that are already stored
 	buf    []byte
 	values int
 }
@@ -42,8 +42,8 @@ type cachedOp struct {
 	op  trace.Op
 }
 
-// Op returns the operation of service, the raw span name and kind. The name may be of any length; see [MaxName] for who
-// refuses long ones.
+// Op returns the operation with the given service, raw span name and kind. The name may have any length; callers reject
+// names longer than [MaxName].
 func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op {
 	key := trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name))
 	line := &n.ops[key%cachedOps]
@@ -53,7 +53,7 @@ func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op 
 		}
 	}
 	if n.buf == nil {
-		n.buf = make([]byte, 0, 2*MaxName) // "1/2" becomes "{}/{}": never more than twice as long
+		n.buf = make([]byte, 0, 2*MaxName) // "1/2" becomes "{}/{}": at most twice as long
 	}
 	normal := trace.NormalName(clean(name, MaxName), n.buf)
 	op := n.Table.Op(service, n.Table.SymbolBytes(normal), kind)
@@ -65,7 +65,7 @@ func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op 
 // Symbol returns the symbol of a service name.
 func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(clean(name, MaxName)) }
 
-// Value returns the symbol of an attribute's key or value, cut to [MaxValue] bytes.
+// Value returns the symbol of an attribute's key or value, truncated to [MaxValue] bytes.
 func (n *Names) Value(text []byte) trace.Symbol {
 	if len(text) > MaxValue {
 		text = clean(text, MaxValue)
@@ -81,7 +81,7 @@ func (n *Names) Value(text []byte) trace.Symbol {
 	return sym
 }
 
-// store enters a value in the dictionary, while there is room for values.
+// store adds a value to the dictionary unless it already holds maxValues values.
 func (n *Names) store(sym trace.Symbol, text []byte) {
 	if n.values < maxValues && n.Table.Text(sym) == trace.Overflow {
 		n.values++
@@ -89,7 +89,7 @@ func (n *Names) store(sym trace.Symbol, text []byte) {
 	}
 }
 
-// clean returns text cut to at most limit bytes at the boundary of a character, with U+FFFD in place of what is not UTF-8.
+// clean returns text truncated to at most limit bytes at a character boundary, with invalid UTF-8 replaced by U+FFFD.
 // It allocates only for invalid text.
 func clean(text []byte, limit int) []byte {
 	if len(text) > limit {

@@ -22,26 +22,27 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	_ "google.golang.org/grpc/encoding/gzip" // requests are compressed
+	_ "google.golang.org/grpc/encoding/gzip" // compresses requests
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
-// Endpoint takes OTLP.
+// Endpoint is the address of an OTLP receiver.
 type Endpoint struct {
 	url   *url.URL
 	token string
 }
 
-// ParseEndpoint reads an endpoint: host:port or grpc://host:port for gRPC in clear text, grpcs://host:port with TLS, or a URL of
-// OTLP/HTTP, whose path is /v1/traces unless it has one. The token goes with each request; "": none does.
+// ParseEndpoint parses the address of an endpoint: host:port or grpc://host:port for gRPC without TLS,
+// grpcs://host:port for gRPC with TLS, or a URL for OTLP/HTTP, whose default path is /v1/traces. The token is sent with
+// each request unless it is empty.
 func ParseEndpoint(text, token string) (*Endpoint, error) {
 	if !strings.Contains(text, "://") {
 		text = "grpc://" + text
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no endpoint: %w", text, err)
+		return nil, fmt.Errorf("%q is not an endpoint: %w", text, err)
 	}
 	switch u.Scheme {
 	case "http", "https":
@@ -50,18 +51,18 @@ func ParseEndpoint(text, token string) (*Endpoint, error) {
 		}
 	case "grpc", "grpcs":
 		if _, _, err := net.SplitHostPort(u.Host); err != nil || u.Path != "" {
-			return nil, fmt.Errorf("%q is no endpoint: want a host and a port, like localhost:4317", text)
+			return nil, fmt.Errorf("%q is not an endpoint: want a host and a port, like localhost:4317", text)
 		}
 	default:
-		return nil, fmt.Errorf("%q is no endpoint: want host:port, grpc://…, grpcs://…, http://… or https://…", text)
+		return nil, fmt.Errorf("%q is not an endpoint: want host:port, grpc://…, grpcs://…, http://… or https://…", text)
 	}
 	if u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is no endpoint: it names no host", text)
+		return nil, fmt.Errorf("%q is not an endpoint: it lacks a host", text)
 	}
 	return &Endpoint{u, token}, nil
 }
 
-// connection is a way to an endpoint.
+// connection is an open connection to an endpoint.
 type connection interface {
 	sender
 	close() error
@@ -82,7 +83,7 @@ func (e *Endpoint) connect() (connection, error) {
 	return &overGRPC{c, ptraceotlp.NewGRPCClient(c), e.token}, nil
 }
 
-// answerTimeout is how long an answer may take.
+// answerTimeout is the timeout of a request.
 const answerTimeout = 30 * time.Second
 
 type overGRPC struct {
@@ -110,16 +111,16 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	s := status.Convert(err)
 	after, throttled := retryDelay(s)
 	switch code := s.Code(); {
-	case slices.Contains(forNow, code), code == codes.ResourceExhausted && throttled:
-		return answer{}, &again{err, after}
+	case slices.Contains(retryable, code), code == codes.ResourceExhausted && throttled:
+		return answer{}, &retryError{err, after}
 	case code == codes.ResourceExhausted, code == codes.InvalidArgument:
 		return answer{int64(traces.SpanCount()), s.Message()}, nil
 	}
 	return answer{}, fmt.Errorf("send to %s: %w", g.connection.Target(), err)
 }
 
-// forNow are the codes after which a request may be sent again, as OTLP has them.
-var forNow = []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss}
+// retryable are the status codes that permit a retry by the OTLP specification.
+var retryable = []codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss}
 
 func retryDelay(s *status.Status) (time.Duration, bool) {
 	for _, detail := range s.Details() {
@@ -144,7 +145,7 @@ func (h *overHTTP) close() error {
 	return nil
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the size of a response in bytes.
 const maxAnswer = 64 << 10
 
 // send implements sender.
@@ -155,7 +156,7 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
 	if err != nil {
-		return answer{}, fmt.Errorf("make a request: %w", err)
+		return answer{}, fmt.Errorf("create a request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/x-protobuf")
 	if h.token != "" {
@@ -166,22 +167,22 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		if ctx.Err() != nil {
 			return answer{}, context.Cause(ctx)
 		}
-		return answer{}, &again{err, 0}
+		return answer{}, &retryError{err, 0}
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return answer{}, &again{err, 0}
+		return answer{}, &retryError{err, 0}
 	}
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
 		r := ptraceotlp.NewExportResponse()
 		if err := r.UnmarshalProto(text); err != nil {
-			return answer{}, fmt.Errorf("%s does not answer as OTLP does: %w", h.url, err)
+			return answer{}, fmt.Errorf("%s does not answer with OTLP: %w", h.url, err)
 		}
 		return partial(r), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 if it is a date, or nothing
-		return answer{}, &again{fmt.Errorf("%s answers %s", h.url, response.Status), time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 for a date or no header
+		return answer{}, &retryError{fmt.Errorf("%s answers %s", h.url, response.Status), time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		return answer{int64(traces.SpanCount()), response.Status}, nil
 	}

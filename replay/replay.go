@@ -1,8 +1,9 @@
 // Package replay sends recorded traces to an OTLP endpoint as if they happened now.
 //
-// The whole recording is read first, because files need not be in the order of time. Then each trace is shifted as a whole: durations and
-// what lies between its spans stay, so that it means the same; the first trace begins now, and times between the beginnings of traces are
-// divided by the speed. A trace is sent when, at that speed, it has ended; in one piece, but for large ones.
+// It reads the whole recording first, because files need not be in the order of time. Then it shifts each trace as a
+// whole, so that durations and gaps between its spans stay the same. The first trace begins now, and the times between
+// the beginnings of traces are divided by the speed. A trace is sent when it has ended, at that speed, in one piece
+// unless it is large.
 package replay
 
 import (
@@ -21,52 +22,53 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
-// Options say what is replayed, and how.
+// Options configures a replay.
 type Options struct {
 	Files  []string
-	Input  file.Options // Keys and Workers mean nothing
-	Speed  float64      // above 0; 1: as it was
-	Loop   bool         // begin anew at the end, with other IDs, until the context is done
-	NewIDs bool         // other IDs from the beginning, so that a recording can be replayed again soon
+	Input  file.Options // Keys and Workers are ignored
+	Speed  float64      // above 0; 1 is the recorded speed
+	Loop   bool         // repeat with new IDs until the context is done
+	NewIDs bool         // new IDs from the first round on, so that a recording can be replayed again soon
 
-	// Started is called when a round begins, with how many traces it has and how long it takes; Sent with how many of them were sent. One
-	// goroutine calls them. Nil: nobody is told.
+	// Started is called at the beginning of each round with the number of traces and the length of the round. Sent is
+	// called with the number of traces sent in this round. One goroutine makes the calls. Both may be nil.
 	Started func(traces int64, length time.Duration)
 	Sent    func(traces int64)
 }
 
-// Summary says what was sent.
+// Summary counts the data sent.
 type Summary struct {
 	Traces   int64        `json:"traces"`
-	Spans    int64        `json:"spans"`    // that the endpoint took
-	Rejected int64        `json:"rejected"` // spans that it did not take
+	Spans    int64        `json:"spans"`    // accepted by the endpoint
+	Rejected int64        `json:"rejected"` // spans rejected by the endpoint
 	Why      string       `json:"why,omitempty"`
 	Requests int64        `json:"requests"`
 	Retries  int64        `json:"retries"`
 	Input    file.Summary `json:"-"`
 }
 
-// sender sends requests.
+// sender sends requests to an endpoint.
 type sender interface {
-	// send sends one request and returns what became of it. An error is not worth another try, unless it is a *again.
+	// send sends one request. It returns a *retryError if the request may be sent again.
 	send(ctx context.Context, traces ptrace.Traces) (answer, error)
 }
 
-// answer says how many spans of a request were rejected, and why.
+// answer holds the number of rejected spans of a request and the endpoint's message about them.
 type answer struct {
 	rejected int64
 	why      string
 }
 
-// Replay sends what options name to an endpoint. It returns an error if the input cannot be read, if the endpoint refuses all, or cannot be
-// reached for a minute, and if ctx is done; the summary holds what was sent until then.
+// Replay sends the recording in options to an endpoint. It returns an error if the input cannot be read, if the
+// endpoint refuses a request or cannot be reached for a minute, or if ctx is done. The summary counts the data sent
+// until then.
 func Replay(ctx context.Context, to *Endpoint, options Options) (s Summary, err error) {
-	t, err := newTape(options.Input.TempDir)
+	t, err := newRecording(options.Input.TempDir)
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	if s.Input, err = file.Everything(ctx, options.Files, options.Input, t.add); err != nil {
+	if s.Input, err = file.ReadOTLP(ctx, options.Files, options.Input, t.add); err != nil {
 		return s, err
 	}
 	connection, err := to.connect()
@@ -74,25 +76,25 @@ func Replay(ctx context.Context, to *Endpoint, options Options) (s Summary, err 
 		return s, err
 	}
 	defer func() { err = errors.Join(err, connection.close()) }()
-	p := &player{tape: t, to: connection, options: options, summary: &s}
+	p := &player{recording: t, to: connection, options: options, summary: &s}
 	return s, p.play(ctx)
 }
 
-// player sends what is on a tape.
+// player sends the traces of a recording.
 type player struct {
-	tape    *tape
-	to      sender
-	options Options
-	summary *Summary
+	recording *recording
+	to        sender
+	options   Options
+	summary   *Summary
 
-	pending ptrace.Traces // the request that is being filled
-	bytes   int64
-	whole   int64 // traces that are complete with it
-	sent    int64 // traces, in this round
+	pending  ptrace.Traces // the next request
+	bytes    int64
+	complete int64 // traces whose last span is in pending
+	sent     int64 // traces sent in this round
 }
 
 func (p *player) play(ctx context.Context) error {
-	order, first, err := p.tape.rewind()
+	order, first, err := p.recording.finish()
 	if err != nil || len(order) == 0 {
 		return err
 	}
@@ -110,7 +112,7 @@ func (p *player) play(ctx context.Context) error {
 
 // round sends all of order once.
 func (p *player) round(ctx context.Context, order []*recorded, first uint64, m mask) error {
-	p.pending, p.bytes, p.whole, p.sent = ptrace.NewTraces(), 0, 0, 0
+	p.pending, p.bytes, p.complete, p.sent = ptrace.NewTraces(), 0, 0, 0
 	began := time.Now()
 	if p.options.Started != nil {
 		p.options.Started(int64(len(order)), p.after(order[len(order)-1].end-first))
@@ -126,7 +128,7 @@ func (p *player) round(ctx context.Context, order []*recorded, first uint64, m m
 		}
 		shift := began.UnixNano() + p.after(r.start-first).Nanoseconds() - int64(r.start)
 		for _, x := range r.pieces {
-			traces, err := p.tape.read(x)
+			traces, err := p.recording.read(x)
 			if err != nil {
 				return err
 			}
@@ -139,26 +141,26 @@ func (p *player) round(ctx context.Context, order []*recorded, first uint64, m m
 			traces.ResourceSpans().MoveAndAppendTo(p.pending.ResourceSpans())
 			p.bytes += int64(x.size)
 		}
-		p.whole++
+		p.complete++
 	}
 	return p.flush(ctx)
 }
 
-// maxRequest bounds the bytes of requests: receivers usually take 4 MiB.
+// maxRequest bounds requests, in bytes. Receivers usually accept 4 MiB.
 const maxRequest = 1 << 20
 
-// after returns how long after the beginning something is due that came so many nanoseconds after it.
+// after returns the time between the beginning and an event ns nanoseconds later, at the replay's speed.
 func (p *player) after(ns uint64) time.Duration {
 	return time.Duration(min(float64(ns)/p.options.Speed, math.MaxInt64/2))
 }
 
-// flush sends what is pending.
+// flush sends the pending request.
 func (p *player) flush(ctx context.Context) error {
 	if p.bytes == 0 {
 		return nil
 	}
 	n := int64(p.pending.SpanCount())
-	a, err := p.insist(ctx)
+	a, err := p.sendWithRetry(ctx)
 	if err != nil {
 		return err
 	}
@@ -167,33 +169,33 @@ func (p *player) flush(ctx context.Context) error {
 	if p.summary.Rejected += a.rejected; p.summary.Why == "" {
 		p.summary.Why = a.why
 	}
-	p.summary.Traces += p.whole
-	p.sent += p.whole
-	p.pending, p.bytes, p.whole = ptrace.NewTraces(), 0, 0
+	p.summary.Traces += p.complete
+	p.sent += p.complete
+	p.pending, p.bytes, p.complete = ptrace.NewTraces(), 0, 0
 	if p.options.Sent != nil {
 		p.options.Sent(p.sent)
 	}
 	return nil
 }
 
-// Bounds of trying again.
+// Times for retries.
 const (
 	firstPause = 250 * time.Millisecond // doubled each time
-	mostPause  = 10 * time.Second
-	giveUp     = time.Minute // without an answer other than to try again
+	maxPause   = 10 * time.Second
+	giveUp     = time.Minute // without success
 )
 
-// insist sends what is pending until it is answered.
-func (p *player) insist(ctx context.Context) (answer, error) {
+// sendWithRetry sends the pending request and retries while the endpoint asks for it.
+func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 	began := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		a, err := p.to.send(ctx, p.pending)
-		later, ok := errors.AsType[*again](err)
+		later, ok := errors.AsType[*retryError](err)
 		if !ok {
 			return a, err
 		}
 		if time.Since(began) > giveUp {
-			return a, fmt.Errorf("for a minute nothing was taken: %w", later.err)
+			return a, fmt.Errorf("no request was accepted for a minute: %w", later.err)
 		}
 		p.summary.Retries++
 		if err := sleep(ctx, max(pause, later.after)); err != nil {
@@ -202,16 +204,16 @@ func (p *player) insist(ctx context.Context) (answer, error) {
 	}
 }
 
-// again says that a request was not taken for now.
-type again struct {
+// retryError is the error for a request that may be sent again.
+type retryError struct {
 	err   error
-	after time.Duration // as the endpoint asks for; 0: it does not say
+	after time.Duration // requested by the endpoint; 0: not specified
 }
 
-func (a *again) Error() string { return a.err.Error() }
-func (a *again) Unwrap() error { return a.err }
+func (e *retryError) Error() string { return e.err.Error() }
+func (e *retryError) Unwrap() error { return e.err }
 
-// sleep waits, unless ctx is done.
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -223,10 +225,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mask changes the IDs of traces. The zero mask leaves them as they are.
+// mask is XORed with the IDs of traces. The zero mask keeps them.
 type mask pcommon.TraceID
 
-// newMask returns a mask for a round that no other has.
+// newMask returns a mask that is unique to a seed and round.
 func newMask(seed string, round int) (m mask) {
 	for i := range m {
 		m[i] = byte(xxhash.Sum64String(fmt.Sprint(seed, round, i)))
@@ -244,7 +246,7 @@ func (m mask) change(id pcommon.TraceID) pcommon.TraceID {
 	return id
 }
 
-// move shifts all times of traces by some nanoseconds, and changes the IDs.
+// move shifts all times of traces by shift nanoseconds and applies m to their IDs.
 func move(traces ptrace.Traces, shift int64, m mask) {
 	for s := range spans(traces) {
 		s.SetStartTimestamp(shifted(s.StartTimestamp(), shift))
@@ -259,7 +261,7 @@ func move(traces ptrace.Traces, shift int64, m mask) {
 	}
 }
 
-// shifted leaves times that are not known, and impossible ones, as they are.
+// shifted returns t plus by nanoseconds. It does not change unknown and impossible times.
 func shifted(t pcommon.Timestamp, by int64) pcommon.Timestamp {
 	if t == 0 || t > math.MaxInt64 {
 		return t

@@ -27,14 +27,14 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/file"
 )
 
-// sent is a span as it arrived: times since the beginning of the replay.
+// sent is a received span, with times relative to the beginning of the replay.
 type sent struct {
 	At         time.Duration
-	ID         byte // first of its span ID
+	ID         byte // first byte of its span ID
 	Start, End time.Duration
 }
 
-// fake is an endpoint that remembers what it was sent and answers with what it is told to, in turn; the last answer stays.
+// fake is an endpoint that records its requests and returns its answers in turn; it repeats the last answer.
 type fake struct {
 	began   time.Time
 	spans   []sent
@@ -62,11 +62,11 @@ func (f *fake) send(_ context.Context, traces ptrace.Traces) (answer, error) {
 	return f.rejects, nil
 }
 
-// hour is when what is replayed was recorded: in seconds since the epoch.
+// hour is the time of the recording in seconds since the epoch.
 const hour = 1_700_000_000
 
-// record puts a span on a tape; times in seconds after hour.
-func record(t *testing.T, tape *tape, trace, id byte, start, end float64) {
+// record adds a span to a recording. Times are in seconds after hour.
+func record(t *testing.T, recording *recording, trace, id byte, start, end float64) {
 	t.Helper()
 	traces := ptrace.NewTraces()
 	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -74,32 +74,33 @@ func record(t *testing.T, tape *tape, trace, id byte, start, end float64) {
 	s.SetSpanID(pcommon.SpanID{id})
 	s.SetStartTimestamp(pcommon.Timestamp((hour + start) * 1e9))
 	s.SetEndTimestamp(pcommon.Timestamp((hour + end) * 1e9))
-	if err := tape.add(traces); err != nil {
+	if err := recording.add(traces); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func play(t *testing.T, to *fake, o Options, fill func(*tape)) (Summary, error) {
+func play(t *testing.T, to *fake, o Options, fill func(*recording)) (Summary, error) {
 	t.Helper()
-	tape, err := newTape(t.TempDir())
+	recording, err := newRecording(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tape.close()
-	fill(tape)
+	defer recording.close()
+	fill(recording)
 	to.began = time.Now()
 	var s Summary
-	err = (&player{tape: tape, to: to, options: o, summary: &s}).play(t.Context())
+	err = (&player{recording: recording, to: to, options: o, summary: &s}).play(t.Context())
 	return s, err
 }
 
-// Recorded in any order, traces are sent in the order in which they end; durations stay, what is between traces shrinks with the speed.
+// Traces recorded in any order are sent in the order of their ends. Durations stay the same; times between traces are
+// divided by the speed.
 func TestTimes(t *testing.T) {
-	fill := func(tape *tape) {
-		record(t, tape, 3, 6, 40, 41)
-		record(t, tape, 1, 1, 0, 20)
-		record(t, tape, 2, 4, 10, 12)
-		record(t, tape, 1, 2, 5, 6)
+	fill := func(recording *recording) {
+		record(t, recording, 3, 6, 40, 41)
+		record(t, recording, 1, 1, 0, 20)
+		record(t, recording, 2, 4, 10, 12)
+		record(t, recording, 1, 2, 5, 6)
 	}
 	for speed, want := range map[float64][]sent{
 		1: {{12e9, 4, 10e9, 12e9}, {20e9, 1, 0, 20e9}, {20e9, 2, 5e9, 6e9}, {41e9, 6, 40e9, 41e9}},
@@ -115,13 +116,13 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A trace without a possible time is sent all the same, first, and what it says of time stays.
+// A trace without valid times is sent first, with its times unchanged.
 func TestImpossibleTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &fake{}
-		s, err := play(t, to, Options{Speed: 1}, func(tape *tape) {
-			record(t, tape, 1, 1, 1, 2)
-			record(t, tape, 2, 2, -hour, 1)
+		s, err := play(t, to, Options{Speed: 1}, func(recording *recording) {
+			record(t, recording, 1, 1, 1, 2)
+			record(t, recording, 2, 2, -hour, 1)
 		})
 		if err != nil || s.Traces != 2 || to.spans[0].ID != 2 || to.spans[1].At != time.Second || to.spans[1].Start != 0 {
 			t.Errorf("%+v %v %+v", s, err, to.spans)
@@ -129,11 +130,11 @@ func TestImpossibleTimes(t *testing.T) {
 	})
 }
 
-// Whoever refuses for now is asked again, and what was refused for good is counted.
+// A request that may be retried is sent again, and rejected spans are counted.
 func TestRefusals(t *testing.T) {
-	one := func(tape *tape) { record(t, tape, 1, 1, 0, 0) }
+	one := func(recording *recording) { record(t, recording, 1, 1, 0, 0) }
 	synctest.Test(t, func(t *testing.T) {
-		to := &fake{answers: []error{&again{errors.New("busy"), 3 * time.Second}, &again{errors.New("busy"), 0}, nil}, rejects: answer{1, "bad"}}
+		to := &fake{answers: []error{&retryError{errors.New("busy"), 3 * time.Second}, &retryError{errors.New("busy"), 0}, nil}, rejects: answer{1, "bad"}}
 		s, err := play(t, to, Options{Speed: 1}, one)
 		if err != nil || s.Retries != 2 || s.Rejected != 1 || s.Spans != 0 || s.Why != "bad" || to.spans[0].At != 3500*time.Millisecond {
 			t.Errorf("%+v %v %+v", s, err, to.spans)
@@ -142,7 +143,7 @@ func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		began := time.Now()
-		s, err := play(t, &fake{answers: []error{&again{busy, 0}}}, Options{Speed: 1}, one)
+		s, err := play(t, &fake{answers: []error{&retryError{busy, 0}}}, Options{Speed: 1}, one)
 		if !errors.Is(err, busy) || s.Requests != 0 || time.Since(began) > 2*time.Minute {
 			t.Errorf("never taken: %+v %v after %v", s, err, time.Since(began))
 		}
@@ -155,14 +156,14 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Each round has IDs of its own, the same for all spans of a trace.
+// Each round has new IDs, the same for all spans of a trace.
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := errors.New("end")
 		to := &fake{answers: []error{nil, nil, nil, end}}
-		_, err := play(t, to, Options{Speed: 1, Loop: true}, func(tape *tape) {
-			record(t, tape, 1, 1, 0, 1)
-			record(t, tape, 1, 2, 0, 1)
+		_, err := play(t, to, Options{Speed: 1, Loop: true}, func(recording *recording) {
+			record(t, recording, 1, 1, 0, 1)
+			record(t, recording, 1, 2, 0, 1)
 		})
 		ids := slices.Compact(slices.Clone(to.traces))
 		if !errors.Is(err, end) || len(to.traces) != 6 || len(ids) != 3 || ids[0] != (pcommon.TraceID{15: 1}) {
@@ -171,7 +172,7 @@ func TestLoop(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		to := &fake{}
-		if _, err := play(t, to, Options{Speed: 1, NewIDs: true}, func(tape *tape) { record(t, tape, 1, 1, 0, 1) }); err != nil {
+		if _, err := play(t, to, Options{Speed: 1, NewIDs: true}, func(recording *recording) { record(t, recording, 1, 1, 0, 1) }); err != nil {
 			t.Fatal(err)
 		}
 		if to.traces[0] == (pcommon.TraceID{15: 1}) {
@@ -180,7 +181,7 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// What belongs to a span moves with it: events in time, links to traces whose IDs change.
+// Replay shifts the events of a span in time and changes the trace IDs of its links.
 func TestMove(t *testing.T) {
 	traces := ptrace.NewTraces()
 	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -199,7 +200,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// Large traces go in requests that receivers take.
+// Large traces are split into requests that receivers accept.
 func TestRequestsAreBounded(t *testing.T) {
 	traces := ptrace.NewTraces()
 	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
@@ -211,8 +212,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		to := &fake{}
-		s, err := play(t, to, Options{Speed: 1}, func(tape *tape) {
-			if err := tape.add(traces); err != nil {
+		s, err := play(t, to, Options{Speed: 1}, func(recording *recording) {
+			if err := recording.add(traces); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -238,7 +239,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// server answers over gRPC with what it is told to, in turn.
+// server returns its answers over gRPC, in turn.
 type server struct {
 	ptraceotlp.UnimplementedGRPCServer
 	answers []error
@@ -255,7 +256,7 @@ func (s *server) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptrace
 	return response, err
 }
 
-// Over gRPC, what is worth another try is told from what is not.
+// The gRPC client retries exactly the errors that permit a retry.
 func TestGRPC(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -297,7 +298,7 @@ func TestGRPC(t *testing.T) {
 	} {
 		s.answers = []error{x.says}
 		got, err := c.send(t.Context(), traces)
-		later, ok := errors.AsType[*again](err)
+		later, ok := errors.AsType[*retryError](err)
 		if got != x.want || ok != x.again || ok && later.after != x.after || (err != nil) != (x.again || x.fails) {
 			t.Errorf("%v: %+v, %v", x.says, got, err)
 		}
@@ -307,7 +308,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// Over HTTP, what is worth another try is told from what is not.
+// The HTTP client retries exactly the errors that permit a retry.
 func TestHTTP(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.json")
 	doc := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001","spanId":"0000000000000001","name":"x","startTimeUnixNano":"1"}]}]}]}`

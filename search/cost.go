@@ -91,11 +91,11 @@ func (c *costs) estimate(tp trace.Symbol) *price {
 		return p
 	}
 	for k, t := range c.trees {
-		point, service := t.Unplaced(tp)
+		point, service := t.FindUnplaced(tp)
 		switch {
 		case point == nil:
 			add(k, usageOf(c.rates[k], 0, 0))
-		case t.Serves(service):
+		case t.HasService(service):
 			p.service = service
 			add(k, usageOf(c.rates[k], point.Bytes, point.Cost))
 		default:

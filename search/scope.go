@@ -160,7 +160,7 @@ func (o *operationScope) grow(t *cct.Tree) {
 // growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope.
 func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol) {
 	var placed map[trace.Symbol]bool
-	for p := range t.Loose(service) {
+	for p := range t.Unplaced(service) {
 		if placed == nil {
 			placed = make(map[trace.Symbol]bool, len(o.locations))
 			for i := range o.locations {
@@ -242,7 +242,7 @@ func (o *operationScope) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]in
 		o.append(location{
 			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
 			hits: expectedHits(t, kids[from:to], o.locations[i].hits), priorWeight: weight, history: history, inside: true,
-			unanchored: n.Floating || o.locations[i].unanchored,
+			unanchored: n.Unanchored || o.locations[i].unanchored,
 		})
 		nodes = append(nodes, kids[from:to])
 		from = to

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/treetext"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -45,7 +46,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "tree":
 		s.reset()
-		tree, err := cct.ParseText(d.Input, &s.table)
+		tree, err := treetext.Parse(d.Input, &s.table)
 		if err != nil {
 			return err.Error()
 		}
@@ -90,7 +91,7 @@ func (s *script) problem(t *testing.T, text string) {
 				if _, err := fmt.Sscanf(option, "excess=%f±%f", &e.Excess, &half); err == nil {
 					s.p.Kind, e.ExcessLow, e.ExcessHigh = analysis.KindSlow, e.Excess-half, e.Excess+half
 				} else {
-					e.After = cct.TextOp(strings.TrimPrefix(option, "after="), &s.table)
+					e.After = treetext.Op(strings.TrimPrefix(option, "after="), &s.table)
 				}
 			}
 			s.p.Edges = append(s.p.Edges, e)
@@ -109,7 +110,7 @@ func (s *script) problem(t *testing.T, text string) {
 		names := strings.Split(rest, ".")
 		r := analysis.RefinedShare{Within: trace.WholeEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
 		for _, name := range names {
-			r.Parent, r.Op, r.Tracepoint = at, cct.TextOp(name, &s.table), s.table.Symbol(name)
+			r.Parent, r.Op, r.Tracepoint = at, treetext.Op(name, &s.table), s.table.Symbol(name)
 			at = at.Child(r.Op)
 		}
 		r.Context = at
@@ -120,7 +121,7 @@ func (s *script) problem(t *testing.T, text string) {
 func (s *script) context(names []string) trace.Context {
 	var ctx trace.Context
 	for _, name := range names {
-		ctx = s.table.Child(ctx, cct.TextOp(name, &s.table))
+		ctx = s.table.Child(ctx, treetext.Op(name, &s.table))
 	}
 	return ctx
 }

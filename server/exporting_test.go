@@ -20,6 +20,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/store"
@@ -82,7 +83,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	defer kept.Close()
 	table := &trace.Table{}
 	for i, group := range []analysis.Hash{{Lo: 1}, {Lo: 2}} {
-		x, err := trace.ParseText("a shop \"GET /cart\" server 0..100\n  b shop db client 10..50\n", table)
+		x, err := tracetext.Parse("a shop \"GET /cart\" server 0..100\n  b shop db client 10..50\n", table)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// filledTable returns a table with entries of every sort, one of them refused.
+// filledTable returns a table with entries of every kind, some of them refused.
 func filledTable() *trace.Table {
 	t := &trace.Table{Limit: 12}
 	for i := range 4 {
@@ -24,7 +24,7 @@ func filledTable() *trace.Table {
 	return t
 }
 
-// A table that is written and read back knows what it knew, and refuses what it refused.
+// A decoded table contains and refuses the same entries as the original.
 func TestTableRoundTrip(t *testing.T) {
 	for _, table := range []*trace.Table{{}, filledTable()} {
 		b := table.AppendBinary(nil)
@@ -33,14 +33,14 @@ func TestTableRoundTrip(t *testing.T) {
 			t.Fatalf("%d bytes left: %v", len(rest), err)
 		}
 		if !bytes.Equal(again.AppendBinary(nil), b) || again.Refused() != table.Refused() {
-			t.Error("another table")
+			t.Error("the decoded table differs")
 		}
 		for _, x := range []*trace.Table{table, again} {
 			x.Symbol("one more")
 			x.Op(1, 2, trace.Server)
 		}
 		if !bytes.Equal(again.AppendBinary(nil), table.AppendBinary(nil)) {
-			t.Error("they go on differently")
+			t.Error("the tables differ after the same additions")
 		}
 	}
 	if _, _, err := trace.DecodeTable(filledTable().AppendBinary(nil), 3); !errors.Is(err, codec.ErrCorrupt) {
@@ -60,7 +60,7 @@ func FuzzDecodeTable(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(table.AppendBinary(nil), b[:len(b)-len(rest)]) {
-			t.Error("another encoding of the same")
+			t.Error("encoding the table again gives other bytes")
 		}
 		table.Path(table.Child(1, 2))
 	})

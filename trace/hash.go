@@ -2,14 +2,14 @@ package trace
 
 import "math/bits"
 
-// Two odd constants with well-spread bits (the first fraction bits of the golden ratio and of √2).
+// Odd constants with well-spread bits: the first bits of the fractions of the golden ratio and of √2.
 const (
 	seedA = 0x9e3779b97f4a7c15
 	seedB = 0x6a09e667f3bcc909
 )
 
-// mix combines two words into one whose bits all depend on all bits of both (a 64×64→128 bit multiplication, folded). It is
-// not symmetric. It is stable: changing it renumbers everything that was ever stored.
+// mix combines two words into one: it folds their 128-bit product and mixes the bits, so that every bit of the result
+// depends on all bits of both. It is not symmetric. It must never change: all stored identities are built with it.
 func mix(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a^seedA, bits.RotateLeft64(b, 32)^seedB)
 	h := hi ^ lo
@@ -18,8 +18,8 @@ func mix(a, b uint64) uint64 {
 	return h ^ h>>32
 }
 
-// Mix combines two hashes into one, in this order. It is stable across releases and never returns 0, which stands for
-// "none".
+// Mix combines two hashes, in this order, into one. The result is stable across releases and is never 0, which stands
+// for "none".
 func Mix(a, b uint64) uint64 {
 	if h := mix(a, b); h != 0 {
 		return h

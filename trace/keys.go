@@ -1,9 +1,9 @@
 package trace
 
-// Attributes by which the tracepoint protocol marks spans. Decoders read them whatever else was asked for.
+// Span attributes of the tracepoint protocol. Decoders always read them.
 const (
-	KeyTracepoint = "sibyl.tracepoint.id" // the tracepoint that emitted a span outside the baseline
-	KeyPlan       = "sibyl.plan"          // version of the plan that applied, on each service's first span; 0: none
+	KeyTracepoint = "sibyl.tracepoint.id" // tracepoint that emitted the span; absent on baseline spans
+	KeyPlan       = "sibyl.plan"          // version of the plan in force, on the first span of each service; 0: none
 	KeyArm        = "sibyl.arm"           // arm of that plan
-	KeyJoin       = "sibyl.join"          // true: the span waits for the spans that it links to
+	KeyJoin       = "sibyl.join"          // true: the span waits for the end of the spans that it links to
 )

@@ -2,12 +2,13 @@ package trace
 
 import "slices"
 
-// NormalName returns name with the parts that differ between requests replaced by "{}", so that the number of operations
-// stays small: words made of digits, UUIDs, and words of hexadecimal digits (at least 8 of them, at least one a digit) become "{}";
-// a word that merely contains digits (v2, s3, md5sum) stays. Words are separated by anything but letters, digits, '_' and
-// '-'.
+// NormalName returns name with the parts that vary between requests replaced by "{}", which keeps the number of
+// operations small. It replaces numbers, UUIDs, and words of at least 8 hexadecimal digits with at least one decimal
+// digit among them. A word that merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_'
+// and '-'.
 //
-// It returns name itself where nothing has to be replaced, else buf[:0] extended. It is idempotent.
+// NormalName returns name itself if there is nothing to replace, and otherwise an extension of buf[:0]. It is
+// idempotent.
 func NormalName(name, buf []byte) []byte {
 	if !mayVary(name) {
 		return name
@@ -32,7 +33,7 @@ func NormalName(name, buf []byte) []byte {
 	return out
 }
 
-// mayVary is a cheap test that spares most names the work: without a digit nothing is replaced.
+// mayVary is a fast path for most names: without a digit there is nothing to replace.
 func mayVary(name []byte) bool {
 	return slices.ContainsFunc(name, isDigit)
 }
@@ -47,8 +48,8 @@ func inWord(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '-' || c >= 0x80
 }
 
-// isVarying reports whether word is a number, a UUID or a hash: hexadecimal digits and dashes, with either only decimal
-// digits, or at least eight hexadecimal digits of which at least one is decimal.
+// isVarying reports whether word is a number, a UUID or a hash: only hexadecimal digits and dashes, and either all
+// digits are decimal or there are at least eight, including a decimal one.
 func isVarying(word []byte) bool {
 	digits, hex := 0, 0
 	for _, c := range word {

@@ -1,6 +1,6 @@
 package trace
 
-// CompareBools compares as [cmp.Compare] does, which takes no booleans: false comes before true.
+// CompareBools orders false before true. It complements [cmp.Compare], which does not accept booleans.
 func CompareBools(a, b bool) int {
 	switch {
 	case a == b:

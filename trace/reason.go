@@ -1,17 +1,17 @@
 package trace
 
-// Reason says why a span or a trace was refused or left out of the statistics. The set is small and fixed, fit for a metric
-// label and for the key of a JSON object.
+// Reason is the reason for refusing a span or a trace, or for excluding it from statistics. The set is small and fixed,
+// so that a Reason can be a metric label or a JSON key.
 type Reason string
 
-// Why input is refused. The first group concerns records and spans (decided while reading), the second whole traces
-// (decided when the trace is closed).
+// Reasons for refusing input. The first group applies to records and spans and is decided while reading; the second
+// applies to traces and is decided when they are closed.
 const (
-	Malformed  Reason = "malformed"    // bytes that are not what their format says
+	Malformed  Reason = "malformed"    // not valid in its format
 	BadTraceID Reason = "bad_trace_id" // wrong length or all zero
 	BadSpanID  Reason = "bad_span_id"  // wrong length or all zero
 	BadTime    Reason = "bad_time"     // outside [0, MaxNanos]
-	TooLarge   Reason = "too_large"    // above a limit on bytes, depth or names
+	TooLarge   Reason = "too_large"    // above a limit on bytes, nesting or the length of names
 
 	Incomplete Reason = "incomplete"  // a span's parent is missing
 	TooLong    Reason = "too_long"    // duration of MaxDuration or more

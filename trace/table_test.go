@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Identities are stored and compared across releases and machines: these numbers must never change.
+// Identities are stored, and compared across releases and machines: these numbers must never change.
 func TestIdentitiesAreStable(t *testing.T) {
 	service, name := trace.SymbolOf([]byte("cart")), trace.SymbolOf([]byte("Get"))
 	op := trace.OpOf(service, name, trace.Server)
@@ -40,7 +40,7 @@ func TestMix(t *testing.T) {
 	})
 }
 
-// entries are operations, contexts and edges of a table, in some order.
+// entries adds operations, contexts and edges to a table, in some order.
 type entries []func(*trace.Table)
 
 func drawEntries(t *rapid.T) (all entries) {
@@ -67,7 +67,7 @@ func (e entries) table() *trace.Table {
 	return &u
 }
 
-// Tables filled in any order, apart or together, are the same.
+// Tables filled in any order, together or apart and merged, are equal.
 func TestTableMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawEntries(t)

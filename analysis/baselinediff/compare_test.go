@@ -13,6 +13,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -62,7 +63,7 @@ func newScript() *script {
 const windowStart trace.Nanos = 1e15
 
 func (s *script) add(text string, times int, window bool) error {
-	t, err := trace.ParseText(text, s.table)
+	t, err := tracetext.Parse(text, s.table)
 	if err != nil {
 		return err
 	}

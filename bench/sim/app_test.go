@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -72,7 +73,7 @@ func TestTracesAreWellFormed(t *testing.T) {
 			for i := range tr.Spans {
 				s := &tr.Spans[i]
 				if s.End <= s.Start {
-					t.Fatalf("%s is empty:\n%s", a.Table().OpName(s.Op), trace.Format(tr, a.Table()))
+					t.Fatalf("%s is empty:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 				if i == 0 {
 					if s.Parent != 0 || s.Start < last || s.Kind != trace.Server {
@@ -83,11 +84,11 @@ func TestTracesAreWellFormed(t *testing.T) {
 				}
 				p := spans[s.Parent]
 				if p == nil || p.Start > s.Start {
-					t.Fatalf("%s: parent missing or younger:\n%s", a.Table().OpName(s.Op), trace.Format(tr, a.Table()))
+					t.Fatalf("%s: parent missing or younger:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 				gaveUp := p.Kind == trace.Client && p.Flags&trace.Error != 0
 				if s.End > p.End && s.Kind != trace.Consumer && !gaveUp {
-					t.Fatalf("%s outlives its parent:\n%s", a.Table().OpName(s.Op), trace.Format(tr, a.Table()))
+					t.Fatalf("%s outlives its parent:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 			}
 		}
@@ -230,7 +231,7 @@ func changedSpans(t *testing.T, a *App) (changed int) {
 			case s.Start < testRun/2 && s.End < testRun/2:
 				t.Fatalf("%s changed before the injection", a.Table().OpName(s.Op))
 			case !around[s.ID]:
-				t.Fatalf("%s changed:\n%s", a.Table().OpName(s.Op), trace.Format(&got, a.Table()))
+				t.Fatalf("%s changed:\n%s", a.Table().OpName(s.Op), tracetext.Format(&got, a.Table()))
 			default:
 				changed++
 			}
@@ -282,7 +283,7 @@ func TestTargetContexts(t *testing.T) {
 				}
 				seen++
 				if !slices.Contains(target.Contexts, full[s.ID]) || !slices.Contains(target.Baseline, base[s.ID]) {
-					t.Fatalf("%s in an unknown context:\n%s", a.Table().OpName(s.Op), trace.Format(tr, a.Table()))
+					t.Fatalf("%s in an unknown context:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 			}
 		}
@@ -603,7 +604,7 @@ func TestGolden(t *testing.T) {
 			calls := tr.Spans[len(tr.Spans)-1].Service != tr.Spans[0].Service
 			if tr.ID == shown || shown.IsZero() && calls {
 				shown = tr.ID
-				out.WriteString(trace.Format(tr, a.Table()) + "\n")
+				out.WriteString(tracetext.Format(tr, a.Table()) + "\n")
 				return
 			}
 		}

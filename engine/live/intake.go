@@ -54,7 +54,7 @@ const decoderNames = 1 << 18
 
 func newDecoder(keys *ingest.Keys) *decoder {
 	table := &trace.Table{Limit: decoderNames}
-	table.Follow()
+	table.RecordAdditions()
 	return &decoder{otlp.NewDecoder(table, keys), table}
 }
 
@@ -133,7 +133,7 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	} else {
 		err = c.Protobuf(body, &d.batch)
 	}
-	d.names = c.table.News()
+	d.names = c.table.TakeAdditions()
 	in.decoders <- c
 	if err != nil {
 		return err

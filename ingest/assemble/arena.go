@@ -8,27 +8,27 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ref is a place in an arena: chunk<<32 | offset.
+// ref is a position in an arena: chunk<<32 | offset.
 type ref uint64
 
-// arena holds the fragments of open traces in large chunks without pointers, so that the garbage collector has nothing to
-// follow however many spans are open.
+// arena holds the fragments of open traces in large chunks without pointers, so that the cost of garbage collection
+// does not grow with the number of open spans.
 type arena struct {
 	chunkSize int
 	chunks    [][]byte
 	bytes     int64 // of all chunks
 }
 
-// Sizes of what a fragment is made of.
+// Sizes of the parts of a fragment.
 const (
-	linkSize   = 8  // place of the trace's next fragment; in memory only
-	headerSize = 12 // numbers of spans, attributes, joins
+	linkSize   = 8  // position of the trace's next fragment; in memory only
+	headerSize = 12 // counts of spans, attributes and joins
 	spanSize   = 8*8 + 2
 	attrSize   = 3*8 + 4 + 1
 	joinSize   = 4 + 8
 )
 
-// fragment is a part of a trace, as it came in one batch. The Span of attributes and joins counts from base.
+// fragment is the part of a trace in one batch. The Span of attributes and joins counts from base.
 type fragment struct {
 	base  int32
 	spans []trace.Span
@@ -40,7 +40,7 @@ func (f *fragment) size() int {
 	return headerSize + len(f.spans)*spanSize + len(f.attrs)*attrSize + len(f.joins)*joinSize
 }
 
-// put encodes f at the end of the arena and returns its place.
+// put encodes f at the end of the arena and returns its position.
 func (a *arena) put(f *fragment) ref {
 	need := linkSize + f.size()
 	last := len(a.chunks) - 1
@@ -55,12 +55,12 @@ func (a *arena) put(f *fragment) ref {
 	return at
 }
 
-// link makes next the fragment after the one at r.
+// link makes next the successor of the fragment at r.
 func (a *arena) link(r, next ref) {
-	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 stands for none
+	binary.LittleEndian.PutUint64(a.chunks[r>>32][uint32(r):], uint64(next)+1) // 0 means none
 }
 
-// at returns the encoded fragment at r, and the place of the next one.
+// at returns the encoded fragment at r and the position of its successor.
 func (a *arena) at(r ref) (data []byte, next ref, more bool) {
 	data = a.chunks[r>>32][uint32(r):]
 	n := binary.LittleEndian.Uint64(data)
@@ -68,7 +68,7 @@ func (a *arena) at(r ref) (data []byte, next ref, more bool) {
 	return data[:encodedSize(data)], ref(n - 1), n != 0
 }
 
-// reset empties the arena. It keeps the chunks of the usual size.
+// reset empties the arena. It keeps chunks of the usual size for reuse.
 func (a *arena) reset() {
 	kept := a.chunks[:0]
 	a.bytes = 0
@@ -150,10 +150,10 @@ func encodedSize(b []byte) int {
 	return headerSize + int(le.Uint32(b))*spanSize + int(le.Uint32(b[4:]))*attrSize + int(le.Uint32(b[8:]))*joinSize
 }
 
-// errCorrupt is returned for bytes on disk that are not what was written there.
-var errCorrupt = errors.New("the temporary file was changed by somebody else")
+// errCorrupt is the error for data on disk that differs from the data written.
+var errCorrupt = errors.New("the temporary file was modified by another process")
 
-// errTraceSize is returned for a trace whose spans cannot be numbered.
+// errTraceSize is the error for a trace whose spans cannot be numbered.
 var errTraceSize = errors.New("more than 2147483647 spans or attributes in one trace")
 
 // decodeAll appends the fragments in b to t.

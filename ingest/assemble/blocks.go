@@ -7,15 +7,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// blocks holds the spans of open traces in blocks of equal size, each trace a chain of its own, so that what a closed trace took is free
-// for the next one at once. The memory has no pointers: the garbage collector has nothing to follow however many spans are open.
+// blocks stores the spans of open traces in blocks of equal size. Each trace has its own chain of blocks, which can be
+// reused as soon as the trace is closed. The memory contains no pointers, so that the cost of garbage collection does
+// not grow with the number of open spans.
 //
-// A block is the number of the next one and then entries: a byte that says what the entry is, and its fixed number of bytes. No entry
-// lies in two blocks.
+// A block starts with the number of the next block. Entries follow: a byte for the kind of the entry, then a fixed
+// number of bytes for that kind. No entry extends over two blocks.
 type blocks struct {
 	chunks [][]byte // of chunkBlocks blocks each
 	free   []int32  // blocks that belong to no chain
-	used   int32    // blocks that ever belonged to one
+	used   int32    // blocks ever allocated
 }
 
 const (
@@ -24,18 +25,18 @@ const (
 	blockHead   = 4    // number of the next block
 )
 
-// entry says what an entry in a block is.
+// entry is the kind of an entry in a block.
 type entry byte
 
 const (
-	entryEnd    entry = iota // nothing more in this block
-	entryRecord              // the spans after it came with the record of this number
+	entryEnd    entry = iota // end of this block
+	entryRecord              // number of the record that contained the following spans
 	entrySpan
-	entryAttr // of the span before it
-	entryJoin // of the span before it
+	entryAttr // of the preceding span
+	entryJoin // of the preceding span
 )
 
-// Sizes of entries, the byte that says what they are included.
+// Sizes of entries, including the byte for their kind.
 const (
 	recordEntry = 1 + 8
 	spanEntry   = 1 + spanSize
@@ -46,13 +47,13 @@ const (
 // noBlock ends a chain.
 const noBlock = -1
 
-// tail is where a chain grows.
+// tail is the end of a chain.
 type tail struct {
 	block int32
 	at    int32 // bytes used in it
 }
 
-// live returns the bytes of blocks that belong to a chain.
+// live returns the total size in bytes of the blocks in chains.
 func (b *blocks) live() int64 { return int64(int(b.used)-len(b.free)) * blockSize }
 
 func (b *blocks) bytes(n int32) []byte {
@@ -60,7 +61,7 @@ func (b *blocks) bytes(n int32) []byte {
 	return b.chunks[n/chunkBlocks][at : at+blockSize : at+blockSize]
 }
 
-// chain returns an empty block.
+// chain starts a chain with an empty block.
 func (b *blocks) chain() tail {
 	var n int32
 	if last := len(b.free) - 1; last >= 0 {
@@ -78,7 +79,7 @@ func (b *blocks) chain() tail {
 	return tail{n, blockHead}
 }
 
-// room returns n bytes at the end of the chain, for one entry, and moves its end.
+// room appends an entry of n bytes to the chain and returns its bytes.
 func (b *blocks) room(t *tail, n int32) []byte {
 	if t.at+n > blockSize {
 		next := b.chain()
@@ -129,7 +130,7 @@ func (b *blocks) putJoin(t *tail, j *trace.Join) {
 	binary.LittleEndian.PutUint64(e[1:], uint64(j.Linked))
 }
 
-// walk calls f with every entry of the chain that begins at first, what it is and its bytes.
+// walk calls f with the kind and body of each entry of the chain that begins at first.
 func (b *blocks) walk(first int32, f func(kind entry, body []byte)) {
 	for n := first; n != noBlock; {
 		block := b.bytes(n)
@@ -148,7 +149,7 @@ func (b *blocks) walk(first int32, f func(kind entry, body []byte)) {
 
 var entrySizes = [...]int{entryRecord: recordEntry, entrySpan: spanEntry, entryAttr: attrEntry, entryJoin: joinEntry}
 
-// read appends the spans of a chain to t and the records they came with to records.
+// read appends the spans of a chain to t and the numbers of their records to records.
 func (b *blocks) read(first int32, t *trace.Trace, records []uint64) []uint64 {
 	le := binary.LittleEndian
 	b.walk(first, func(kind entry, e []byte) {
@@ -171,7 +172,7 @@ func (b *blocks) read(first int32, t *trace.Trace, records []uint64) []uint64 {
 	return records
 }
 
-// release gives the blocks of a chain back.
+// release frees the blocks of a chain.
 func (b *blocks) release(first int32) {
 	for n := first; n != noBlock; {
 		next := int32(binary.LittleEndian.Uint32(b.bytes(n)))

@@ -8,11 +8,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanID and spanParent read one field of an encoded span.
+// spanID and spanParent decode one field of an encoded span.
 func spanID(e []byte) trace.SpanID     { return trace.SpanID(binary.LittleEndian.Uint64(e)) }
 func spanParent(e []byte) trace.SpanID { return trace.SpanID(binary.LittleEndian.Uint64(e[8:])) }
 
-// idSet is a set of span IDs, which are not 0, that keeps its memory: an open-addressing table at most half full.
+// idSet is a reusable set of nonzero span IDs: an open-addressing hash table, at most half full.
 type idSet struct {
 	slots []uint64
 	mask  uint64
@@ -29,7 +29,7 @@ func (s *idSet) reset(n int) {
 	s.mask = uint64(size - 1)
 }
 
-// find returns the slot of id, or the free one where it belongs.
+// find returns the slot of id, or the free slot for it.
 func (s *idSet) find(id uint64) *uint64 {
 	for i := trace.Mix(id, 0) & s.mask; ; i = (i + 1) & s.mask {
 		if s.slots[i] == id || s.slots[i] == 0 {
@@ -41,8 +41,8 @@ func (s *idSet) find(id uint64) *uint64 {
 func (s *idSet) add(id uint64)      { *s.find(id) = id }
 func (s *idSet) has(id uint64) bool { return *s.find(id) != 0 }
 
-// remembered is a set of hashes of trace IDs that forgets those older than a window, some time between one window and two,
-// and is bounded: when too many come, the older ones are forgotten before.
+// remembered is a bounded set of hashes of trace IDs. It forgets a hash between one and two windows after it was added,
+// or earlier if too many are added.
 type remembered struct {
 	window     time.Duration
 	young, old map[uint64]struct{}
@@ -50,7 +50,7 @@ type remembered struct {
 	since      []uint64    // added since the last drain
 }
 
-// rememberedTraces bounds the set: at some 20 bytes each it is small beside what made so many traces.
+// rememberedTraces bounds the set, to about 20 bytes each.
 const rememberedTraces = 4 << 20
 
 func (r *remembered) len() int64 { return int64(len(r.young) + len(r.old)) }
@@ -74,7 +74,7 @@ func (r *remembered) add(h uint64) {
 	r.since = append(r.since, h)
 }
 
-// forget lets go of what is too old at time now.
+// forget removes the hashes that are too old at time now.
 func (r *remembered) forget(now trace.Nanos) {
 	if r.began == 0 {
 		r.began = now
@@ -84,7 +84,7 @@ func (r *remembered) forget(now trace.Nanos) {
 	}
 }
 
-// turn makes the young ones old and forgets the old ones.
+// turn forgets the old hashes and makes the young ones old.
 func (r *remembered) turn(now trace.Nanos) {
 	r.old, r.young, r.began = r.young, nil, now
 }

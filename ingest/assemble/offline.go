@@ -1,12 +1,12 @@
 // Package assemble turns batches of spans into closed traces.
 //
-// [Offline] is for input that ends, such as files: a trace closes at the end of the input. Batches go in, traces come out
-// complete, in the order of their IDs, and the same whatever the order of the batches and however little memory there is.
-// Beyond a bound on memory the open traces go to disk, sorted, and are merged at the end (an external merge sort, so it does not
-// matter how trace IDs are distributed: many sources use only half of their bits).
+// [Offline] is for finite input such as files: traces close at the end of the input. It returns complete traces in the
+// order of their IDs, whatever the order of the batches and the memory available. When open traces exceed a memory
+// limit, they are sorted and written to disk, and merged at the end. This external merge sort does not depend on the
+// distribution of trace IDs; many tracers use only half of the bits. [Online] is for input that does not end.
 //
-// Nothing here looks at what spans mean: duplicates, missing parents and the like are the analysis's business. Records on
-// disk need no dictionary, because symbols are hashes of what they stand for. An assembler has one owner; it starts no
+// The package does not interpret spans: duplicates or missing parents are left to the analysis. Records on disk need no
+// dictionary because symbols are hashes of their content. An assembler is not safe for concurrent use; it starts no
 // goroutines and reads no clock.
 package assemble
 
@@ -22,21 +22,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DefaultMemory is the bound on the memory of open traces where none is given.
+// DefaultMemory is the default limit on the memory of open traces, in bytes.
 const DefaultMemory = 2 << 30
 
-// traceCost is what an open trace takes beside its spans: its entry in the map, at the worst filling, and in the list of
-// IDs that is sorted.
+// traceCost is the memory of an open trace in addition to its spans: its entry in the map, at the lowest load factor,
+// and in the sorted list of IDs.
 const traceCost = 96
 
-// Options say how much an assembler may use, and where.
+// Options configures the memory and disk of an assembler.
 type Options struct {
 	Memory  int64  // bytes of open traces kept in memory; 0: DefaultMemory
-	TempDir string // where traces go beyond that; "": the system's directory for temporary files
+	TempDir string // directory for open traces beyond Memory; "": the system's directory for temporary files
 }
 
-// Offline assembles the traces of an input that ends. Its methods are called in this order: Add any number of times, Next
-// until io.EOF, Find any number of times, Close.
+// Offline assembles the traces of a finite input. Call its methods in this order: Add any number of times, Next until
+// io.EOF, Find any number of times, Close.
 type Offline struct {
 	options Options
 	arena   arena
@@ -65,8 +65,8 @@ func NewOffline(options Options) *Offline {
 	}
 }
 
-// Add copies the spans of b into the open traces. It fails only if traces have to go to disk and cannot; the assembler is of
-// no use then.
+// Add copies the spans of b into the open traces. It returns an error only if it cannot write traces to disk; the
+// assembler is then unusable.
 func (o *Offline) Add(b *ingest.Batch) error {
 	attrs, joins := b.Attrs, b.Joins
 	for i := 0; i < len(b.Spans); {
@@ -87,7 +87,7 @@ func (o *Offline) Add(b *ingest.Batch) error {
 	return nil
 }
 
-// upTo splits s, which ascends by span, before the first element of span end or later.
+// upTo splits s, which is ascending by span, before the first element of span end or later.
 func upTo[T any](s []T, end int32, span func(*T) int32) (before, rest []T) {
 	n := 0
 	for n < len(s) && span(&s[n]) < end {
@@ -108,22 +108,22 @@ func (o *Offline) add(id trace.ID, f *fragment) {
 	o.open[id] = c
 }
 
-// memory returns the bytes that the open traces take in memory.
+// memory returns the memory of the open traces in bytes.
 func (o *Offline) memory() int64 { return o.arena.bytes + int64(len(o.open))*traceCost }
 
-// Spans returns how many spans were added.
+// Spans returns the number of spans added.
 func (o *Offline) Spans() int64 { return o.spans }
 
-// Traces returns how many traces Next returned.
+// Traces returns the number of traces returned by Next.
 func (o *Offline) Traces() int64 { return o.traces }
 
-// Spilled returns how many bytes were written to disk.
+// Spilled returns the number of bytes written to disk.
 func (o *Offline) Spilled() int64 { return o.spill.written }
 
 // spillAll moves all open traces to disk, as one sorted run.
 func (o *Offline) spillAll() error {
 	if err := o.spill.run(newMemorySource(o)); err != nil {
-		return fmt.Errorf("spill open traces to disk, as they take more than %d B (allow more memory, or set TMPDIR to a directory with room): %w",
+		return fmt.Errorf("spill open traces larger than %d B to disk (allow more memory, or set TMPDIR to a directory with room): %w",
 			o.options.Memory, err)
 	}
 	o.arena.reset()
@@ -131,8 +131,8 @@ func (o *Offline) spillAll() error {
 	return nil
 }
 
-// Next puts the next trace into t, in the order of IDs, and replaces what t held. Its spans are ordered by start, then ID, its
-// attributes and joins by span. It returns io.EOF after the last trace.
+// Next copies the next trace, in the order of IDs, into t, replacing its contents. Spans are ordered by start, then ID,
+// attributes and joins by span. Next returns io.EOF after the last trace.
 func (o *Offline) Next(t *trace.Trace) error {
 	if o.merge == nil {
 		merge, err := o.spill.merger(newMemorySource(o))
@@ -148,7 +148,7 @@ func (o *Offline) Next(t *trace.Trace) error {
 	return nil
 }
 
-// next puts what m yields next into t.
+// next copies the next trace of m into t.
 func (o *Offline) next(m *merger, t *trace.Trace) error {
 	id, err := m.next()
 	if err != nil {
@@ -163,14 +163,13 @@ func (o *Offline) next(m *merger, t *trace.Trace) error {
 	return nil
 }
 
-// All returns the traces that [Offline.Next] returns. Each is valid until the next one; to keep one, copy it. After an error
-// there are no more.
+// All yields the traces of [Offline.Next]. Each is valid until the next one. An error ends the sequence.
 func (o *Offline) All() iter.Seq2[*trace.Trace, error] {
 	return each(o.Next)
 }
 
-// Find returns the traces with the given IDs once more, in the order of IDs, each valid until the next one. After an error there are
-// no more. It is called after the last Next; what is on disk is read again, all of it.
+// Find yields the traces with the given IDs again, in the order of IDs. Each is valid until the next one. An error ends
+// the sequence. Find may be called after the last Next; it reads all data on disk again.
 func (o *Offline) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] {
 	m, err := o.spill.find(ids, o)
 	return each(func(t *trace.Trace) error {
@@ -181,7 +180,7 @@ func (o *Offline) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] {
 	})
 }
 
-// each returns the traces that next puts into its argument, until io.EOF or another error, which is the last it returns.
+// each yields the traces that next stores in its argument, until io.EOF. Any other error is yielded last.
 func each(next func(*trace.Trace) error) iter.Seq2[*trace.Trace, error] {
 	return func(yield func(*trace.Trace, error) bool) {
 		var t trace.Trace
@@ -201,21 +200,21 @@ func each(next func(*trace.Trace) error) iter.Seq2[*trace.Trace, error] {
 	}
 }
 
-// Close gives back memory and disk. It may be called at any time and more than once.
+// Close frees memory and disk space. It may be called at any time and more than once.
 func (o *Offline) Close() error {
 	o.arena, o.open, o.merge = arena{chunkSize: o.arena.chunkSize}, nil, nil
 	return o.spill.close()
 }
 
-// order brings traces into an order that does not depend on that of their arrival. It only keeps buffers.
+// order sorts traces so that the result does not depend on the order of arrival. Its fields are buffers.
 type order struct {
-	perm   []int32 // place in the old order
+	perm   []int32 // index in the old order
 	attrAt []int32 // attributes of span i: attrs[attrAt[i]:attrAt[i+1]]
 	joinAt []int32
 	out    trace.Trace
 }
 
-// apply sorts the spans of t, whose attributes and joins ascend by span.
+// apply sorts the spans of t. Its attributes and joins must be ascending by span.
 func (o *order) apply(t *trace.Trace) {
 	o.perm = o.perm[:0]
 	for i := range t.Spans {
@@ -240,7 +239,7 @@ func (o *order) apply(t *trace.Trace) {
 	*t, o.out = o.out, *t
 }
 
-// offsets returns for each of n spans where its elements begin in s, and at last len(s).
+// offsets returns, for each of n spans, the index of its first element in s, followed by len(s).
 func offsets[T any](at []int32, n int, s []T, span func(*T) int32) []int32 {
 	k := int32(0)
 	for i := range int32(n) {

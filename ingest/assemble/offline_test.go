@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// item is one span with all that belongs to it.
+// item is a span with its attributes and joins.
 type item struct {
 	id    trace.ID
 	span  trace.Span
@@ -31,7 +31,7 @@ var items = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) item {
 	it := item{}
 	it.id[rapid.SampledFrom([]int{0, 8, 15}).Draw(t, "byte")] = rapid.Uint8Range(1, 4).Draw(t, "trace")
 	it.span = trace.Span{
-		ID:     trace.SpanID(rapid.Uint64Range(1, 5).Draw(t, "id")), // few, so that some are equal
+		ID:     trace.SpanID(rapid.Uint64Range(1, 5).Draw(t, "id")), // few values, so that some are equal
 		Parent: trace.SpanID(rapid.Uint64().Draw(t, "parent")),
 		Start:  trace.Nanos(rapid.Int64Range(0, 3).Draw(t, "start")),
 		End:    trace.Nanos(rapid.Int64Range(0, int64(trace.MaxNanos)).Draw(t, "end")),
@@ -90,7 +90,7 @@ func kept(t rapid.TB, all iter.Seq2[*trace.Trace, error]) (traces []trace.Trace)
 	return traces
 }
 
-// checkFind fails if some of all the traces, asked for in any order and repeatedly, are not found as they are.
+// checkFind checks that Find returns any of the traces unchanged, for IDs in any order and with repetitions.
 func checkFind(t rapid.TB, o *assemble.Offline, all []trace.Trace) {
 	var want []trace.Trace
 	ids := []trace.ID{{0xff}} // none
@@ -107,8 +107,7 @@ func checkFind(t rapid.TB, o *assemble.Offline, all []trace.Trace) {
 	}
 }
 
-// Traces come out complete, in the order of IDs, and the same in whatever order and batches their spans come in and however
-// little memory there is.
+// Traces are complete and in the order of IDs. They do not depend on the order of spans, their batches, or the memory.
 func TestOrderAndMemoryAreIrrelevant(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,7 +143,7 @@ func TestOrderAndMemoryAreIrrelevant(t *testing.T) {
 	})
 }
 
-// More runs than can be merged at once are merged in steps.
+// Too many runs for one merge are merged in steps.
 func TestManyRuns(t *testing.T) {
 	const traces, rounds = 5, 300
 	o := assemble.NewOffline(assemble.Options{Memory: 1, TempDir: t.TempDir()})
@@ -173,7 +172,7 @@ func TestManyRuns(t *testing.T) {
 	}
 }
 
-// A directory that cannot be written to is an error that says what to do.
+// An unwritable directory gives an error with advice.
 func TestUnwritableTempDir(t *testing.T) {
 	o := assemble.NewOffline(assemble.Options{Memory: 1, TempDir: filepath.Join(t.TempDir(), "missing")})
 	defer o.Close()
@@ -192,7 +191,7 @@ func TestEmpty(t *testing.T) {
 }
 
 func BenchmarkOffline(b *testing.B) {
-	// 2^20 spans of 72 bytes, in traces of 32 spans that come in 8 pieces far apart.
+	// 2^20 spans of 72 bytes, in traces of 32 spans that arrive in 8 pieces far apart.
 	const spans, perTrace, perPiece = 1 << 20, 32, 4
 	var batches []*ingest.Batch
 	for piece := range perTrace / perPiece {

@@ -7,36 +7,37 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Closing says why a trace was closed.
+// Closing is the reason for closing a trace.
 type Closing uint8
 
-// Why traces close. Only complete ones may enter statistics: of the others something is missing.
+// Reasons for closing a trace. Only complete traces may enter statistics.
 const (
-	Complete Closing = iota // nothing is missing, and nothing more came for a while
-	Idle                    // something is missing, and nothing more came
-	Age                     // it was open for too long
-	Size                    // it had too many spans, or bytes
+	Complete Closing = iota // no span is missing, and none arrived for a time
+	Idle                    // a span is missing, but none arrived for a time
+	Age                     // it was open too long
+	Size                    // it had too many spans or bytes
 	Evicted                 // it was the oldest when memory ran out
-	Closings                // how many reasons there are
+	Closings                // number of reasons
 )
 
 var closingNames = [...]string{"complete", "idle", "age", "size", "evicted"}
 
-// String returns the reason as metrics and the API name it.
+// String returns the name of c in metrics and the API.
 func (c Closing) String() string { return closingNames[c] }
 
-// OnlineOptions say when traces close. Use [DefaultOnlineOptions] and change what you need.
+// OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
 type OnlineOptions struct {
-	Settle   time.Duration // a trace that lacks nothing closes when nothing came for so long
-	Idle     time.Duration // any trace does after this; more than Settle
-	MaxAge   time.Duration // and any, whatever comes, after this; more than Idle
+	Settle   time.Duration // a trace without missing spans closes when none arrived for this long
+	Idle     time.Duration // any trace closes when no span arrived for this long; more than Settle
+	MaxAge   time.Duration // any trace closes when it was open this long; more than Idle
 	MaxSpans int           // of one trace
 	MaxBytes int64         // of one trace
 	Memory   int64         // bytes of all open traces
-	Remember time.Duration // how long closed traces are known, so that late spans do not open them again; more than MaxAge
+	Remember time.Duration // time during which late spans do not reopen a closed trace; more than MaxAge
 }
 
-// DefaultOnlineOptions returns the options of design: SDKs export every five seconds, so that six without a span say something.
+// DefaultOnlineOptions returns the default options. SDKs export every five seconds, so that six seconds without a span
+// are significant.
 func DefaultOnlineOptions() OnlineOptions {
 	return OnlineOptions{
 		Settle: 6 * time.Second, Idle: 10 * time.Second, MaxAge: time.Minute, MaxSpans: 100_000, MaxBytes: 64 << 20,
@@ -44,45 +45,46 @@ func DefaultOnlineOptions() OnlineOptions {
 	}
 }
 
-// Online assembles the traces of an input that does not end. Time is an argument: that of arrival, in nanoseconds since the epoch,
-// which never goes back. What closes when is decided by the spans and their times of arrival alone (but for evictions), so that the same
-// input closes the same traces at the same times, live or read again from a journal, whole or spread over assemblers by trace.
+// Online assembles the traces of an unbounded input. Time is an argument: the time of arrival in nanoseconds since the
+// epoch, which must not decrease. Except for evictions, the spans of a trace and their times of arrival alone determine
+// when it closes. The same input therefore closes the same traces at the same times, live or read from a journal, in
+// one assembler or distributed over several by trace.
 type Online struct {
 	options OnlineOptions
 	blocks  blocks
 	index   map[trace.ID]int32 // of open traces
-	open    []openTrace        // by number
-	unused  []int32            // numbers of no open trace
-	lists   [3]list            // by what is waited for
-	ready   []ready            // closed, to be returned by Next
+	open    []openTrace        // by index
+	unused  []int32            // free indexes in open
+	lists   [3]list            // by state
+	ready   []ready            // closed, not yet returned by Next
 	closed  remembered
 	spans   int64 // of open traces
 	late    int64
 	ids     idSet // scratch
 }
 
-// What a trace is waited for. Each of the lists is in the order of its deadlines, because the time from what begins the waiting
-// to its end is the same for all.
+// States of open traces. Each list is in the order of deadlines, because the time from the last event to the deadline
+// is the same for all its traces.
 const (
-	settling = iota // its last span came not long ago
-	idling          // it settled and lacked something
-	aging           // all open traces, the oldest first
+	settling = iota // a span arrived recently
+	idling          // settled with spans missing
+	aging           // all open traces, oldest first
 )
 
 type openTrace struct {
 	id          trace.ID
 	first, last trace.Nanos // arrival of spans
-	record      uint64      // the record with its first span
+	record      uint64      // number of the record with its first span
 	lastRecord  uint64
-	block       int32 // first of its chain
+	block       int32 // first block of its chain
 	tail        tail
-	bytes       int64 // of its chain's entries
+	bytes       int64 // size of its entries
 	spans       int32
-	idle        bool     // in list idling, not settling
+	idle        bool     // in list idling rather than settling
 	links       [2]links // in settling or idling, in aging
 }
 
-type links struct{ before, after int32 } // numbers of traces; −1: none
+type links struct{ before, after int32 } // indexes of traces; −1: none
 
 // list is a doubly linked list of open traces.
 type list struct{ first, last int32 }
@@ -107,12 +109,12 @@ func NewOnline(options OnlineOptions) *Online {
 type Closed struct {
 	trace.Trace
 	Reason  Closing
-	At      trace.Nanos // when
-	Records []uint64    // numbers of the records that its spans came with, ascending
+	At      trace.Nanos // time of closing
+	Records []uint64    // numbers of the records with its spans, ascending
 }
 
-// Add adds the spans [from, to) of b, which belong to one trace, and came with the given record at time now. Records are numbered in the
-// order of their arrival. Call [Online.Next] with the same time until there is nothing left, before and after.
+// Add adds the spans in r of b, which arrived at time now in the given record. Records are numbered in the order of
+// their arrival. Before and after, call [Online.Next] with the same time until it returns false.
 func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	id := b.Traces[r.From]
 	n, ok := o.index[id]
@@ -125,7 +127,7 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	}
 	t := &o.open[n]
 	if t.spans < 0 {
-		o.late += int64(r.To - r.From) // closed, and not yet taken
+		o.late += int64(r.To - r.From) // closed, but not yet returned by Next
 		return
 	}
 	if t.lastRecord != record || !ok {
@@ -144,13 +146,13 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	}
 }
 
-// Run is a piece of a batch whose spans are of one trace.
+// Run is a range of spans of a batch that belong to one trace.
 type Run struct {
-	From, To    int32 // in Spans
-	Attrs, Join int32 // the first of the run's attributes and joins
+	From, To    int32 // range in Spans, excluding To
+	Attrs, Join int32 // index of the run's first attribute and join
 }
 
-// Runs appends the runs of b to runs[shard] for each of them, by the hash of the trace.
+// Runs splits b into runs and appends each to runs[shard], with the shard given by the hash of the trace ID.
 func Runs(b *ingest.Batch, runs [][]Run) {
 	attr, join := int32(0), int32(0)
 	for i := int32(0); int(i) < len(b.Spans); {
@@ -187,7 +189,7 @@ func (o *Online) put(t *openTrace, b *ingest.Batch, r Run) {
 	t.spans += r.To - r.From
 }
 
-// begin opens a trace and returns its number.
+// begin opens a trace and returns its index.
 func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID) int32 {
 	var n int32
 	if last := len(o.unused) - 1; last >= 0 {
@@ -204,7 +206,8 @@ func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID) int32 {
 	return n
 }
 
-// Next moves the next trace that is to be closed at time now or before to t, in place of what t held. It returns false if there is none.
+// Next copies the next trace that closed at time now or before into t, replacing its contents. It returns false if
+// there is none.
 func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	o.closed.forget(now)
 	if len(o.ready) == 0 {
@@ -227,7 +230,7 @@ func (o *Online) Next(now trace.Nanos, t *Closed) bool {
 	return true
 }
 
-// expire ends the trace whose time is up first, if it is up.
+// expire closes the trace with the earliest deadline if that has passed.
 func (o *Online) expire(now trace.Nanos) {
 	for len(o.ready) == 0 {
 		n, waiting := int32(-1), 0
@@ -274,8 +277,9 @@ func (o *Online) deadline(n int32, waiting int) trace.Nanos {
 	}
 }
 
-// missing returns how many spans of a trace are roots, how many have a parent that is missing, and whether all of these are where requests
-// enter from somebody who sends no spans. A span that is its own parent is a root; copies count once.
+// missing returns the number of spans that are roots, the number of spans whose parent is missing, and whether all of
+// the latter are entry spans, that is, their caller may not send spans. A span that is its own parent is a root.
+// Duplicates in sequence count once.
 func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 	t := &o.open[n]
 	o.ids.reset(int(t.spans))
@@ -306,7 +310,7 @@ func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 	return roots, orphans, enter
 }
 
-// end puts a trace among those that are ready. Nothing more is added to it.
+// end closes a trace. It no longer accepts spans.
 func (o *Online) end(n int32, reason Closing, at trace.Nanos) {
 	t := &o.open[n]
 	o.unlink(n, settling)
@@ -347,7 +351,7 @@ func (o *Online) push(n int32, waiting int) {
 	l.last = n
 }
 
-// unlink takes a trace from the list that it waits in, or ages in.
+// unlink removes a trace from its list: aging, or the one it waits in.
 func (o *Online) unlink(n int32, waiting int) {
 	at, l := o.link(n, waiting)
 	if at.before >= 0 {
@@ -364,16 +368,16 @@ func (o *Online) unlink(n int32, waiting int) {
 	}
 }
 
-// OnlineStats says how much an assembler holds.
+// OnlineStats describes the contents of an assembler.
 type OnlineStats struct {
 	Traces, Spans int64  // open
-	Bytes         int64  // that they take
-	Late          int64  // spans that came after their trace was closed, since the start
-	Remembered    int64  // closed traces that are known
-	Oldest        uint64 // the first record that an open trace has a span of; math.MaxUint64: none
+	Bytes         int64  // memory of open spans
+	Late          int64  // spans that arrived after their trace was closed, since the start
+	Remembered    int64  // closed traces remembered
+	Oldest        uint64 // lowest number of a record with a span of an open trace; math.MaxUint64: none
 }
 
-// Stats returns how much o holds.
+// Stats returns the current statistics of o.
 func (o *Online) Stats() OnlineStats {
 	s := OnlineStats{
 		Traces: int64(len(o.index)), Spans: o.spans, Bytes: o.blocks.live(), Late: o.late, Remembered: o.closed.len(), Oldest: ^uint64(0),
@@ -384,8 +388,9 @@ func (o *Online) Stats() OnlineStats {
 	return s
 }
 
-// NewlyClosed returns the hashes of the IDs of the traces closed since the last call, for [Online.Recall] after a restart.
+// NewlyClosed returns the hashes of the IDs of the traces closed since the last call, for [Online.Recall] after a
+// restart.
 func (o *Online) NewlyClosed() []uint64 { return o.closed.drain() }
 
-// Recall makes traces known as closed that were closed about the given time. Call it before any Add, older ones first.
+// Recall remembers traces as closed at about the given time. Call it before any Add, with ascending times.
 func (o *Online) Recall(at trace.Nanos, hashes []uint64) { o.closed.recall(at, hashes) }

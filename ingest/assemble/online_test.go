@@ -13,14 +13,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// arrival is one span of one trace that arrives.
+// arrival is the arrival of a span.
 type arrival struct {
 	at    trace.Nanos
 	trace byte
 	span  trace.Span
 }
 
-// closing is what is compared: which spans a trace was closed with, why and when.
+// closing is a closed trace for comparison: its spans, and the reason and time of closing.
 type closing struct {
 	Trace   byte
 	Reason  string
@@ -33,7 +33,8 @@ var quick = OnlineOptions{Settle: 6, Idle: 10, MaxAge: 60, MaxSpans: 1000, MaxBy
 
 func idOf(n byte) trace.ID { return trace.ID{0: n, 15: 1} }
 
-// drawArrivals draws spans of a few traces, with parents that are there, missing or none, in steps that fall on deadlines often.
+// drawArrivals draws spans of a few traces with present, missing or no parents. The steps between them often fall on
+// deadlines.
 func drawArrivals(t *rapid.T) []arrival {
 	now := trace.Nanos(1000)
 	var all []arrival
@@ -48,7 +49,8 @@ func drawArrivals(t *rapid.T) []arrival {
 	return all
 }
 
-// oracle says what closes: each trace by itself, looking back from each of its arrivals and from the end.
+// oracle returns the expected closings. It treats each trace separately, looking back from each of its arrivals and
+// from the end.
 func oracle(all []arrival, o OnlineOptions) []closing {
 	var out []closing
 	for n := byte(1); n <= 4; n++ {
@@ -110,7 +112,7 @@ func sortClosings(c []closing) {
 	slices.SortFunc(c, func(a, b closing) int { return cmp.Compare(a.Trace, b.Trace) })
 }
 
-// play sends the arrivals through assemblers, one per shard, with ticks between them.
+// play adds the arrivals to one assembler per shard, with ticks between them.
 func play(all []arrival, options OnlineOptions, shards int, tick trace.Nanos) []closing {
 	on := make([]*Online, shards)
 	for i := range on {
@@ -150,7 +152,7 @@ func play(all []arrival, options OnlineOptions, shards int, tick trace.Nanos) []
 	return out
 }
 
-// A trace closes when the design says, whatever else is open, however often time is looked at, and on however many shards.
+// A trace closes at the time given by the oracle, regardless of other traces, ticks, and the number of shards.
 func TestOnlineClosesAsAnOracleSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawArrivals(t)
@@ -166,7 +168,7 @@ func TestOnlineClosesAsAnOracleSays(t *testing.T) {
 	})
 }
 
-// Whatever comes, what is held is bounded, and nothing is lost but what is said to be late.
+// Memory is bounded for any input, and only spans counted as late are lost.
 func TestOnlineIsBounded(t *testing.T) {
 	options := quick
 	options.MaxSpans, options.Memory = 5, 3*blockSize
@@ -198,7 +200,7 @@ func TestOnlineIsBounded(t *testing.T) {
 	})
 }
 
-// What a span carries comes out as it went in, however many blocks it takes.
+// A span with attributes and joins is unchanged, in any number of blocks.
 func TestOnlineKeepsEverything(t *testing.T) {
 	var b ingest.Batch
 	for i := range 100 {
@@ -216,7 +218,7 @@ func TestOnlineKeepsEverything(t *testing.T) {
 	runs := make([][]Run, 1)
 	Runs(&b, runs)
 	var c Closed
-	for range 3 { // memory is used again
+	for range 3 { // reuses memory
 		b.Traces[0][1]++
 		for i := range b.Traces {
 			b.Traces[i] = b.Traces[0]
@@ -236,7 +238,7 @@ func TestOnlineKeepsEverything(t *testing.T) {
 	}
 }
 
-// A closed trace is known as long as it says, in a new assembler too.
+// A closed trace is remembered for the configured time, also in a new assembler.
 func TestOnlineRecalls(t *testing.T) {
 	options := quick
 	options.Remember = time.Duration(100)

@@ -12,17 +12,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// maxRuns is how many runs are merged at once. When there are as many, they are made one. It bounds the buffers of a merge.
+// maxRuns bounds the number of runs, and so the buffers of a merge. When it is reached, all runs are merged into one.
 const maxRuns = 128
 
-// runBuffer is the buffer of a run that is read or written.
+// runBuffer is the size of the buffer for reading or writing a run.
 const runBuffer = 128 << 10
 
 // source yields the encoded fragments of traces in ascending order of IDs.
 type source interface {
-	// next moves to the next trace and returns its ID and the size of its fragments; io.EOF after the last.
+	// next advances to the next trace and returns its ID and the size of its fragments, or io.EOF after the last.
 	next() (id trace.ID, size int64, err error)
-	// fragments calls f with the fragments of the present trace, whole ones, in one or more pieces.
+	// fragments calls f with one or more pieces of the current trace. Each piece consists of whole fragments.
 	fragments(f func([]byte) error) error
 }
 
@@ -68,7 +68,8 @@ func (s *memorySource) fragments(f func([]byte) error) error {
 	return nil
 }
 
-// runSource yields a run on disk: for each trace its ID, the size of its fragments, and the fragments.
+// runSource yields the traces of a run on disk. The format of a trace is its ID, the size of its fragments, and the
+// fragments.
 type runSource struct {
 	r      *bufio.Reader
 	header [blockHeader]byte
@@ -76,7 +77,7 @@ type runSource struct {
 	buf    []byte
 }
 
-// blockHeader is the size of what stands before a trace's fragments: its ID and their size.
+// blockHeader is the size of the header before a trace's fragments: its ID and their size.
 const blockHeader = 16 + 8
 
 func (s *runSource) next() (trace.ID, int64, error) {
@@ -98,8 +99,8 @@ func (s *runSource) fragments(f func([]byte) error) error {
 	return f(s.buf)
 }
 
-// spill is the temporary file with the sorted runs. It exists from the first run on and has no name where the system allows
-// that, so that nothing is left behind however the process ends.
+// spill is the temporary file with the sorted runs. It is created with the first run and immediately unlinked where the
+// system allows that, so that nothing remains when the process ends.
 type spill struct {
 	dir     string
 	file    *os.File
@@ -111,7 +112,7 @@ type spill struct {
 
 type section struct{ offset, size int64 }
 
-// run writes all of src as a new run.
+// run writes all traces of src as a new run.
 func (s *spill) run(src source) error {
 	if len(s.runs) == maxRuns {
 		if err := s.compact(); err != nil {
@@ -130,7 +131,7 @@ func (s *spill) run(src source) error {
 	return s.write(m)
 }
 
-// write appends what m yields to the file, as a run.
+// write appends the traces of m to the file as a run.
 func (s *spill) write(m *merger) error {
 	w := bufio.NewWriterSize(io.NewOffsetWriter(s.file, s.end), runBuffer)
 	size := int64(0)
@@ -166,7 +167,7 @@ func (s *spill) write(m *merger) error {
 	return nil
 }
 
-// compact makes one run of all, in a new file.
+// compact merges all runs into one, in a new file.
 func (s *spill) compact() error {
 	m, err := s.merger()
 	if err != nil {
@@ -193,7 +194,7 @@ func (s *spill) merger(other ...source) (*merger, error) {
 	return newMerger(sources)
 }
 
-// find returns a merger of what the runs, and memory, have of the traces with the given IDs.
+// find returns a merger of the traces with the given IDs, on disk and in memory.
 func (s *spill) find(ids []trace.ID, memory *Offline) (*merger, error) {
 	wanted := make(map[trace.ID]bool, len(ids))
 	open := &memorySource{o: memory}
@@ -206,23 +207,23 @@ func (s *spill) find(ids []trace.ID, memory *Offline) (*merger, error) {
 	slices.SortFunc(open.ids, trace.ID.Compare)
 	sources := []source{open}
 	for _, r := range s.runs {
-		sources = append(sources, &someSource{s.source(r), wanted})
+		sources = append(sources, &filteredSource{s.source(r), wanted})
 	}
 	return newMerger(sources)
 }
 
-// source returns what is in a run.
+// source returns a source for a run.
 func (s *spill) source(r section) *runSource {
 	return &runSource{r: bufio.NewReaderSize(io.NewSectionReader(s.file, r.offset, r.size), runBuffer)}
 }
 
-// someSource yields some of the traces of a run.
-type someSource struct {
+// filteredSource yields some of the traces of a run.
+type filteredSource struct {
 	*runSource
 	wanted map[trace.ID]bool
 }
 
-func (s *someSource) next() (trace.ID, int64, error) {
+func (s *filteredSource) next() (trace.ID, int64, error) {
 	for {
 		id, size, err := s.runSource.next()
 		if err != nil || s.wanted[id] {
@@ -234,7 +235,7 @@ func (s *someSource) next() (trace.ID, int64, error) {
 	}
 }
 
-// create makes the file.
+// create creates the file.
 func (s *spill) create() error {
 	file, err := os.CreateTemp(s.dir, "sibyl-spill-*")
 	if err != nil {
@@ -257,13 +258,13 @@ func (s *spill) close() error {
 	return err
 }
 
-// merger yields the traces of several sources, each once, in ascending order of IDs.
+// merger merges sources. It yields each trace once, in ascending order of IDs.
 type merger struct {
 	heads []head
-	id    trace.ID // the present trace
+	id    trace.ID // the current trace
 }
 
-// head is a source and its present trace.
+// head is a source and its current trace.
 type head struct {
 	src  source
 	id   trace.ID
@@ -283,8 +284,8 @@ func newMerger(sources []source) (*merger, error) {
 	return m, nil
 }
 
-// next moves to the next trace, which must be taken before the next call. It is linear in the number of sources, of which there
-// are few.
+// next advances to the next trace. Call take before the next call. It takes time linear in the number of sources, which
+// is small.
 func (m *merger) next() (trace.ID, error) {
 	if len(m.heads) == 0 {
 		return trace.ID{}, io.EOF
@@ -298,7 +299,7 @@ func (m *merger) next() (trace.ID, error) {
 	return m.id, nil
 }
 
-// size returns the size of the present trace's fragments.
+// size returns the size of the current trace's fragments.
 func (m *merger) size() int64 {
 	size := int64(0)
 	for i := range m.heads {
@@ -309,7 +310,7 @@ func (m *merger) size() int64 {
 	return size
 }
 
-// take calls f with the fragments of the present trace.
+// take calls f with the fragments of the current trace.
 func (m *merger) take(f func([]byte) error) error {
 	kept := m.heads[:0]
 	for _, h := range m.heads {

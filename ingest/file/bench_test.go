@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkRead reads files of 64 MiB and more, from the opening to the last trace.
+// BenchmarkRead reads files of at least 64 MiB and all their traces.
 func BenchmarkRead(b *testing.B) {
 	for name, marshal := range map[string]func(ptrace.Traces) []byte{
 		"lines":     func(traces ptrace.Traces) []byte { return append(marshalJSON(traces), '\n') },

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Whatever the bytes, reading ends, and each trace that comes out has spans.
+// Reading ends on any input, and every trace has spans.
 func FuzzRead(f *testing.F) {
 	for _, data := range forms(requests(2)) {
 		f.Add(data)
@@ -34,7 +34,7 @@ func FuzzRead(f *testing.F) {
 			spans += int64(len(tr.Spans))
 		}
 		if spans != in.Summary.Spans {
-			t.Fatalf("%d spans came out, %d were counted", spans, in.Summary.Spans)
+			t.Fatalf("%d spans in traces, %d counted", spans, in.Summary.Spans)
 		}
 	})
 }

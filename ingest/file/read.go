@@ -1,13 +1,16 @@
-// Package file reads traces from files, directories and standard input, and closes them at the end of the input.
+// Package file reads traces from files, directories and standard input. It closes traces at the end of the input.
 //
-// Formats are recognised by content, never asked for: OTLP as JSON (one document or many, also within the envelope of Jaeger's
-// API), JSON lines or protobuf (one request, or requests behind their sizes), and Jaeger's JSON; each plain, gzip or zstd.
+// It recognises formats by content: OTLP as JSON (one or more documents, also within the envelope of Jaeger's API), as
+// JSON lines or as protobuf (one request, or requests with length prefixes), and Jaeger's JSON; each plain or
+// compressed with gzip or zstd.
 //
-//	paths ─▶ open, decompress, split into records (one goroutine) ─▶ decode (workers) ─▶ count, report, assemble (one goroutine)
+//	paths ─▶ open, decompress, split into records ─▶ decode    ─▶ count, report, assemble
+//	         (one goroutine)                         (workers)    (one goroutine)
 //
-// [Read] runs this to the end of the input; [Input.All] then yields whole traces in the order of their IDs. The result does
-// not depend on the number of workers. [Everything] hands on what records hold as OTLP instead, undiminished. A record that is broken is reported with its position and left out; what is broken
-// outside of records costs what follows up to where reading can begin anew: the next line of JSON, the next file.
+// [Read] reads all of the input; [Input.All] then yields whole traces in the order of their IDs. The result does not
+// depend on the number of workers. [ReadOTLP] instead returns records as OTLP without loss. A broken record is reported
+// with its position and skipped. If the structure around records is broken, reading continues at the next point where
+// it can: the next line of JSON, the next file.
 //
 // Memory is bounded: by Options.Memory for open traces, and for each worker by a chunk of records and by the largest
 // record. Large documents are read element by element.
@@ -33,51 +36,52 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// DefaultMaxRecord is the size of the largest record that is read where no other is given: a line of JSON, one element of
-// resourceSpans or one trace in a JSON document, one resource's spans in protobuf.
+// DefaultMaxRecord is the default limit on the size of a record: a line of JSON, one element of resourceSpans or one
+// trace in a JSON document, or the spans of one resource in protobuf.
 const DefaultMaxRecord = 256 << 20
 
-// chunkSize is how many bytes of records a worker takes at once: large against the cost of handing them over.
+// chunkSize is the size of the chunks of records that workers process, large enough to amortize the handover.
 const chunkSize = 1 << 20
 
-// MaxWorkers bounds Options.Workers: each holds buffers, and more than there are cores gain nothing.
+// MaxWorkers bounds Options.Workers. Each worker holds buffers, and more workers than cores bring no gain.
 const MaxWorkers = 1024
 
-// Options say how input is read. The zero Options read without attributes, report nothing and use all cores.
+// Options configures reading. The zero Options keep no attributes, report nothing and use all cores.
 type Options struct {
-	Keys      *ingest.Keys // attributes to keep; nil: those of the tracepoint protocol
-	Workers   int          // goroutines that decode, at most MaxWorkers; 0: one per core
+	Keys      *ingest.Keys // attributes to keep; nil: only those of the tracepoint protocol
+	Workers   int          // decoding goroutines, at most MaxWorkers; 0: one per core
 	Memory    int64        // bytes of open traces in memory; 0: assemble.DefaultMemory
-	TempDir   string       // where traces go beyond that; "": the system's directory for temporary files
-	MaxRecord int          // bytes; 0: DefaultMaxRecord. Values below 256 KiB count as 256 KiB
-	Strict    bool         // the first broken record is an error
-	Stdin     io.Reader    // what the path "-" stands for; nil: os.Stdin
+	TempDir   string       // directory for open traces beyond Memory; "": the system's directory for temporary files
+	MaxRecord int          // limit in bytes, at least 256 KiB; 0: DefaultMaxRecord
+	Strict    bool         // fail at the first broken record
+	Stdin     io.Reader    // reader for the path "-"; nil: os.Stdin
 
-	// Report is told each broken record, in the order of the input. It is called by one goroutine at a time, and should not
+	// Report is called for each broken record, in the order of the input, by one goroutine at a time. It should not
 	// block.
-	Report func(Broken)
-	// Progress is told how far reading has come, about once per MiB, by one goroutine. It should return at once.
+	Report func(InputError)
+	// Progress is called about once per MiB, by one goroutine. It should return immediately.
 	Progress func(Progress)
 }
 
-// Progress says how much of the input was read.
+// Progress is the progress of reading.
 type Progress struct {
-	Path        string // the file that is being read
-	Read, Total int64  // bytes on disk, over all files; standard input counts for Read only
+	Path        string // the current file
+	Read, Total int64  // bytes on disk over all files; Total excludes standard input
 }
 
-// Broken says what could not be used: a record, spans of a record, or a stretch of a file.
-type Broken struct {
+// InputError is the error for a part of the input that could not be used: a record, some spans of a record, or a
+// section of a file.
+type InputError struct {
 	Path   string
-	Line   int64 // from 1; 0 where the input does not consist of lines
-	Offset int64 // byte, in the decompressed file, at which the record or line begins
+	Line   int64 // from 1; 0 if the input does not consist of lines
+	Offset int64 // offset in the decompressed file at which the record or line begins
 	Reason trace.Reason
 	Err    error
-	Spans  int // spans left out of a record that was used; 0: the record was not
+	Spans  int // spans rejected from a record that was otherwise used; 0: the whole record was rejected
 }
 
-// Error returns position, reason and cause in one line, like "a.jsonl.gz:12: malformed: …".
-func (b Broken) Error() string {
+// Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …".
+func (b InputError) Error() string {
 	position := fmt.Sprintf("byte %d", b.Offset)
 	if b.Line > 0 {
 		position = fmt.Sprintf("%d", b.Line)
@@ -101,55 +105,57 @@ func (b Broken) Error() string {
 }
 
 // Unwrap returns the cause.
-func (b Broken) Unwrap() error { return b.Err }
+func (b InputError) Unwrap() error { return b.Err }
 
-// Count is how much was left out for one reason.
+// Count counts the parts of the input that were rejected for one reason.
 type Count struct {
-	Records int64 // whole records, or stretches that are no record
-	Spans   int64 // spans of records that were used
+	Records int64 // whole records, and sections of files that are no record
+	Spans   int64 // spans of records that were otherwise used
 }
 
-// Summary says what was read.
+// Summary counts the input.
 type Summary struct {
-	Files   int // that were read
-	Skipped int // files in directories that hold no traces
+	Files   int // files read
+	Skipped int // files in directories that contain no traces
 	Bytes   int64
-	Records int64 // that were used
+	Records int64 // records used
 	Spans   int64
-	Spilled int64 // bytes of open traces that went to disk
+	Spilled int64 // bytes of open traces written to disk
 	Broken  map[trace.Reason]Count
 }
 
-// Input is what was read: whole traces, not yet handed out.
+// Input holds the traces of a finished [Read].
 type Input struct {
-	Table   *trace.Table // the names in all traces
+	Table   *trace.Table // names of all traces
 	Summary Summary
 
 	assembler *assemble.Offline
 }
 
-// Next puts the next trace into t, in the order of IDs; it returns io.EOF after the last. See assemble.Offline.
+// Next copies the next trace, in the order of IDs, into t. It returns io.EOF after the last. See
+// [assemble.Offline.Next].
 func (in *Input) Next(t *trace.Trace) error { return in.assembler.Next(t) }
 
-// All returns the traces in the order of IDs. Each is valid until the next one.
+// All yields the traces in the order of IDs. Each is valid until the next one.
 func (in *Input) All() iter.Seq2[*trace.Trace, error] { return in.assembler.All() }
 
-// Find returns the traces with the given IDs once more, after the last of [Input.All]. See assemble.Offline.
+// Find yields the traces with the given IDs again. It may be called after [Input.All] has ended. See
+// [assemble.Offline.Find].
 func (in *Input) Find(ids []trace.ID) iter.Seq2[*trace.Trace, error] { return in.assembler.Find(ids) }
 
-// Close gives back memory and temporary files.
+// Close frees memory and removes temporary files.
 func (in *Input) Close() error { return in.assembler.Close() }
 
-// Read reads all of paths: files, directories, and [Stdin]. It returns an error if a path cannot be read, if open traces cannot
-// be written to disk, if ctx ends, and with Options.Strict a [Broken] for the first record that is broken. Without error
-// the caller must close the Input.
+// Read reads all of paths: files, directories, and [Stdin]. It returns an error if a path cannot be read, if open
+// traces cannot be written to disk, or if ctx ends. With Options.Strict it returns an [InputError] for the first broken
+// record. The caller must close the Input.
 func Read(ctx context.Context, paths []string, options Options) (*Input, error) {
 	sources, err := list(paths)
 	if err != nil {
 		return nil, err
 	}
 	options = options.withDefaults()
-	r := &reading{
+	r := &pipeline{
 		options: options,
 		chunks:  make(chan *chunk, options.Workers+2),
 		free:    make(chan *chunk, options.Workers+2),
@@ -186,19 +192,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// reading is one run of [Read]. The channels hold all chunks there are: as many as workers, one that is being filled and one
-// that is being assembled. So a slow stage holds up the ones before it.
-type reading struct {
+// pipeline is the state of one call of [Read]. There are as many chunks as workers, plus one being filled and one being
+// assembled. Each channel can hold all of them, so only the lack of free chunks blocks: a slow stage slows down those
+// before it.
+type pipeline struct {
 	options Options
 	chunks  chan *chunk // from the splitter to the workers
 	done    chan *chunk // from the workers to the assembler
-	free    chan *chunk // back
+	free    chan *chunk // from the assembler back to the splitter
 	input   *Input
 
-	read, total atomic.Int64 // bytes on disk; total is written before reading starts
+	read, total atomic.Int64 // bytes on disk; total is set before reading starts
 }
 
-// chunk is some records on their way: first raw, then decoded.
+// chunk is a batch of records, first raw, then decoded.
 type chunk struct {
 	number  int // in the order of the input
 	path    string
@@ -206,7 +213,7 @@ type chunk struct {
 	records []record
 
 	batch  ingest.Batch
-	broken []Broken
+	broken []InputError
 	used   int64
 }
 
@@ -218,7 +225,7 @@ type record struct {
 }
 
 // run starts the stages and waits for all of them.
-func (r *reading) run(ctx context.Context, sources []source) error {
+func (r *pipeline) run(ctx context.Context, sources []source) error {
 	for _, s := range sources {
 		r.total.Add(s.size)
 	}
@@ -238,7 +245,7 @@ func (r *reading) run(ctx context.Context, sources []source) error {
 	var workers sync.WaitGroup
 	for i := range tables {
 		tables[i] = &trace.Table{}
-		workers.Go(func() { r.decode(newDecoders(tables[i], r.options.Keys)) })
+		workers.Go(func() { r.decode(newWorker(tables[i], r.options.Keys)) })
 	}
 	all.Go(func() {
 		workers.Wait()
@@ -247,7 +254,7 @@ func (r *reading) run(ctx context.Context, sources []source) error {
 	if err := r.collect(); err != nil {
 		cancel(err)
 	}
-	for range r.done { // after an error, until the others have seen it
+	for range r.done { // after an error, until the other stages end
 	}
 	all.Wait()
 	if ctx.Err() != nil {
@@ -259,46 +266,46 @@ func (r *reading) run(ctx context.Context, sources []source) error {
 	return nil
 }
 
-// decoders is what one worker owns.
-type decoders struct {
+// worker holds the decoders of one goroutine.
+type worker struct {
 	otlp   *otlp.Decoder
 	jaeger *jaeger.Decoder
 }
 
-func newDecoders(table *trace.Table, keys *ingest.Keys) decoders {
-	return decoders{otlp.NewDecoder(table, keys), jaeger.NewDecoder(table, keys)}
+func newWorker(table *trace.Table, keys *ingest.Keys) worker {
+	return worker{otlp.NewDecoder(table, keys), jaeger.NewDecoder(table, keys)}
 }
 
-// decode decodes chunks until there are no more.
-func (r *reading) decode(d decoders) {
+// decode decodes chunks until the channel is closed.
+func (r *pipeline) decode(w worker) {
 	for c := range r.chunks {
 		for _, rec := range c.records {
-			d.record(c, rec)
+			w.record(c, rec)
 		}
-		r.done <- c // never blocks: there is room for all chunks
+		r.done <- c // never blocks: the channel can hold all chunks
 	}
 }
 
 var errNoTraces = errors.New("a JSON document without resourceSpans, scopeSpans, data or spans")
 
 // record decodes one record of c.
-func (d decoders) record(c *chunk, rec record) {
+func (w worker) record(c *chunk, rec record) {
 	var err error
 	switch data := c.data[rec.start:rec.end]; rec.format {
 	case otlpJSON:
-		err = d.otlp.JSON(data, &c.batch)
+		err = w.otlp.JSON(data, &c.batch)
 	case otlpResource:
-		err = d.otlp.ResourceSpansJSON(data, &c.batch)
+		err = w.otlp.ResourceSpansJSON(data, &c.batch)
 	case otlpProtobuf:
-		err = d.otlp.Protobuf(data, &c.batch)
+		err = w.otlp.Protobuf(data, &c.batch)
 	case jaegerJSON:
-		err = d.jaeger.JSON(data, &c.batch)
-	case noTraces:
+		err = w.jaeger.JSON(data, &c.batch)
+	case otherSignal:
 		return
 	case unknown:
 		err = errNoTraces
 	}
-	broken := Broken{Path: c.path, Line: rec.line, Offset: rec.offset}
+	broken := InputError{Path: c.path, Line: rec.line, Offset: rec.offset}
 	if err != nil {
 		broken.Reason, broken.Err = trace.Malformed, err
 		if failed, ok := errors.AsType[*ingest.RecordError](err); ok {
@@ -315,9 +322,9 @@ func (d decoders) record(c *chunk, rec record) {
 	c.batch.Rejected = c.batch.Rejected[:0]
 }
 
-// collect takes decoded chunks in the order of the input until there are no more.
-func (r *reading) collect() error {
-	waiting := make(map[int]*chunk) // decoded before their turn: no more than there are chunks
+// collect processes decoded chunks in the order of the input until the channel is closed.
+func (r *pipeline) collect() error {
+	waiting := make(map[int]*chunk) // decoded out of order
 	next := 0
 	for c := range r.done {
 		waiting[c.number] = c
@@ -329,16 +336,16 @@ func (r *reading) collect() error {
 				return err
 			}
 			c.reset()
-			r.free <- c // never blocks: there is room for all chunks
+			r.free <- c // never blocks: the channel can hold all chunks
 		}
 	}
 	return nil
 }
 
-// take counts and assembles what c holds.
-func (r *reading) take(c *chunk) error {
+// take counts and assembles the contents of c.
+func (r *pipeline) take(c *chunk) error {
 	r.input.Summary.Records += c.used
-	slices.SortStableFunc(c.broken, func(a, b Broken) int { return cmp.Compare(a.Offset, b.Offset) })
+	slices.SortStableFunc(c.broken, func(a, b InputError) int { return cmp.Compare(a.Offset, b.Offset) })
 	for _, b := range c.broken {
 		if err := r.count(b); err != nil {
 			return err
@@ -347,8 +354,8 @@ func (r *reading) take(c *chunk) error {
 	return r.input.assembler.Add(&c.batch)
 }
 
-// count counts and reports what is broken, or returns it where that is an error.
-func (r *reading) count(b Broken) error {
+// count counts and reports a broken part of the input. With Options.Strict it returns b.
+func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b
 	}
@@ -363,7 +370,7 @@ func (r *reading) count(b Broken) error {
 	return nil
 }
 
-// maxKept bounds the buffers that an empty chunk keeps.
+// maxKept bounds the size of buffers that are kept for reuse.
 const maxKept = 4 * chunkSize
 
 func (c *chunk) reset() {
@@ -377,9 +384,9 @@ func (c *chunk) reset() {
 	c.data, c.records, c.broken, c.used = c.data[:0], c.records[:0], nil, 0
 }
 
-// split reads all sources, cuts them into records and hands these on in chunks.
-func (r *reading) split(ctx context.Context, sources []source) error {
-	f := &filler{reading: r, stop: ctx.Done()}
+// split reads all sources and sends their records in chunks.
+func (r *pipeline) split(ctx context.Context, sources []source) error {
+	f := &filler{pipeline: r, stop: ctx.Done()}
 	for _, s := range sources {
 		f.path = s.path
 		if err := r.splitFile(ctx, s, f.record, f.broken); err != nil {
@@ -392,14 +399,14 @@ func (r *reading) split(ctx context.Context, sources []source) error {
 	return nil
 }
 
-// takeRecord and takeBroken take what a stream is cut into; see splitter.
+// Callbacks of splitter for records and for broken sections of a stream.
 type (
-	takeRecord func(data []byte, f format, line, offset int64) error
-	takeBroken func(reason trace.Reason, err error, line, offset int64) error
+	recordFunc func(data []byte, f format, line, offset int64) error
+	brokenFunc func(reason trace.Reason, err error, line, offset int64) error
 )
 
-// splitFile cuts one source into records.
-func (r *reading) splitFile(ctx context.Context, s source, record takeRecord, broken takeBroken) (err error) {
+// splitFile splits one source into records.
+func (r *pipeline) splitFile(ctx context.Context, s source, record recordFunc, broken brokenFunc) (err error) {
 	file, err := s.open(ctx, r.options.Stdin, &r.read)
 	if err != nil {
 		return err
@@ -412,7 +419,7 @@ func (r *reading) splitFile(ctx context.Context, s source, record takeRecord, br
 	split := &splitter{w: newWindow(file, r.options.MaxRecord), record: record, broken: broken}
 	head := split.w.peek(sniffSize)
 	how := sniff(head)
-	if s.listed && !holdsTraces(head, how, s.named()) {
+	if s.listed && !holdsTraces(head, how, s.hasTraceExtension()) {
 		r.input.Summary.Skipped++
 		return nil
 	}
@@ -437,16 +444,16 @@ func (r *reading) splitFile(ctx context.Context, s source, record takeRecord, br
 	return err
 }
 
-// filler puts records into chunks.
+// filler collects records in chunks.
 type filler struct {
-	reading *reading
-	stop    <-chan struct{}
-	path    string
-	chunk   *chunk // nil: none is being filled
-	number  int
+	pipeline *pipeline
+	stop     <-chan struct{}
+	path     string
+	chunk    *chunk // the chunk being filled; may be nil
+	number   int
 }
 
-// room returns the chunk that has room for n more bytes.
+// room returns a chunk with room for n more bytes, or for one record if it is larger than a chunk.
 func (f *filler) room(n int) (*chunk, error) {
 	if f.chunk != nil && len(f.chunk.data) > 0 && len(f.chunk.data)+n > chunkSize {
 		if err := f.flush(); err != nil {
@@ -455,9 +462,9 @@ func (f *filler) room(n int) (*chunk, error) {
 	}
 	if f.chunk == nil {
 		select {
-		case f.chunk = <-f.reading.free:
+		case f.chunk = <-f.pipeline.free:
 		case <-f.stop:
-			return nil, errStopped
+			return nil, errCanceled
 		}
 		f.chunk.number, f.chunk.path = f.number, f.path
 		f.number++
@@ -481,22 +488,22 @@ func (f *filler) broken(reason trace.Reason, err error, line, offset int64) erro
 	if full != nil {
 		return full
 	}
-	c.broken = append(c.broken, Broken{Path: f.path, Line: line, Offset: offset, Reason: reason, Err: err})
+	c.broken = append(c.broken, InputError{Path: f.path, Line: line, Offset: offset, Reason: reason, Err: err})
 	return nil
 }
 
-// flush hands the chunk on that is being filled.
+// flush sends the chunk being filled to the workers.
 func (f *filler) flush() error {
 	if f.chunk != nil {
-		f.reading.chunks <- f.chunk // never blocks: there is room for all chunks
+		f.pipeline.chunks <- f.chunk // never blocks: the channel can hold all chunks
 		f.chunk = nil
 	}
-	if f.reading.options.Progress != nil {
-		f.reading.options.Progress(Progress{f.path, f.reading.read.Load(), f.reading.total.Load()})
+	if f.pipeline.options.Progress != nil {
+		f.pipeline.options.Progress(Progress{f.path, f.pipeline.read.Load(), f.pipeline.total.Load()})
 	}
 	select {
 	case <-f.stop:
-		return errStopped
+		return errCanceled
 	default:
 		return nil
 	}

@@ -21,12 +21,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// requests makes n requests whose traces go over several of them, two services each.
+// requests returns n requests with two services each. Traces extend over several requests.
 func requests(n int) []ptrace.Traces {
 	var all []ptrace.Traces
 	for i := range n {
@@ -60,7 +61,7 @@ func marshalProtobuf(traces ptrace.Traces) []byte {
 	return data
 }
 
-// forms are all the ways in which the same requests can be written.
+// forms returns the same requests in all formats.
 func forms(all []ptrace.Traces) map[string][]byte {
 	merged := ptrace.NewTraces()
 	var lines, concatenated, pretty, delimited, prefixed, framed bytes.Buffer
@@ -115,7 +116,7 @@ func zstandard(data []byte) []byte {
 	return z.EncodeAll(data, nil)
 }
 
-// read returns all traces of paths as text, with the summary.
+// read returns all traces of paths as text, and the summary.
 func read(t testing.TB, options file.Options, paths ...string) (string, file.Summary) {
 	t.Helper()
 	in, err := file.Read(t.Context(), paths, options)
@@ -128,7 +129,7 @@ func read(t testing.TB, options file.Options, paths ...string) (string, file.Sum
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%s\n%s", tr.ID, trace.Format(tr, in.Table))
+		fmt.Fprintf(&b, "%s\n%s", tr.ID, tracetext.Format(tr, in.Table))
 	}
 	return b.String(), in.Summary
 }
@@ -142,8 +143,8 @@ func write(t testing.TB, dir, name string, data []byte) string {
 	return path
 }
 
-// The same spans give the same traces in whatever form they are written, compressed or not, from a file or standard
-// input, with one worker or several, in memory or by way of the disk.
+// Equal spans give equal traces in all formats, compressed or not, from a file or standard input, with one worker or
+// several, in memory or with spilling to disk.
 func TestFormsAreEqual(t *testing.T) {
 	all := requests(20)
 	want := ""
@@ -152,7 +153,7 @@ func TestFormsAreEqual(t *testing.T) {
 			t.Run(name+compression, func(t *testing.T) {
 				path := write(t, t.TempDir(), "file", packed)
 				for _, options := range []file.Options{{Workers: 1}, {Workers: 3, Memory: 1, TempDir: t.TempDir()}} {
-					options.Report = func(b file.Broken) { t.Error(b) }
+					options.Report = func(b file.InputError) { t.Error(b) }
 					got, summary := read(t, options, path)
 					if want == "" {
 						want = got
@@ -173,7 +174,7 @@ func TestFormsAreEqual(t *testing.T) {
 	}
 }
 
-// A broken record is reported with its position and reason and left out; what is whole is used.
+// A broken record is reported with its position and reason and skipped; intact records are used.
 func TestBroken(t *testing.T) {
 	line := func(i int) string { return string(marshalJSON(requests(i)[i-1])) }
 	wire := func(i int) []byte { return marshalProtobuf(requests(i)[i-1]) }
@@ -208,8 +209,8 @@ func TestBroken(t *testing.T) {
 		{"zip", []byte("PK\x03\x04\x14\x00"), 0, []string{"f:byte 0: malformed: a zip archive: unpack it"}},
 		{"tar", append(make([]byte, 257), "ustar\x0000"...), 0, []string{"f:byte 0: malformed: a tar archive: unpack it"}},
 		{"torn-gzip", cut(gzipped([]byte(line(1) + "\n" + line(2) + "\n"))), 12, []string{"malformed: decompress: the data ends too early: is the file complete?"}},
-		{"gzip-then-garbage", append(gzipped([]byte(line(1)+"\n"+line(2))), "xyz"...), 12, []string{"malformed: what follows the compressed data is no gzip"}},
-		{"gzip-then-a-byte", append(gzipped([]byte(line(1))), 0x1f), 6, []string{"malformed: what follows the compressed data is no gzip"}},
+		{"gzip-then-garbage", append(gzipped([]byte(line(1)+"\n"+line(2))), "xyz"...), 12, []string{"malformed: ignored trailing data after the gzip data"}},
+		{"gzip-then-a-byte", append(gzipped([]byte(line(1))), 0x1f), 6, []string{"malformed: ignored trailing data after the gzip data"}},
 		{"two-gzips", append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)))...), 12, nil},
 		{"two-gzips-torn", cut(append(gzipped([]byte(line(1)+"\n")), gzipped([]byte(line(2)+"\n"))...)), 12, []string{"malformed: decompress: the data ends too early"}},
 		{"no-gzip", []byte{0x1f, 0x8b, 1, 2, 3}, 0, []string{"malformed: decompress: "}},
@@ -223,7 +224,7 @@ func TestBroken(t *testing.T) {
 			t.Chdir(t.TempDir())
 			write(t, ".", "f", test.data)
 			var broken []string
-			_, summary := read(t, file.Options{Report: func(b file.Broken) { broken = append(broken, b.Error()) }}, "f")
+			_, summary := read(t, file.Options{Report: func(b file.InputError) { broken = append(broken, b.Error()) }}, "f")
 			if summary.Spans != test.spans {
 				t.Errorf("%d spans, want %d", summary.Spans, test.spans)
 			}
@@ -235,7 +236,7 @@ func TestBroken(t *testing.T) {
 					t.Errorf("reported %q, want %q", broken[i], test.broken[i])
 				}
 			}
-			var strict file.Broken
+			var strict file.InputError
 			in, err := file.Read(t.Context(), []string{"f"}, file.Options{Strict: true})
 			if err == nil {
 				_ = in.Close()
@@ -247,7 +248,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// In directories, hidden files and files of other kinds are left alone.
+// Hidden files and files of other kinds in directories are skipped.
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	all := requests(3)
@@ -261,13 +262,13 @@ func TestDirectory(t *testing.T) {
 	write(t, dir, ".hidden.json", []byte("{"))
 	write(t, dir, "README.md", []byte("# Traces\n"))
 	write(t, dir, "cases.jsonl", []byte("{\"name\":\"x\"}\n{\"name\":\"y\"}\n"))
-	_, summary := read(t, file.Options{Report: func(b file.Broken) { t.Error(b) }}, dir)
+	_, summary := read(t, file.Options{Report: func(b file.InputError) { t.Error(b) }}, dir)
 	if summary.Files != 3 || summary.Skipped != 2 || summary.Spans != 18 {
 		t.Errorf("summary %+v", summary)
 	}
 }
 
-// A record beyond the limit is too large, and costs no other.
+// A record beyond the limit is rejected as too large and does not affect others.
 func TestTooLarge(t *testing.T) {
 	long := `{"resourceSpans":[{"x":"` + strings.Repeat("x", 1<<20) + `"}]}`
 	short := string(marshalJSON(requests(1)[0]))
@@ -277,7 +278,7 @@ func TestTooLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var broken []trace.Reason
-			_, summary := read(t, file.Options{MaxRecord: 1, Report: func(b file.Broken) { broken = append(broken, b.Reason) }},
+			_, summary := read(t, file.Options{MaxRecord: 1, Report: func(b file.InputError) { broken = append(broken, b.Reason) }},
 				write(t, t.TempDir(), "f", []byte(data)))
 			if diff := cmp.Diff([]trace.Reason{trace.TooLarge}, broken); diff != "" || summary.Spans != 12 {
 				t.Errorf("%+v\n%s", summary, diff)
@@ -286,7 +287,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// What is wrong with the world is an error, and reading stops.
+// I/O errors and cancellation stop reading.
 func TestErrors(t *testing.T) {
 	if _, err := file.Read(t.Context(), []string{"missing"}, file.Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
@@ -307,13 +308,13 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Nobody writes to a pipe, or to one that stands for standard input: reading ends with its context.
+// Reading a pipe without a writer, or standard input without data, ends with its context.
 func TestWaitingEnds(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
 		t.Skipf("no named pipes here: %v, %s", err, out)
 	}
-	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that opening it for reading does not wait, and reading does
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // opening it for reading does not block, reading does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,17 +327,17 @@ func TestWaitingEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := file.Read(ctx, []string{path}, file.Options{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v, want that time is up", filepath.Base(path), err)
+			t.Errorf("%s: %v, want deadline exceeded", filepath.Base(path), err)
 		}
 	}
-	late, err := os.OpenFile(unopened, os.O_RDWR, 0) // lets the goroutine go that is waiting to open it
+	late, err := os.OpenFile(unopened, os.O_RDWR, 0) // releases the goroutine that waits to open it
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = late.Close()
 }
 
-// A directory may be named by a link to it.
+// A directory may be given by a symbolic link.
 func TestLinkToDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("dir", 0o700); err != nil {
@@ -351,7 +352,7 @@ func TestLinkToDirectory(t *testing.T) {
 	}
 }
 
-// Attributes that are asked for arrive with their names, whatever worker decoded them.
+// Requested attributes have names, whichever worker decoded them.
 func TestKeys(t *testing.T) {
 	keys, err := ingest.NewKeys("text")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// format is what a record holds.
+// format is the format of a record.
 type format uint8
 
 const (
@@ -16,46 +16,46 @@ const (
 	otlpJSON            // an export request
 	otlpResource        // one element of a request's resourceSpans, in JSON
 	otlpProtobuf        // an export request
-	jaegerJSON          // what jaeger.Decoder reads
-	noTraces            // logs or metrics of OTLP
+	jaegerJSON          // see jaeger.Decoder
+	otherSignal         // logs or metrics in OTLP
 )
 
-// framing is how the records of a stream are told apart.
+// framing is the structure of a stream of records.
 type framing uint8
 
 const (
 	unframed  framing = iota // not recognised
 	lines                    // JSON documents, one a line
-	documents                // JSON documents, one after the other, read element by element
+	documents                // consecutive JSON documents, read element by element
 	fields                   // the fields of one protobuf request
-	delimited                // protobuf requests, each after its size as a varint
-	prefixed                 // protobuf requests, each after its size in four bytes, as the collector's file exporter writes
+	delimited                // protobuf requests, each prefixed with its size as a varint
+	prefixed                 // protobuf requests with a size of four bytes before each, as from the collector's file exporter
 )
 
-// sniffSize is how much of a stream is looked at to tell lines from documents.
+// sniffSize is the number of bytes that sniff sees. A long first line must fit to distinguish lines from documents.
 const sniffSize = 16 << 20
 
-// sniff tells from the first bytes of a stream how it is to be read.
+// sniff returns the framing of a stream that begins with data.
 func sniff(data []byte) framing {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	switch {
-	case looksJSON(data):
+	case isJSON(data):
 		return sniffJSON(data)
-	case looksPrefixed(data):
+	case isPrefixed(data):
 		return prefixed
-	case looksRequest(data):
+	case isRequest(data):
 		return fields
-	case looksDelimited(data):
+	case isDelimited(data):
 		return delimited
-	case bytes.Contains(data[:min(len(data), windowSize)], []byte("\n{\"")): // a broken first line
+	case bytes.Contains(data[:min(len(data), windowSize)], []byte("\n{\"")): // after a broken first line
 		return lines
 	}
 	return unframed
 }
 
-// looksJSON reports whether data begins like a JSON object, or a list of objects. A line feed is also a tag of protobuf, so it
-// looks on until no request could continue that way.
-func looksJSON(data []byte) bool {
+// isJSON reports whether data begins with a JSON object or a list of objects. A line feed is also a tag of protobuf, so
+// it checks further bytes until protobuf is excluded.
+func isJSON(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	if len(data) == 0 {
 		return false
@@ -70,8 +70,8 @@ func looksJSON(data []byte) bool {
 	return false
 }
 
-// sniffJSON tells lines from documents: each of several lines is a document of its own. A first line that is torn is no
-// document, but the second one begins like one.
+// sniffJSON distinguishes lines from documents. With lines, the first line is a complete document or, if it is
+// truncated, the second line begins with one.
 func sniffJSON(data []byte) framing {
 	line, rest, found := bytes.Cut(data, []byte("\n"))
 	if !found {
@@ -89,9 +89,9 @@ func sniffJSON(data []byte) framing {
 	return documents
 }
 
-// looksRequest reports whether data begins like an export request or TracesData: ResourceSpans, which begin with a field they
-// can have.
-func looksRequest(data []byte) bool {
+// isRequest reports whether data begins with an export request or TracesData, that is, with ResourceSpans whose first
+// field is valid.
+func isRequest(data []byte) bool {
 	size, at, ok := sizeAfterTag(data)
 	if !ok {
 		return false
@@ -102,7 +102,7 @@ func looksRequest(data []byte) bool {
 	return at < len(data) && (data[at] == 0x0a || data[at] == 0x12 || data[at] == 0x1a)
 }
 
-// sizeAfterTag reads the tag of resource_spans and the size of the first one.
+// sizeAfterTag reads the tag of resource_spans and the size of the first element. It returns the offset after the size.
 func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	if len(data) < 2 || data[0] != 0x0a {
 		return 0, 0, false
@@ -111,14 +111,14 @@ func sizeAfterTag(data []byte) (size uint64, at int, ok bool) {
 	return size, 1 + n, n > 0
 }
 
-// looksDelimited reports whether data begins with the size of a request, then a request of at most that size.
-func looksDelimited(data []byte) bool {
+// isDelimited reports whether data begins with a varint and a request of at most that size.
+func isDelimited(data []byte) bool {
 	size, n := protowire.ConsumeVarint(data)
 	return n > 0 && fits(data[n:], size)
 }
 
-// looksPrefixed is looksDelimited for sizes of four bytes, big-endian.
-func looksPrefixed(data []byte) bool {
+// isPrefixed reports whether data begins with a big-endian size of four bytes and a request of at most that size.
+func isPrefixed(data []byte) bool {
 	if len(data) < 6 {
 		return false
 	}
@@ -128,22 +128,22 @@ func looksPrefixed(data []byte) bool {
 
 func fits(data []byte, size uint64) bool {
 	inner, at, ok := sizeAfterTag(data)
-	return ok && inner+uint64(at) <= size && looksRequest(data)
+	return ok && inner+uint64(at) <= size && isRequest(data)
 }
 
-// holdsTraces reports whether a stream that begins with head is worth reading. named says that the file's name promises it;
-// then it takes a JSON document that is something else to deny it.
+// holdsTraces reports whether a listed file that begins with head may contain traces. If it is named like a file with
+// traces, only a JSON document of another kind is excluded.
 func holdsTraces(head []byte, how framing, named bool) bool {
 	switch how {
 	case lines, documents:
 		f, sure := look(head)
-		return f != unknown && f != noTraces || named && !sure
+		return f != unknown && f != otherSignal || named && !sure
 	case fields, delimited, prefixed, unframed:
 	}
 	return named || how != unframed
 }
 
-// formatOf tells what a JSON document holds by the first of its fields that says so.
+// formatOf returns the format of a JSON document, from the first field that tells.
 func formatOf(data []byte) format {
 	if bytes.HasPrefix(data, []byte(`{"resourceSpans"`)) {
 		return otlpJSON
@@ -152,8 +152,8 @@ func formatOf(data []byte) format {
 	return f
 }
 
-// look is formatOf for data that may be cut off. It is sure if it found a field that says what the document is, or the
-// end of the document.
+// look is like formatOf for data that may be truncated. It is sure if it found a field that identifies the format, or
+// the end of the document.
 func look(data []byte) (f format, sure bool) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	j := jx.DecodeBytes(data)
@@ -175,7 +175,7 @@ func look(data []byte) (f format, sure bool) {
 		}
 		empty = false
 		if string(it.Key()) == "result" && j.Next() == jx.Object {
-			return otlpJSON, true // the splitter takes the envelope of Jaeger's API off
+			return otlpJSON, true // the splitter removes the envelope of Jaeger's API
 		}
 		if j.Skip() != nil {
 			return unknown, false
@@ -187,7 +187,7 @@ func look(data []byte) (f format, sure bool) {
 	return unknown, it.Err() == nil
 }
 
-// formatByKey tells what a JSON document holds that has a field with that name.
+// formatByKey returns the format of JSON documents with a field named key, or unknown.
 func formatByKey(key string) format {
 	switch key {
 	case "resourceSpans", "resource_spans":
@@ -197,7 +197,7 @@ func formatByKey(key string) format {
 	case "data", "spans", "processes", "traceID":
 		return jaegerJSON
 	case "resourceLogs", "resourceMetrics", "resource_logs", "resource_metrics":
-		return noTraces
+		return otherSignal
 	}
 	return unknown
 }

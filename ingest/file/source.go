@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Stdin is the path that stands for standard input.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
 var (
@@ -26,22 +26,22 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// maxZstdWindow bounds what a zstd stream may make the decompressor hold (what `zstd -d` accepts by default).
+// maxZstdWindow bounds the memory of the zstd decompressor. It is the default of `zstd -d`.
 const maxZstdWindow = 128 << 20
 
-// rawBuffer is how many bytes are read at once for a decompressor, or from a pipe: what a pipe holds.
-const rawBuffer = 64 << 10
+// rawBufferSize is the size of reads from pipes and for decompressors: the capacity of a pipe.
+const rawBufferSize = 64 << 10
 
 // source is a file to read.
 type source struct {
 	path   string
 	size   int64
-	pipe   bool // opening it waits for a writer
-	listed bool // found in a directory, not named by the caller
+	pipe   bool // opening it blocks until there is a writer
+	listed bool // found in a directory rather than named by the caller
 }
 
-// list returns the files that paths stand for: files as they are, directories with all that is in them and below, ordered
-// by name, but for hidden files and directories.
+// list returns the files in paths: a file stands for itself, a directory for all files in it and below, ordered by
+// name, except hidden files and directories.
 func list(paths []string) ([]source, error) {
 	var sources []source
 	for _, path := range paths {
@@ -73,12 +73,12 @@ func regularSize(info fs.FileInfo) int64 {
 	if info.Mode().IsRegular() {
 		return info.Size()
 	}
-	return 0 // of a pipe or a device it says nothing
+	return 0 // meaningless for pipes and devices
 }
 
 func listDir(dir string) ([]source, error) {
 	var found []source
-	dir += string(filepath.Separator) // so that a link is followed
+	dir += string(filepath.Separator) // follows a link
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -91,7 +91,7 @@ func listDir(dir string) ([]source, error) {
 		case entry.IsDir():
 			return nil
 		}
-		info, err := os.Stat(path) // of what a link points to
+		info, err := os.Stat(path) // follows links
 		if err == nil && info.Mode().IsRegular() {
 			found = append(found, source{path: path, size: info.Size(), listed: true})
 		}
@@ -100,12 +100,12 @@ func listDir(dir string) ([]source, error) {
 	return found, err
 }
 
-// extensions are those of files that hold traces. In a directory, files with others are left alone unless they look like
-// OTLP or Jaeger.
+// extensions are the extensions of files with traces. Files in directories with other extensions are read only if their
+// contents look like OTLP or Jaeger.
 var extensions = []string{".json", ".jsonl", ".ndjson", ".pb", ".binpb", ".proto", ".otlp", ".bin"}
 
-// named reports whether the name of s promises traces.
-func (s source) named() bool {
+// hasTraceExtension reports whether s has one of extensions, before one of a compressed file if any.
+func (s source) hasTraceExtension() bool {
 	name := strings.ToLower(s.path)
 	for _, suffix := range []string{".gz", ".gzip", ".zst", ".zstd"} {
 		name = strings.TrimSuffix(name, suffix)
@@ -113,21 +113,21 @@ func (s source) named() bool {
 	return slices.Contains(extensions, filepath.Ext(name))
 }
 
-// openFile is an open source: its bytes, decompressed.
+// openFile is an open source. It reads decompressed bytes.
 type openFile struct {
 	io.Reader
 	raw        *rawReader
 	closers    []func() error
 	compressed bool
-	members    *members // nil: no gzip
+	members    *members // nil: not gzip
 }
 
-// open opens s and looks whether it is compressed. read counts the bytes that come from the disk. What waits is given up when
-// ctx ends.
+// open opens s and detects compression. read counts the bytes read from disk. When ctx ends, pending and later reads
+// fail.
 func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (*openFile, error) {
 	f := &openFile{raw: &rawReader{read: read}}
 	if s.path == Stdin {
-		f.raw.r = &waitingReader{stdin, ctx.Done(), make([]byte, rawBuffer)}
+		f.raw.r = &cancelableReader{stdin, ctx.Done(), make([]byte, rawBufferSize)}
 	} else {
 		file, err := s.openFile(ctx)
 		if err != nil {
@@ -145,13 +145,13 @@ func (s source) openFile(ctx context.Context) (*os.File, error) {
 	if !s.pipe {
 		return os.Open(s.path)
 	}
-	return unlessStopped(ctx.Done(), func() (*os.File, error) { return os.Open(s.path) })
+	return unlessCanceled(ctx.Done(), func() (*os.File, error) { return os.Open(s.path) })
 }
 
-// decompress puts a decompressor before the file if its first bytes ask for one.
+// decompress adds a decompressor if the file begins with the magic number of gzip or zstd.
 func (f *openFile) decompress() {
-	buffered := bufio.NewReaderSize(f.raw, rawBuffer)
-	magic, _ := buffered.Peek(len(zstdMagic)) // an error comes again when the bytes are read
+	buffered := bufio.NewReaderSize(f.raw, rawBufferSize)
+	magic, _ := buffered.Peek(len(zstdMagic)) // Read returns the error again
 	f.Reader = buffered
 	switch {
 	case bytes.HasPrefix(magic, gzipMagic):
@@ -176,12 +176,12 @@ func (f *openFile) decompress() {
 	}
 }
 
-// members reads what the members of a gzip file hold, one after the other. Bytes after a member that begin no other end the data like the end of
-// the file: what the members hold is whole.
+// members reads the contents of the members of a gzip file, one after the other. Other bytes after a member end the
+// data like the end of the file, because the members before them are complete.
 type members struct {
 	from     *bufio.Reader
 	current  *gzip.Reader
-	trailing bool // there are such bytes
+	trailing bool // such bytes were found
 }
 
 // Read implements [io.Reader].
@@ -190,7 +190,7 @@ func (m *members) Read(p []byte) (int, error) {
 		n, err := m.current.Read(p)
 		switch {
 		case n > 0 && errors.Is(err, io.EOF):
-			return n, nil // it says so again
+			return n, nil // the next Read returns io.EOF again
 		case !errors.Is(err, io.EOF):
 			return n, err
 		}
@@ -210,10 +210,10 @@ func (m *members) Read(p []byte) (int, error) {
 	}
 }
 
-// failedReader is what stands for a file whose compression cannot be read.
+// failedReader replaces a file that cannot be decompressed.
 type failedReader struct{ err error }
 
-// Read fails.
+// Read returns the error.
 func (r failedReader) Read([]byte) (int, error) { return 0, r.err }
 
 // Close closes the file.
@@ -225,7 +225,7 @@ func (f *openFile) Close() error {
 	return err
 }
 
-// decompress returns what data, a zstd frame, holds; an error if that is more than limit bytes.
+// decompress returns the contents of data, a zstd frame. It returns an error if they exceed limit bytes.
 func decompress(data []byte, limit int) ([]byte, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
 	if err != nil {
@@ -235,14 +235,14 @@ func decompress(data []byte, limit int) ([]byte, error) {
 	return z.DecodeAll(data, nil)
 }
 
-// rawReader counts bytes and remembers its error, which tells a disk that fails from data that is no gzip.
+// rawReader counts bytes and remembers its error, so that I/O errors can be distinguished from invalid gzip data.
 type rawReader struct {
 	r    io.Reader
 	read *atomic.Int64
 	err  error
 }
 
-// Read reads and counts.
+// Read implements [io.Reader].
 func (r *rawReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.read.Add(int64(n))

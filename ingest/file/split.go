@@ -12,16 +12,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What can be wrong with the outer structure of a stream.
+// Errors in the structure around records.
 var (
 	errStructure = errors.New("not the structure of a JSON document")
-	errTorn      = errors.New("the data ends within a record")
-	errTrailing  = errors.New("what follows the compressed data is no gzip: left out")
+	errTruncated = errors.New("the data ends within a record")
+	errTrailing  = errors.New("ignored trailing data after the gzip data")
 	errFraming   = errors.New("not a field of an OTLP request: the rest of the data cannot be read")
 )
 
-// others are what files often are instead of traces: how they begin, and what to do about it.
-var others = []struct {
+// otherFormats are formats that are often mistaken for traces, with their magic numbers and advice for the user.
+var otherFormats = []struct {
 	offset int
 	magic  string
 	advice string
@@ -36,12 +36,12 @@ var others = []struct {
 	{257, "ustar", "a tar archive: unpack it"},
 }
 
-// otherSize is how much of a stream tells which of others it is.
-const otherSize = 257 + 5
+// otherFormatSize is the number of bytes needed to recognise otherFormats.
+const otherFormatSize = 257 + 5
 
-// unrecognised returns what is wrong with a stream that begins with head.
+// unrecognised returns the error for a stream of unknown format that begins with head.
 func unrecognised(head []byte) error {
-	for _, o := range others {
+	for _, o := range otherFormats {
 		if len(head) > o.offset && bytes.HasPrefix(head[o.offset:], []byte(o.magic)) {
 			return errors.New(o.advice)
 		}
@@ -49,21 +49,21 @@ func unrecognised(head []byte) error {
 	return errors.New("neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON")
 }
 
-// splitter cuts a stream into records. It looks only at the structure around records, so that a record that is broken
-// inside costs no other.
+// splitter splits a stream into records. It looks only at the structure around records, so that a record with broken
+// contents does not affect others.
 type splitter struct {
 	w    *window
-	line int64 // number of the current line; 0: lines are not counted
+	line int64 // number of the current line; 0: unknown
 
 	inResult bool // within the envelope of Jaeger's API
 
-	// record takes a record that begins at offset. data is valid until it returns.
-	record takeRecord
-	// broken takes a stretch of the stream that is no record.
-	broken takeBroken
+	// record is called for each record with the offset of its first byte. data is valid until it returns.
+	record recordFunc
+	// broken is called for each section of the stream that is no record.
+	broken brokenFunc
 }
 
-// run cuts the whole stream. It returns errors of the two callbacks and of the stream.
+// run splits the whole stream. It returns errors of the callbacks and of the stream.
 func (s *splitter) run(how framing) error {
 	if bytes.HasPrefix(s.w.peek(3), []byte("\xef\xbb\xbf")) {
 		s.w.pos += 3
@@ -79,10 +79,10 @@ func (s *splitter) run(how framing) error {
 		return s.delimited(how)
 	case unframed:
 	}
-	return s.broken(trace.Malformed, unrecognised(s.w.peek(otherSize)), 0, 0)
+	return s.broken(trace.Malformed, unrecognised(s.w.peek(otherFormatSize)), 0, 0)
 }
 
-// lines takes each line as a record.
+// lines treats each line as a record.
 func (s *splitter) lines() error {
 	for {
 		s.line++
@@ -92,7 +92,7 @@ func (s *splitter) lines() error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if failed := s.heldRecord(unknown, offset); failed != nil {
+		if failed := s.takeHeld(unknown, offset); failed != nil {
 			return failed
 		}
 		if err != nil {
@@ -101,8 +101,8 @@ func (s *splitter) lines() error {
 	}
 }
 
-// heldRecord takes what the window holds as a record, and drops it.
-func (s *splitter) heldRecord(f format, offset int64) error {
+// takeHeld passes the bytes held by the window on as a record and drops them.
+func (s *splitter) takeHeld(f format, offset int64) error {
 	defer s.w.drop()
 	if s.w.lost {
 		return s.broken(trace.TooLarge, fmt.Errorf("record is %w of %d bytes", errLimit, s.w.limit), s.line, offset)
@@ -117,7 +117,7 @@ func (s *splitter) heldRecord(f format, offset int64) error {
 	return s.record(data, f, s.line, offset)
 }
 
-// endOfLine reads up to and including the next line feed.
+// endOfLine consumes up to and including the next line feed.
 func (s *splitter) endOfLine() error {
 	for {
 		if i := bytes.IndexByte(s.w.unread(), '\n'); i >= 0 {
@@ -131,7 +131,8 @@ func (s *splitter) endOfLine() error {
 	}
 }
 
-// documents takes JSON documents one after the other. After a broken one it goes on at the next line that begins like one.
+// documents reads JSON documents one after the other. After a broken document it continues at the next line that begins
+// like one.
 func (s *splitter) documents() error {
 	for {
 		c, err := s.w.space()
@@ -169,7 +170,7 @@ func (s *splitter) documents() error {
 	}
 }
 
-// callbackError marks the errors that the callbacks returned.
+// callbackError marks errors returned by a callback.
 type callbackError struct{ error }
 
 func callback(err error) error {
@@ -179,18 +180,18 @@ func callback(err error) error {
 	return nil
 }
 
-// failed reports what is wrong with the document that began at offset. Errors of the stream itself are returned.
+// failed reports the broken document that began at offset. It returns errors of the stream itself.
 func (s *splitter) failed(err error, offset int64) error {
 	switch {
 	case errors.Is(err, io.EOF):
-		return s.broken(trace.Malformed, errTorn, 0, offset)
+		return s.broken(trace.Malformed, errTruncated, 0, offset)
 	case errors.Is(err, errStructure):
 		return s.broken(trace.Malformed, err, 0, s.w.offset())
 	}
 	return err
 }
 
-// resync goes to the next line that begins with a brace or bracket.
+// resync skips to the next line that begins with a brace or bracket.
 func (s *splitter) resync() error {
 	for {
 		if err := s.endOfLine(); err != nil {
@@ -202,8 +203,8 @@ func (s *splitter) resync() error {
 	}
 }
 
-// object reads a document that is an object. The elements of "resourceSpans" and "data" are records of their own; an object
-// that has neither is one record.
+// object reads a document that is an object. Each element of "resourceSpans" and "data" is a record; an object with
+// neither field is one record.
 func (s *splitter) object(offset int64) error {
 	w := s.w
 	w.hold()
@@ -250,7 +251,7 @@ func (s *splitter) object(offset int64) error {
 			if err := s.elements(element); err != nil {
 				return err
 			}
-			w.drop() // what is left of the document is of no interest
+			w.drop() // the rest of the document contains no records
 		case c == '{' && key == "result" && !s.inResult: // the envelope of Jaeger's API
 			s.inResult = true
 			err := s.object(w.offset())
@@ -269,10 +270,10 @@ func (s *splitter) object(offset int64) error {
 	if w.keep < 0 && !w.lost {
 		return nil
 	}
-	return callback(s.heldRecord(f, offset))
+	return callback(s.takeHeld(f, offset))
 }
 
-// key reads a field name and the colon.
+// key reads a field name and the colon. It returns "" for names too long to be of interest.
 func (s *splitter) key() (string, error) {
 	w := s.w
 	from := w.offset()
@@ -287,7 +288,7 @@ func (s *splitter) key() (string, error) {
 		return "", err
 	}
 	key := ""
-	if size := w.offset() - from - 2; size < 32 && w.keep >= 0 { // no name of interest is longer
+	if size := w.offset() - from - 2; size < 32 && w.keep >= 0 { // longer than all relevant names
 		key = string(w.buf[w.pos-1-int(size) : w.pos-1])
 	}
 	if !held {
@@ -302,7 +303,7 @@ func (s *splitter) key() (string, error) {
 	return key, nil
 }
 
-// elements takes the elements of the array that follows as records.
+// elements reads the array that follows and treats its elements as records.
 func (s *splitter) elements(f format) error {
 	w := s.w
 	w.pos++ // the bracket
@@ -329,13 +330,13 @@ func (s *splitter) elements(f format) error {
 		if err := skipValue(w); err != nil {
 			return err
 		}
-		if err := s.heldRecord(f, offset); err != nil {
+		if err := s.takeHeld(f, offset); err != nil {
 			return callbackError{err}
 		}
 	}
 }
 
-// byteClass tells apart the bytes that matter to the structure of JSON outside strings.
+// byteClass classifies bytes by their role in the structure of JSON outside strings.
 var byteClass = func() (c [256]uint8) {
 	c['"'], c['{'], c['['], c['}'], c[']'] = isQuote, isOpen, isOpen, isClose, isClose
 	c[','], c[':'], c[' '], c['\t'], c['\r'], c['\n'] = isEnd, isEnd, isEnd, isEnd, isEnd, isEnd
@@ -349,8 +350,8 @@ const (
 	isEnd // of a scalar
 )
 
-// skipValue reads one JSON value. It follows brackets and strings, and leaves it to the decoders whether what is between them
-// is JSON. It returns io.EOF if the value does not end, errStructure if there is none.
+// skipValue consumes one JSON value. It follows only brackets and strings; decoders check the rest. It returns io.EOF
+// if the value does not end, and errStructure if there is none.
 func skipValue(w *window) error {
 	depth := 0
 	scalar := false
@@ -407,7 +408,7 @@ func skipValue(w *window) error {
 	}
 }
 
-// skipString reads the rest of a string, after the opening quote. No string goes over the end of a line.
+// skipString consumes the rest of a string after the opening quote. Strings end at the end of the line at the latest.
 func skipString(w *window) error {
 strings:
 	for {
@@ -423,7 +424,7 @@ strings:
 			if c == '"' {
 				return nil
 			}
-			if _, err := w.next(); err != nil { // whatever is escaped
+			if _, err := w.next(); err != nil { // the escaped byte
 				return err
 			}
 			continue strings
@@ -435,7 +436,7 @@ strings:
 	}
 }
 
-// fields takes each field of a request as a request of its own: a request is the sequence of its fields.
+// fields treats each field of a protobuf request as a request: concatenated requests are one request.
 func (s *splitter) fields() error {
 	for {
 		header := s.w.peek(1 + 10)
@@ -453,7 +454,7 @@ func (s *splitter) fields() error {
 	}
 }
 
-// end returns the error that ended the stream, nil if it is just its end.
+// end returns the error that ended the stream, or nil if it is io.EOF.
 func (s *splitter) end() error { return ignoreEOF(s.w.err) }
 
 func ignoreEOF(err error) error {
@@ -463,7 +464,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// delimited takes requests that follow their sizes.
+// delimited reads requests with length prefixes.
 func (s *splitter) delimited(how framing) error {
 	for {
 		header := s.w.peek(10)
@@ -478,7 +479,7 @@ func (s *splitter) delimited(how framing) error {
 			size, n = uint64(binary.BigEndian.Uint32(header)), 4
 		}
 		if n < 0 {
-			return s.broken(trace.Malformed, errTorn, 0, offset)
+			return s.broken(trace.Malformed, errTruncated, 0, offset)
 		}
 		s.w.pos += n
 		if err := s.sized(0, size, offset, func(data []byte) error { return s.request(data, offset) }); err != nil {
@@ -487,7 +488,7 @@ func (s *splitter) delimited(how framing) error {
 	}
 }
 
-// request takes one request of a delimited stream, which may be compressed.
+// request reads one request of a delimited stream. It may be compressed.
 func (s *splitter) request(data []byte, offset int64) error {
 	if bytes.HasPrefix(data, zstdMagic) {
 		plain, err := decompress(data, s.w.limit)
@@ -499,7 +500,8 @@ func (s *splitter) request(data []byte, offset int64) error {
 	return s.record(data, otlpProtobuf, 0, offset)
 }
 
-// sized reads header+size bytes and hands them to f. It returns io.EOF after reporting that they are too many or not there.
+// sized reads header+size bytes and passes them to f. If the size is above the limit, it reports and skips the record.
+// If the stream is too short, it reports the record and returns io.EOF.
 func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) error) error {
 	if size > uint64(s.w.limit-header) {
 		if err := s.broken(trace.TooLarge, fmt.Errorf("record of %d bytes is %w of %d bytes", size, errLimit, s.w.limit), 0, offset); err != nil {
@@ -513,7 +515,7 @@ func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) e
 		if err := s.end(); err != nil {
 			return err
 		}
-		if err := s.broken(trace.Malformed, errTorn, 0, offset); err != nil {
+		if err := s.broken(trace.Malformed, errTruncated, 0, offset); err != nil {
 			return err
 		}
 		return io.EOF
@@ -526,7 +528,7 @@ func (s *splitter) sized(header int, size uint64, offset int64, f func([]byte) e
 	return nil
 }
 
-// discard reads n bytes and forgets them.
+// discard consumes n bytes.
 func (s *splitter) discard(n uint64) error {
 	for {
 		have := min(n, uint64(s.w.end-s.w.pos))

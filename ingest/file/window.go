@@ -6,11 +6,10 @@ import (
 	"io"
 )
 
-// errLimit is returned when something that must be held as a whole is larger than allowed.
+// errLimit is the error for data that must be held in memory but exceeds the limit.
 var errLimit = errors.New("larger than the limit")
 
-// window is a stretch of a stream that is held in memory: buf[pos:end] is unread, and from keep on (if that is not
-// negative) nothing is let go.
+// window buffers a section of a stream: buf[pos:end] is unread. If keep is not negative, buf[keep:pos] is held as well.
 type window struct {
 	r     io.Reader
 	buf   []byte
@@ -18,12 +17,12 @@ type window struct {
 	end   int
 	keep  int
 	base  int64 // offset of buf[0] in the stream
-	limit int   // most bytes that are kept
-	lost  bool  // what was held became larger than the limit and was let go
-	err   error // from r, once it failed; io.EOF at its end
+	limit int   // maximum number of bytes held
+	lost  bool  // the held bytes exceeded the limit and were discarded
+	err   error // from r; io.EOF at its end
 }
 
-// windowSize is the least size of a window: a read from a disk or a decompressor.
+// windowSize is the minimum size of a window, and of a read from a disk or a decompressor.
 const windowSize = 256 << 10
 
 func newWindow(r io.Reader, limit int) *window {
@@ -33,11 +32,11 @@ func newWindow(r io.Reader, limit int) *window {
 // offset returns the offset of the next byte in the stream.
 func (w *window) offset() int64 { return w.base + int64(w.pos) }
 
-// unread returns the bytes that are in memory.
+// unread returns the unread bytes in memory.
 func (w *window) unread() []byte { return w.buf[w.pos:w.end] }
 
-// fill reads more bytes behind end. It returns io.EOF at the end of the stream, errLimit if there is no room, or the reader's
-// error. What is held is let go if it is larger than the limit.
+// fill reads more bytes. It returns io.EOF at the end of the stream, errLimit if there is no room, or the reader's
+// error. It discards held bytes that exceed the limit.
 func (w *window) fill() error {
 	if w.err != nil {
 		return w.err
@@ -71,15 +70,15 @@ func (w *window) fill() error {
 	return err
 }
 
-// peek returns the next n bytes, fewer at the end of the stream, without reading them. Errors that are not the end wait until
-// the bytes before them are read.
+// peek returns the next n bytes without consuming them, fewer at the end of the stream. Other errors are returned only
+// after the bytes before them are consumed.
 func (w *window) peek(n int) []byte {
 	for w.end-w.pos < n && w.fill() == nil {
 	}
 	return w.buf[w.pos:min(w.pos+n, w.end)]
 }
 
-// next returns the next byte and reads it.
+// next consumes and returns the next byte.
 func (w *window) next() (byte, error) {
 	for w.pos == w.end {
 		if err := w.fill(); err != nil {
@@ -90,7 +89,7 @@ func (w *window) next() (byte, error) {
 	return w.buf[w.pos-1], nil
 }
 
-// space reads white space and returns the byte that follows, which is not read.
+// space consumes white space and returns the byte that follows without consuming it.
 func (w *window) space() (byte, error) {
 	for {
 		c, err := w.next()
@@ -104,13 +103,13 @@ func (w *window) space() (byte, error) {
 	}
 }
 
-// hold begins to keep the bytes from here on.
+// hold starts to hold the bytes that follow.
 func (w *window) hold() { w.keep, w.lost = w.pos, false }
 
-// held returns the bytes since hold; it must not be called if they were lost.
+// held returns the bytes since hold. It must not be called if they were lost.
 func (w *window) held() []byte { return w.buf[w.keep:w.pos] }
 
-// drop ends a hold, and gives back the memory of a large one.
+// drop ends a hold and frees the memory of a large one.
 func (w *window) drop() {
 	w.keep, w.lost = -1, false
 	if len(w.buf) > 16*windowSize && w.end-w.pos <= windowSize {

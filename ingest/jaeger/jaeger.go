@@ -1,12 +1,14 @@
-// Package jaeger decodes the JSON that Jaeger's query API and its user interface export.
+// Package jaeger decodes the JSON of Jaeger's query API and of the exports of its user interface.
 //
-// Input is a response {"data": [trace, …]}, one trace {"traceID", "spans", "processes"}, or a list of traces; output goes to
-// the end of an [ingest.Batch]. What a span is follows Jaeger's own model: its parent is the first CHILD_OF reference within
-// the trace, else the first FOLLOWS_FROM, else parentSpanID; kind, errors and marks come from tags. Other FOLLOWS_FROM
-// references are links. Identifiers are hexadecimal and may lack leading zeros. Fields that are not needed (logs, warnings,
-// the spans that some exports repeat inside references) are skipped unread.
+// The input is a response {"data": [trace, …]}, one trace {"traceID", "spans", "processes"}, or a list of traces.
+// [Decoder] appends its spans to an [ingest.Batch]. It interprets spans by Jaeger's model: the parent is the first
+// CHILD_OF reference within the trace, else the first FOLLOWS_FROM reference, else parentSpanID; kind, errors and
+// protocol attributes come from tags. Other FOLLOWS_FROM references are links. Identifiers are hexadecimal and may lack
+// leading zeros. The decoder skips fields that the analysis does not need: logs, warnings, and the spans that some
+// exports repeat inside references.
 //
-// The module jaeger-idl has the model as protobuf only, whose JSON is another one; so the fields are read directly.
+// The module jaeger-idl defines the model only in protobuf, whose JSON encoding differs, so this package reads the
+// fields directly.
 package jaeger
 
 import (
@@ -27,17 +29,17 @@ const maxProcesses = 1 << 16
 
 var (
 	errProcesses = errors.New("more than 65536 processes in a trace")
-	errBare      = errors.New("a span without a trace around it, as in Jaeger's storage: its query API returns traces")
+	errBare      = errors.New("a span outside a trace, as in Jaeger's storage: use the query API, which returns traces")
 )
 
-// Decoder decodes exported traces. It has one owner and keeps its buffers and caches between documents.
+// Decoder decodes exported traces. It keeps buffers and caches between documents. It is not safe for concurrent use.
 type Decoder struct {
 	build *ingest.Builder
 	keys  *ingest.Keys
 	walk  jsonwalk.Walker
 
 	processes map[string]ingest.Resource
-	process   string // ID of the present one; only valid if known
+	process   string // ID of the current process; valid if known
 	known     bool
 
 	traceID, id, parent id
@@ -46,12 +48,12 @@ type Decoder struct {
 	badTime             bool
 }
 
-// id is an identifier as the builder wants it: 16 bytes, of which span IDs use the last 8.
+// id is an identifier of 16 bytes; span IDs use the last 8.
 type id struct {
 	bytes [16]byte
 	given bool
 	bad   bool   // not hexadecimal, or too long
-	text  []byte // as given
+	text  []byte // original text
 }
 
 // reference is one element of a span's references.
@@ -60,15 +62,15 @@ type reference struct {
 	child       bool // CHILD_OF
 }
 
-// NewDecoder returns a decoder that keeps the attributes (tags) in keys and enters names in table, which it shares with nobody
-// while it is used.
+// NewDecoder returns a decoder that keeps the attributes (tags) in keys and adds names to table. Nothing else may use
+// table while the decoder runs.
 func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, processes: make(map[string]ingest.Resource)}
 }
 
-// JSON decodes one document and appends its spans to into. Spans that are unusable on their own are counted there. It
-// returns an *[ingest.RecordError] if data is not such a document; into is then as before. The offset of an error is that of
-// the field name before it.
+// JSON decodes one document and appends its spans to into, which also counts invalid spans. If data is not such a
+// document, JSON returns an *[ingest.RecordError] and leaves into unchanged. The offset of an error is that of the last
+// field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
 	d.build.Begin(into)
@@ -79,7 +81,7 @@ func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return err
 }
 
-// document reads a list of traces, or what trace reads.
+// document reads a list of traces, one trace, or a response.
 func (d *Decoder) document(j *jx.Decoder) error {
 	if j.Next() == jx.Array {
 		return jsonwalk.Elements(j, d.trace)
@@ -87,7 +89,7 @@ func (d *Decoder) document(j *jx.Decoder) error {
 	return d.trace(j)
 }
 
-// trace reads a trace, or a response around traces. Spans that come before the processes are put off.
+// trace reads a trace or a response. If spans precede the processes, they are read at the end.
 func (d *Decoder) trace(j *jx.Decoder) error {
 	clear(d.processes)
 	d.known = false
@@ -132,10 +134,10 @@ func (d *Decoder) addProcess(j *jx.Decoder, key []byte) error {
 	return nil
 }
 
-// hostTags maps the tags by which Jaeger's own clients name a host to those of OpenTelemetry.
+// hostTags maps the tags with which Jaeger's clients name a host to those of OpenTelemetry.
 var hostTags = map[string][]byte{"hostname": []byte("host.name"), "ip": []byte("host.ip")}
 
-// readProcess makes the process that follows the present resource.
+// readProcess reads a process into the current resource.
 func (d *Decoder) readProcess(j *jx.Decoder) error {
 	d.build.NewResource()
 	d.known = false
@@ -167,7 +169,7 @@ func (d *Decoder) readProcess(j *jx.Decoder) error {
 	})
 }
 
-// use makes the process with the given ID the present resource; an unknown one is empty.
+// use makes the process with the given ID the current resource. An unknown process is empty.
 func (d *Decoder) use(process []byte) {
 	if d.known && d.process == string(process) {
 		return
@@ -231,7 +233,7 @@ func (d *Decoder) span(j *jx.Decoder) error {
 	return nil
 }
 
-// end completes the span whose fields were read.
+// end completes the current span.
 func (d *Decoder) end() {
 	s := d.build
 	s.Start, s.End = uint64(d.start)*1000, (uint64(d.start)+uint64(d.duration))*1000
@@ -254,7 +256,7 @@ func (d *Decoder) end() {
 	s.EndSpan()
 }
 
-// relate finds the parent and the links of the span.
+// relate sets the parent and the links of the span.
 func (d *Decoder) relate() {
 	parent := -1
 	for i := range d.refs {
@@ -326,7 +328,7 @@ func (d *Decoder) spanTag(j *jx.Decoder) error {
 	return nil
 }
 
-// tag reads a tag {"key", "type", "value"}. It is not ok if its value is binary or no scalar.
+// tag reads a tag {"key", "type", "value"}. It returns false if the value is binary or no scalar.
 func (d *Decoder) tag(j *jx.Decoder) (key []byte, v ingest.Value, ok bool, err error) {
 	var kind []byte
 	err = d.walk.Fields(j, func(field []byte) error {
@@ -369,7 +371,7 @@ var (
 	falseText = []byte("false")
 )
 
-// value reads a scalar; what is none is skipped and not ok.
+// value reads a scalar. It skips any other value and returns false.
 func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 	switch j.Next() {
 	case jx.String:
@@ -394,7 +396,8 @@ func value(j *jx.Decoder) (v ingest.Value, ok bool, err error) {
 	return v, false, j.Skip()
 }
 
-// micros reads a number of microseconds, or a string of one. One that is out of range spoils its span only.
+// micros reads a number of microseconds or a string that contains one. A number out of range is a defect of the span,
+// not of the record.
 func (d *Decoder) micros(j *jx.Decoder) (float64, error) {
 	v, ok, err := value(j)
 	if !v.Numeric && err == nil {

@@ -8,12 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// decode returns the spans of data in the text form of traces, and what was rejected.
+// decode returns the spans of data as text, and the rejections.
 func decode(t testing.TB, data string) (string, []ingest.Rejection) {
 	t.Helper()
 	keys, err := ingest.NewKeys("http.route", "version", "size")
@@ -25,7 +26,7 @@ func decode(t testing.TB, data string) (string, []ingest.Rejection) {
 	if err := jaeger.NewDecoder(table, keys).JSON([]byte(data), &b); err != nil {
 		t.Fatal(err)
 	}
-	return trace.Format(&trace.Trace{Spans: b.Spans, Attrs: b.Attrs, Joins: b.Joins}, table), b.Rejected
+	return tracetext.Format(&trace.Trace{Spans: b.Spans, Attrs: b.Attrs, Joins: b.Joins}, table), b.Rejected
 }
 
 const processes = `"processes":{
@@ -33,7 +34,7 @@ const processes = `"processes":{
 		{"key":"version","type":"string","value":"v7"}]},
 	"p2":{"serviceName":"cart","tags":[{"key":"host.id","type":"string","value":"b"}]}}`
 
-// What Jaeger calls a span becomes the span that OTLP would have sent.
+// A span in Jaeger's JSON becomes the span that OTLP would have sent.
 func TestSpans(t *testing.T) {
 	tests := []struct{ name, spans, want string }{
 		{
@@ -89,7 +90,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// The version of a service is known from the tags of its processes, wherever its name stands.
+// The version of a service comes from the tags of its process, before or after its name.
 func TestVersions(t *testing.T) {
 	var b ingest.Batch
 	table := &trace.Table{}
@@ -106,7 +107,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A span that cannot be used is counted with its reason, and costs no other.
+// An invalid span is counted with its reason and does not affect others.
 func TestRejected(t *testing.T) {
 	tests := map[string]trace.Reason{
 		`"traceID":"xyz","spanID":"1"`:                                                     trace.BadTraceID,
@@ -133,7 +134,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, there is an error and nothing decoded, or there are spans that can be used; never a panic.
+// Any input gives an error and no spans, or valid spans, but no panic.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"data":[{"traceID":"1","spans":[{"traceID":"1","spanID":"a","operationName":"x","startTime":1,"duration":2,` +
 		`"references":[{"refType":"CHILD_OF","traceID":"1","spanID":"b"}],"tags":[{"key":"error","type":"bool","value":true}],"processID":"p1"}],` +

@@ -1,8 +1,8 @@
-// Package journal keeps what was acknowledged until nothing needs it any more: records in the order in which they came, each with
-// its time of arrival, so that reading them again is as good as having received them again.
+// Package journal stores acknowledged records on disk until they are no longer needed: in the order of their arrival,
+// each with its time of arrival, so that reading them again is equivalent to receiving them again.
 //
-// What is appended survives the process, and with Options.Sync the machine, when Append returns. Records are numbered from 1 without
-// gaps; a gap that is found is what was lost by damage, and counted.
+// When Append returns, its records survive a crash of the process and, with Options.Sync, of the machine. Records are
+// numbered from 1 without gaps. A gap on reading means that records were lost through damage; it is counted.
 package journal
 
 import (
@@ -22,21 +22,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Kind says what a record is.
+// Kind is the kind of a record.
 type Kind byte
 
-// Kinds of records. Their numbers are on disk.
+// Kinds of records. Their values are stored on disk.
 const (
 	Protobuf Kind = 1 // an export request of OTLP
-	JSON     Kind = 2 // the same
+	JSON     Kind = 2 // an export request of OTLP
 	Epoch    Kind = 3 // an epoch ended; no data
-	Change   Kind = 4 // something else changed that decisions depend on; see engine.Change
+	Change   Kind = 4 // another change that decisions depend on; see engine.Change
 )
 
-// Options choose where a journal is, and how safe.
+// Options configures a journal.
 type Options struct {
 	Dir   string
-	Sync  bool // Append returns when the disk has it, not when the system has it
+	Sync  bool // Append waits for the disk, not only for the operating system
 	Files int  // see [pebbledb.Options]
 	Disk  *pebbledb.Disk
 	Log   *slog.Logger
@@ -44,7 +44,7 @@ type Options struct {
 	GiveUp func(error) // see [pebbledb.Options]
 }
 
-// Record is one record. Data is as it was appended.
+// Record is one record with the data that was appended.
 type Record struct {
 	Seq  uint64
 	At   trace.Nanos
@@ -52,18 +52,18 @@ type Record struct {
 	Data []byte
 }
 
-// Journal is safe for concurrent use, but for Append, which has one caller.
+// Journal is safe for concurrent use, except that only one goroutine may call Add and Append.
 type Journal struct {
 	db    *pebbledb.DB
 	batch *pebble.Batch
 	next  atomic.Uint64 // number of the next record
-	first atomic.Uint64 // number of the oldest record that may still be there
+	first atomic.Uint64 // lower bound on the number of the oldest record
 }
 
-// memTable is how much is collected before it becomes a file: a second or two at full load.
+// memTable is the size in bytes at which collected records are written to a file: one or two seconds at full load.
 const memTable = 32 << 20
 
-// Open opens or makes the journal in a directory.
+// Open opens or creates the journal in a directory.
 func Open(o Options) (*Journal, error) {
 	db, err := pebbledb.Open(pebbledb.Options{
 		Dir: o.Dir, MemTable: memTable, Cache: 8 << 20, Files: o.Files, Ordered: true, Quick: !o.Sync, Disk: o.Disk,
@@ -78,12 +78,12 @@ func Open(o Options) (*Journal, error) {
 		return nil, errors.Join(err, j.Close())
 	}
 	if db.Cut > 0 {
-		o.Log.Warn("the end of the journal could not be read and was cut off", slog.Int64("bytes", db.Cut))
+		o.Log.Warn("the end of the journal was unreadable and has been truncated", slog.Int64("bytes", db.Cut))
 	}
 	return j, nil
 }
 
-// bounds finds the first and the last record.
+// bounds determines the numbers of the first and the last record.
 func (j *Journal) bounds() error {
 	it, err := j.db.NewIter(nil)
 	if err != nil {
@@ -103,16 +103,16 @@ func (j *Journal) bounds() error {
 	return nil
 }
 
-// Continue makes numbers go on after last at least, where records up to there are known to have been and are gone.
+// Continue makes numbers continue after last, if records up to last existed but are gone.
 func (j *Journal) Continue(last uint64) { j.next.Store(max(j.next.Load(), last+1)) }
 
-// Next returns the number that the next record gets.
+// Next returns the number of the next record.
 func (j *Journal) Next() uint64 { return j.next.Load() }
 
-// First returns the number of the oldest record that may still be there.
+// First returns a lower bound on the number of the oldest record.
 func (j *Journal) First() uint64 { return j.first.Load() }
 
-// Cut returns how many bytes could not be read when the journal was opened, and are gone.
+// Cut returns the number of unreadable bytes that were removed when the journal was opened.
 func (j *Journal) Cut() int64 { return j.db.Cut }
 
 // keySize is the size of a key: the number of the record, big-endian, so that keys are in order.
@@ -127,17 +127,18 @@ func number(key []byte) uint64 {
 	return binary.BigEndian.Uint64(key)
 }
 
-// head is what stands before the data: kind and time of arrival.
+// head is the size of the header of a record: kind and time of arrival.
 const head = 1 + 8
 
-// Pack appends data as [Journal.Add] wants it, which compresses it, to b.
+// Pack appends data, compressed for [Journal.Add], to b.
 func Pack(b, data []byte) []byte {
 	n := len(b)
 	b = append(b, make([]byte, s2.MaxEncodedLen(len(data)))...)
 	return b[:n+len(s2.Encode(b[n:], data))]
 }
 
-// Add adds a record to those that the next Append writes, and returns its number. Data was made by [Pack], or is empty.
+// Add adds a record to the next call of Append and returns its number. The packed data must come from [Pack] or be
+// empty.
 func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 	seq := j.next.Add(1) - 1
 	op := j.batch.SetDeferred(keySize, head+len(packed))
@@ -149,7 +150,7 @@ func (j *Journal) Add(at trace.Nanos, kind Kind, packed []byte) uint64 {
 	return seq
 }
 
-// Append writes what was added. On an error nothing of it was.
+// Append writes all added records. On error it writes none of them.
 func (j *Journal) Append() error {
 	err := j.batch.Commit(pebble.Sync)
 	if err != nil {
@@ -161,7 +162,7 @@ func (j *Journal) Append() error {
 	return nil
 }
 
-// Get returns a record, whose data lie in buf if that has room for them.
+// Get returns a record. Its data are stored in buf if there is room.
 func (j *Journal) Get(seq uint64, buf []byte) (Record, error) {
 	value, closer, err := j.db.Get(key(seq))
 	if err != nil {
@@ -188,8 +189,8 @@ func decode(seq uint64, value, buf []byte) (Record, error) {
 	return r, nil
 }
 
-// Read yields the records from the given number on, in order. A record that is damaged is left out; what is missing shows as a gap in the
-// numbers. An error is the last thing that is yielded.
+// Read yields the records from the given number on, in order. It skips damaged records, which leaves gaps in the
+// numbers. An error ends the sequence.
 func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for from < j.next.Load() {
@@ -208,7 +209,7 @@ func (j *Journal) Read(from uint64) iter.Seq2[Record, error] {
 	}
 }
 
-// readFrom yields records until one cannot be read, and returns the number after the last that could.
+// readFrom yields records until one is unreadable, and returns the number after the last readable one.
 func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next uint64, stopped bool, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -238,8 +239,8 @@ func (j *Journal) readFrom(from uint64, yield func(Record, error) bool) (next ui
 	return next, false, it.Error()
 }
 
-// afterDamage returns the number of a record after from that can be read again, or that of the next record to come. Damage is of
-// blocks, some dozen records at most, or of files: steps grow.
+// afterDamage returns the number of a readable record after from, or the number of the next new record. It tries
+// growing steps, because damage affects blocks of a few dozen records or whole files.
 func (j *Journal) afterDamage(from uint64) uint64 {
 	for step := uint64(1); from+step < j.next.Load(); step *= 2 {
 		if _, err := j.Get(from+step, nil); err == nil {
@@ -249,8 +250,8 @@ func (j *Journal) afterDamage(from uint64) uint64 {
 	return j.next.Load()
 }
 
-// Since returns the number of the first record, from the given one on, that came at or after a time; that of the next record to come if all
-// came before. Times ascend.
+// Since returns the number of the first record, starting with from, that arrived at or after a time. If all arrived
+// before, it returns the number of the next new record. Times are ascending.
 func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	low, high := from, j.next.Load()
 	for low < high { // records before low are older, high is not
@@ -268,7 +269,8 @@ func (j *Journal) Since(at trace.Nanos, from uint64) (seq uint64, err error) {
 	return low, nil
 }
 
-// firstFrom returns the number and the time of the first record from a number on that is there; 0 if there is none.
+// firstFrom returns the number and time of the first existing record with at least the given number; 0 if there is
+// none.
 func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: key(from)})
 	if err != nil {
@@ -286,7 +288,7 @@ func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error)
 	return seq, at, nil
 }
 
-// Trim forgets all records before the given number.
+// Trim deletes all records before the given number.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	if first := j.first.Load(); before > first {
 		if err := j.db.Excise(ctx, key(first), key(before)); err != nil {
@@ -297,20 +299,20 @@ func (j *Journal) Trim(ctx context.Context, before uint64) error {
 	return nil
 }
 
-// Stats says how much a journal takes.
+// Stats describes the size of a journal.
 type Stats struct {
-	Bytes   uint64 // on disk, the log included
+	Bytes   uint64 // on disk, including the log
 	Records uint64
 	Syncs   int64 // since it was opened
 }
 
-// Stats returns how much j takes.
+// Stats returns the current size of j.
 func (j *Journal) Stats() Stats {
 	m := j.db.Metrics()
 	return Stats{Bytes: m.DiskSpaceUsage(), Records: j.next.Load() - j.first.Load(), Syncs: j.db.Syncs()}
 }
 
-// Close closes the journal. What was added and not appended is lost.
+// Close closes the journal. It discards records that were added but not appended.
 func (j *Journal) Close() error {
 	return errors.Join(j.batch.Close(), j.db.Close())
 }

@@ -36,7 +36,7 @@ func open(t testing.TB, dir string, sync bool) *Journal {
 
 func record(n uint64) []byte { return bytes.Repeat(fmt.Appendf(nil, "record %d ", n), int(n%50)) }
 
-// fill appends records up to the given number, some at a time.
+// fill appends records up to the given number, several at a time.
 func fill(t testing.TB, j *Journal, last uint64) {
 	t.Helper()
 	for j.Next() <= last {
@@ -52,7 +52,7 @@ func fill(t testing.TB, j *Journal, last uint64) {
 	}
 }
 
-// read returns the numbers of the records that can be read, after comparing what they hold.
+// read returns the numbers of the readable records after checking their data.
 func read(t testing.TB, j *Journal, from uint64) (seqs []uint64) {
 	t.Helper()
 	for r, err := range j.Read(from) {
@@ -113,7 +113,7 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
-// What was acknowledged is there after a crash at any moment, whatever of the log the disk holds beyond that.
+// Acknowledged records survive a crash at any time, however much more of the log is on disk.
 func TestCrash(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, false)
@@ -129,7 +129,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A log that is torn or has a flipped bit gives all records up to there, says how much it cut, and goes on.
+// A truncated log or one with a flipped bit keeps all records before the damage, reports the bytes removed, and accepts
+// new records.
 func TestDamagedTail(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, false)
@@ -168,7 +169,7 @@ func TestDamagedTail(t *testing.T) {
 	}
 }
 
-// crashed returns a journal opened on a copy of the files in dir, as a process that is killed leaves them, with its log changed.
+// crashed returns a journal opened on a copy of the files in dir, as after a crash, with its log changed.
 func crashed(t *testing.T, dir string, change func(log []byte) []byte) *Journal {
 	t.Helper()
 	to := t.TempDir()
@@ -194,7 +195,7 @@ func crashed(t *testing.T, dir string, change func(log []byte) []byte) *Journal 
 	return open(t, to, false)
 }
 
-// The numbers of records that could not be appended go to the next ones.
+// The numbers of records that Append could not write are reused.
 func TestFailedAppend(t *testing.T) {
 	j := open(t, t.TempDir(), false)
 	defer j.Close()
@@ -218,7 +219,7 @@ func TestFailedAppend(t *testing.T) {
 	checkRange(t, read(t, j, 1), 1, 6)
 }
 
-// readOnly returns a database that takes no commits.
+// readOnly returns a database that rejects commits.
 func readOnly(t *testing.T) *pebble.DB {
 	t.Helper()
 	options := &pebble.Options{FS: vfs.NewMem()}
@@ -241,7 +242,7 @@ func readOnly(t *testing.T) *pebble.DB {
 	return db
 }
 
-// Since returns the first of the records that came at the time, not the one after them.
+// Since returns the first of several records with the same time.
 func TestSince(t *testing.T) {
 	j := open(t, t.TempDir(), false)
 	defer j.Close()

@@ -12,10 +12,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// victim is set in the environment of processes that append until they are killed: the directory, and how safe.
+// victim is an environment variable of processes that append until they are killed: the directory, and whether to sync.
 const victim, victimSync = "JOURNAL_VICTIM", "JOURNAL_VICTIM_SYNC"
 
-// What was acknowledged is there after the process was killed, at any moment, its start included.
+// Acknowledged records survive killing the process at any time, including its start.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(victim); dir != "" {
 		appendForever(t, dir, os.Getenv(victimSync) == "true")
@@ -33,7 +33,7 @@ func TestKilled(t *testing.T) {
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			kill := time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { _ = c.Process.Kill() }) // it may be dead already
+			kill := time.AfterFunc(time.Duration(rand.IntN(120))*time.Millisecond, func() { _ = c.Process.Kill() }) // may have ended already
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				var n uint64
 				if k, err := fmt.Sscanf(lines.Text(), "has %d", &n); k == 1 && err == nil && n < acked {

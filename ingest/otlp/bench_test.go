@@ -13,16 +13,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// corpusBytes is how many distinct bytes the benchmarks decode: far more than any cache holds.
+// corpusBytes is the number of distinct bytes that the benchmarks decode, far more than any cache holds.
 const corpusBytes = 64 << 20
 
-// benchKeys is a list of wanted keys as a configuration may hold it. Two of them occur in the corpus.
+// benchKeys is a realistic list of requested keys. Two of them occur in the corpus.
 var benchKeys = []string{
 	"http.route", "http.response.status_code", "db.system", "db.collection.name", "messaging.destination.name",
 	"rpc.method", "enduser.id", "feature_flag.key",
 }
 
-// corpus is requests of 512 spans, 64 to a resource.
+// corpus contains requests of 512 spans, 64 per resource.
 type corpus struct {
 	requests [][]byte
 	spans    int
@@ -71,7 +71,7 @@ func (c corpus) run(b *testing.B, decode func([]byte, *ingest.Batch) error) {
 	}
 	spans := float64(b.N) * float64(c.spans)
 	b.ReportMetric(spans/b.Elapsed().Seconds(), "spans/s")
-	b.ReportMetric(float64(cpuTime(b)-before)/spans, "cpu-ns/span") // steadier than time where others use the machine
+	b.ReportMetric(float64(cpuTime(b)-before)/spans, "cpu-ns/span") // less noisy than time on a shared machine
 }
 
 // cpuTime returns the processor time used by this process, garbage collection included.
@@ -104,7 +104,7 @@ func BenchmarkProtobuf(b *testing.B) {
 	b.Run("lean-all-keys", func(b *testing.B) {
 		protobufCorpus().run(b, otlp.NewDecoder(&trace.Table{}, ingest.AllKeys()).Protobuf)
 	})
-	b.Run("pdata", func(b *testing.B) { // what pdata itself does, without making spans of it
+	b.Run("pdata", func(b *testing.B) { // pdata alone, without conversion to spans
 		protobufCorpus().run(b, func(data []byte, into *ingest.Batch) error {
 			traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 			into.Spans = make([]trace.Span, traces.SpanCount())
@@ -113,7 +113,7 @@ func BenchmarkProtobuf(b *testing.B) {
 		})
 	})
 	b.Run("reference", func(b *testing.B) {
-		protobufCorpus().run(b, otlp.NewReference(&trace.Table{}, false, benchKeys...).Protobuf)
+		protobufCorpus().run(b, newReference(&trace.Table{}, false, benchKeys...).Protobuf)
 	})
 }
 
@@ -125,6 +125,6 @@ func BenchmarkJSON(b *testing.B) {
 		jsonCorpus().run(b, otlp.NewDecoder(&trace.Table{}, ingest.AllKeys()).JSON)
 	})
 	b.Run("reference", func(b *testing.B) {
-		jsonCorpus().run(b, otlp.NewReference(&trace.Table{}, false, benchKeys...).JSON)
+		jsonCorpus().run(b, newReference(&trace.Table{}, false, benchKeys...).JSON)
 	})
 }

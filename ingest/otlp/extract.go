@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Numbers of the fields that lead from a request to the ID of a trace, the same at each level.
+// Field numbers on the path from a request to a trace ID.
 const (
 	fieldResourceSpans protowire.Number = 1 // of a request
 	fieldScopeSpans    protowire.Number = 2 // of ResourceSpans
@@ -17,13 +17,14 @@ const (
 	fieldTraceID       protowire.Number = 1 // of Span
 )
 
-// AppendTrace appends the spans of one trace in a protobuf request, with their resources and scopes and everything they carry, to b. What
-// it appends is a request too, and so is b then if it was one before. Without a span of the trace it appends nothing.
+// AppendTrace appends to b the spans of one trace in a protobuf request, with their resources, scopes and all other
+// data. The appended bytes are a request. If b was a request before, it still is one. AppendTrace appends nothing if
+// the request contains no span of the trace.
 func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	return extract(b, request, fieldResourceSpans, func(b, resource []byte) ([]byte, error) {
 		return extract(b, resource, fieldScopeSpans, func(b, scope []byte) ([]byte, error) {
 			return extract(b, scope, fieldSpans, func(b, span []byte) ([]byte, error) {
-				if !bytes.Contains(span, id[:]) { // of most spans of a large request
+				if !bytes.Contains(span, id[:]) { // fast path for most spans of a large request
 					return b, nil
 				}
 				of, err := traceOf(span)
@@ -36,8 +37,8 @@ func AppendTrace(b, request []byte, id trace.ID) ([]byte, error) {
 	})
 }
 
-// extract appends message to b, with what inner appends for each field of the given number in its place. If inner appends nothing for
-// any of them, neither does extract.
+// extract appends message to b, with each field of the given number replaced by the output of inner. If inner appends
+// nothing for all of them, extract appends nothing.
 func extract(b, message []byte, number protowire.Number, inner func(b, field []byte) ([]byte, error)) ([]byte, error) {
 	before, found := len(b), false
 	for len(message) > 0 {
@@ -76,14 +77,15 @@ func extract(b, message []byte, number protowire.Number, inner func(b, field []b
 	return b, nil
 }
 
-// closeField writes the length of a field whose tag is at b[at:] and whose content, which is no longer than there is room for, at b[head:].
+// closeField writes the length of the field with its tag at b[at:] and its contents at b[head:]. The contents must not
+// be longer than the space reserved for the length allows.
 func closeField(b []byte, at, head int) []byte {
 	content := b[head:]
 	end := protowire.AppendVarint(b[:at+1], uint64(len(content))) // tags of small numbers take one byte
 	return append(end, content...)
 }
 
-// traceOf returns the bytes of a span's trace ID: of the last one, as the protobuf specification has it.
+// traceOf returns the trace ID of a span: the last one, as the protobuf specification requires.
 func traceOf(span []byte) (id []byte, err error) {
 	for len(span) > 0 {
 		num, kind, tag := protowire.ConsumeTag(span)

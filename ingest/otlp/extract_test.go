@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What is extracted is what pdata leaves when it removes everything else.
+// AppendTrace appends the same request as pdata after removing all other spans.
 func TestAppendTrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := ptrace.NewTraces()

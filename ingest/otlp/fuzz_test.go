@@ -16,10 +16,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// fuzzKeys are wanted keys that occur in the seeds.
+// fuzzKeys are requested keys that occur in the seeds.
 var fuzzKeys = []string{"a", "b", "otel.scope.name", "service.name"}
 
-// seed makes a request with every field that is read.
+// seed returns a request with every field that the decoder reads.
 func seed() ptrace.Traces {
 	traces := ptrace.NewTraces()
 	rs := traces.ResourceSpans().AppendEmpty()
@@ -60,15 +60,16 @@ func seed() ptrace.Traces {
 	return traces
 }
 
-// decodeBoth decodes data into batches that hold a span already, and checks what holds for any input.
-func decodeBoth(t *testing.T, all bool, lean func(*otlp.Decoder, *ingest.Batch) error, oracle func(*otlp.Reference, *ingest.Batch) error) (got, want ingest.Batch, err, wantErr error) {
+// decodeBoth decodes data with the decoder and with pdata, into batches that contain a span already, and checks the
+// decoder's invariants.
+func decodeBoth(t *testing.T, all bool, decode func(*otlp.Decoder, *ingest.Batch) error, oracle func(*reference, *ingest.Batch) error) (got, want ingest.Batch, err, wantErr error) {
 	keys := wanted(t, fuzzKeys...)
 	if all {
 		keys = ingest.AllKeys()
 	}
 	got = ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}}
 	want = ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}}
-	err = lean(otlp.NewDecoder(&trace.Table{}, keys), &got)
+	err = decode(otlp.NewDecoder(&trace.Table{}, keys), &got)
 	if err != nil && (len(got.Spans) != 1 || len(got.Traces) != 1 || len(got.Attrs)+len(got.Joins)+len(got.Rejected)+len(got.Versions) != 0) {
 		t.Fatalf("error %v, but the batch holds %+v", err, got)
 	}
@@ -77,12 +78,12 @@ func decodeBoth(t *testing.T, all bool, lean func(*otlp.Decoder, *ingest.Batch) 
 			t.Fatalf("span %+v of trace %s", s, got.Traces[i])
 		}
 	}
-	wantErr = oracle(otlp.NewReference(&trace.Table{}, all, fuzzKeys...), &want)
+	wantErr = oracle(newReference(&trace.Table{}, all, fuzzKeys...), &want)
 	return got, want, err, wantErr
 }
 
-// The lean decoder equals pdata on whatever pdata accepts. (What pdata refuses the lean one may accept: it does not look into
-// what nobody asked for, and refuses single spans.)
+// The decoder gives the same result as pdata for all data that pdata accepts. It may accept other data, because it
+// skips unwanted values and rejects single spans.
 func FuzzProtobuf(f *testing.F) {
 	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(seed())
 	f.Add(wire, false)
@@ -94,20 +95,20 @@ func FuzzProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, all bool) {
 		got, want, err, wantErr := decodeBoth(t, all,
 			func(d *otlp.Decoder, b *ingest.Batch) error { return d.Protobuf(data, b) },
-			func(r *otlp.Reference, b *ingest.Batch) error { return r.Protobuf(data, b) })
+			func(r *reference, b *ingest.Batch) error { return r.Protobuf(data, b) })
 		if wantErr != nil || err != nil && stricter(data) {
 			return
 		}
 		if err != nil {
-			t.Fatalf("pdata accepts what the lean decoder does not: %v", err)
+			t.Fatalf("pdata accepts the data, the decoder returns %v", err)
 		}
 		if diff := cmp.Diff(want, got, sameBatch); diff != "" {
-			t.Fatalf("-pdata +lean:\n%s", diff)
+			t.Fatalf("-pdata +decoder:\n%s", diff)
 		}
 	})
 }
 
-// JSON: as for protobuf, on what is JSON.
+// The decoder also gives the same result as pdata for JSON.
 func FuzzJSON(f *testing.F) {
 	text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(seed())
 	f.Add(text, false)
@@ -121,22 +122,22 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, all bool) {
 		got, want, err, wantErr := decodeBoth(t, all,
 			func(d *otlp.Decoder, b *ingest.Batch) error { return d.JSON(data, b) },
-			func(r *otlp.Reference, b *ingest.Batch) error { return r.JSON(data, b) })
+			func(r *reference, b *ingest.Batch) error { return r.JSON(data, b) })
 		if wantErr != nil || odd(data) {
 			return
 		}
 		if err != nil {
-			t.Fatalf("pdata accepts what the lean decoder does not: %v", err)
+			t.Fatalf("pdata accepts the data, the decoder returns %v", err)
 		}
-		if diff := cmp.Diff(want, got, sameBatch, cmpopts.EquateApprox(1e-15, 0)); diff != "" { // pdata rounds decimals roughly
-			t.Fatalf("-pdata +lean:\n%s", diff)
+		if diff := cmp.Diff(want, got, sameBatch, cmpopts.EquateApprox(1e-15, 0)); diff != "" { // pdata rounds decimals
+			t.Fatalf("-pdata +decoder:\n%s", diff)
 		}
 	})
 }
 
-// odd reports whether data is outside of what the decoders can be compared on: it is not JSON, or holds a field twice (the last
-// one counts, where pdata merges), a field without a name (where pdata stops reading the object), or a field that one of the two
-// knows and the other does not.
+// odd reports whether the results for data cannot be compared. Such data is not JSON or contains a duplicate field
+// (where the decoder uses the last one and pdata merges), a field without a name (where pdata stops reading the
+// object), or a field that only one of them knows.
 func odd(data []byte) bool {
 	if !json.Valid(data) {
 		return true

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// oneBad makes a request of two spans of which change spoils the first.
+// oneBad returns a request of two spans. It calls change to invalidate the first.
 func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
 	traces := ptrace.NewTraces()
 	rs := traces.ResourceSpans().AppendEmpty()
@@ -36,7 +36,7 @@ func oneBad(change func(ptrace.ResourceSpans, ptrace.Span)) ptrace.Traces {
 	return traces
 }
 
-// A span that cannot be used is counted with its reason, and costs no other, in both encodings.
+// An invalid span is counted with its reason and does not affect others, in both encodings.
 func TestRejected(t *testing.T) {
 	name := string(bytes.Repeat([]byte("n"), 10<<20))
 	tests := []struct {
@@ -80,7 +80,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// Times of 0 and ends before starts are times: what they mean is for the analysis to say.
+// The decoder accepts times of 0 and ends before starts; their interpretation is up to the analysis.
 func TestOddTimes(t *testing.T) {
 	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(oneBad(func(_ ptrace.ResourceSpans, s ptrace.Span) {
 		s.SetStartTimestamp(pcommon.Timestamp(trace.MaxNanos))
@@ -92,7 +92,7 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// In JSON, identifiers and times that are no such thing spoil their span only.
+// In JSON, malformed identifiers and times reject only their span.
 func TestRejectedJSON(t *testing.T) {
 	const good = `"traceId":"01000000000000000000000000000000","spanId":"0100000000000000"`
 	for span, want := range map[string]trace.Reason{
@@ -122,7 +122,7 @@ func TestRejectedJSON(t *testing.T) {
 	}
 }
 
-// What is no request is an error that says where, and adds nothing.
+// Malformed requests give an error with the position and add nothing.
 func TestMalformedJSON(t *testing.T) {
 	deep := string(bytes.Repeat([]byte(`{"arrayValue":{"values":[`), 1<<16))
 	for data, offset := range map[string]int64{
@@ -158,8 +158,8 @@ func TestMalformedJSON(t *testing.T) {
 	}
 }
 
-// Requests cut off, with bits flipped, or claiming huge lengths end in an error or in spans that can be used; so do deeply nested
-// values. Nothing panics, and an error says where.
+// Truncated requests, flipped bits, huge lengths and deeply nested values give valid spans or an error with the
+// position, and no panic.
 func TestDamaged(t *testing.T) {
 	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(request(3, 20, 5))
 	text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(request(3, 2, 1))
@@ -202,7 +202,7 @@ func TestDamaged(t *testing.T) {
 	check("protobuf nested deeply", d.Protobuf(nested(4000), &b), &b)
 }
 
-// nested returns a request with a resource attribute of lists in lists.
+// nested returns a request with a resource attribute of nested lists.
 func nested(depth int) []byte {
 	var value []byte
 	for range depth {
@@ -214,7 +214,7 @@ func nested(depth int) []byte {
 	return protowire.AppendBytes([]byte{1<<3 | 2}, protowire.AppendBytes([]byte{1<<3 | 2}, resource))
 }
 
-// In the steady state nothing is allocated, in either encoding.
+// The decoder allocates nothing in the steady state, in both encodings.
 func TestAllocations(t *testing.T) {
 	wire, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(request(5, 512, 64))
 	text, _ := (&ptrace.JSONMarshaler{}).MarshalTraces(request(5, 512, 64))

@@ -12,20 +12,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What can be wrong with a request in JSON, beside its syntax.
+// Errors in valid JSON that is no valid request.
 var (
-	errNumber = errors.New("not a number of the range of its field")
+	errNumber = errors.New("not a number in the range of its field")
 	errEnum   = errors.New("not a name of its enumeration")
 )
 
-// JSON decodes one request in OTLP/JSON and appends its spans to into, as [Decoder.Protobuf] does. Field names may be in
-// camel or snake case, unknown ones are ignored; 64-bit numbers may be strings; enumerations may be names; identifiers are
-// hexadecimal in either case. The offset of an error is that of the field name before it.
+// JSON decodes one request in OTLP/JSON and appends its spans to into, as [Decoder.Protobuf] does. Field names may be
+// in camel or snake case; unknown ones are ignored. Numbers of 64 bits may be strings, enumerations may be names, and
+// identifiers are hexadecimal in either case. The offset of an error is that of the last field name before it.
 func (d *Decoder) JSON(data []byte, into *ingest.Batch) error {
 	return d.document(data, into, d.requestJSON)
 }
 
-// ResourceSpansJSON decodes one element of the array "resourceSpans" of a request, as [Decoder.JSON] does the whole.
+// ResourceSpansJSON is like [Decoder.JSON] for one element of the array "resourceSpans".
 func (d *Decoder) ResourceSpansJSON(data []byte, into *ingest.Batch) error {
 	return d.document(data, into, d.resourceSpansJSON)
 }
@@ -41,7 +41,7 @@ func (d *Decoder) document(data []byte, into *ingest.Batch, read func(*jx.Decode
 	return err
 }
 
-// requestJSON reads a request, or one within the envelope of Jaeger's API, {"result": request}.
+// requestJSON reads a request, with or without the envelope of Jaeger's API, {"result": request}.
 func (d *Decoder) requestJSON(j *jx.Decoder) error {
 	return d.walk.Fields(j, func(key []byte) error {
 		switch string(key) {
@@ -69,17 +69,17 @@ func (d *Decoder) envelopeJSON(j *jx.Decoder) error {
 
 func (d *Decoder) resourceSpansJSON(j *jx.Decoder) error {
 	d.build.NewResource()
-	return d.headed(j, "resource", d.resourceJSON, "scopeSpans", "scope_spans", d.scopeSpansJSON)
+	return d.prefixed(j, "resource", d.resourceJSON, "scopeSpans", "scope_spans", d.scopeSpansJSON)
 }
 
 func (d *Decoder) scopeSpansJSON(j *jx.Decoder) error {
 	defer d.build.Unshare(d.build.Shared())
-	return d.headed(j, "scope", d.scopeJSON, "spans", "spans", d.spanJSON)
+	return d.prefixed(j, "scope", d.scopeJSON, "spans", "spans", d.spanJSON)
 }
 
-// headed reads an object that holds a head and a list of what the head applies to. A list that comes before its head is put
-// off until the end of the object.
-func (d *Decoder) headed(j *jx.Decoder, head string, readHead func(*jx.Decoder) error,
+// prefixed reads an object that contains a head and a list of elements that the head applies to. If the list comes
+// first, it is read at the end of the object.
+func (d *Decoder) prefixed(j *jx.Decoder, head string, readHead func(*jx.Decoder) error,
 	list, listSnake string, readElement func(*jx.Decoder) error,
 ) error {
 	known := false
@@ -214,7 +214,7 @@ var (
 	statusCodes = map[string]int32{"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": statusError}
 )
 
-// timeJSON reads a time. One that is no number of 64 bits spoils its span only.
+// timeJSON reads a time. An invalid one is a defect of the span, not of the request.
 func (d *Decoder) timeJSON(j *jx.Decoder) (uint64, error) {
 	v, ok, err := uintJSON(j)
 	if !ok {
@@ -271,7 +271,8 @@ func (d *Decoder) linkJSON(j *jx.Decoder) error {
 	return err
 }
 
-// pairJSON reads a KeyValue. Values of keys outside wanted are skipped, and their kind is isNothing; nil wants all.
+// pairJSON reads a KeyValue. It skips values of keys outside wanted and returns isNothing for them; a nil wanted
+// contains all keys.
 func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v ingest.Value, kind valueKind, err error) {
 	var later jx.Raw
 	known := false
@@ -301,7 +302,7 @@ func (d *Decoder) pairJSON(j *jx.Decoder, wanted *ingest.Keys) (key []byte, v in
 	return key, v, kind, err
 }
 
-// valueJSON reads an AnyValue. Of a list it returns the first element, if that is a text, and isArray.
+// valueJSON reads an AnyValue. For a list it returns isArray and the first element, if that is a string.
 func (d *Decoder) valueJSON(j *jx.Decoder) (v ingest.Value, kind valueKind, err error) {
 	err = d.walk.Fields(j, func(key []byte) error {
 		if j.Next() == jx.Null && string(key) != "stringValue" && string(key) != "string_value" {
@@ -362,8 +363,8 @@ func (d *Decoder) firstTextJSON(j *jx.Decoder) (text []byte, err error) {
 	return text, err
 }
 
-// hexJSON reads an identifier into id and returns id; nil if it is empty; the text itself if it is not len(id) bytes in
-// hexadecimal digits.
+// hexJSON reads an identifier into id and returns id. It returns nil for an empty identifier, and the text itself if it
+// is not len(id) bytes in hexadecimal.
 func hexJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 	text, err := jsonwalk.Text(j)
 	if err != nil || len(text) == 0 {
@@ -373,13 +374,13 @@ func hexJSON(j *jx.Decoder, id []byte) ([]byte, error) {
 		return text, nil
 	}
 	if _, err := hex.Decode(id, text); err != nil {
-		return text, nil //nolint:nilerr // the caller sees that it is not id
+		return text, nil //nolint:nilerr // the caller compares the result with id
 	}
 	return id, nil
 }
 
-// uintJSON reads an unsigned number, or a string of one; null is 0. It is not ok if the value is something else or has more
-// than 64 bits.
+// uintJSON reads an unsigned number or a string that contains one; null is 0. It returns false if the value is
+// something else or does not fit into 64 bits.
 func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	digits, err := digitsJSON(j)
 	if err != nil || digits == nil {
@@ -394,7 +395,7 @@ func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 	return v, len(digits) != 0, nil
 }
 
-// digitsJSON returns the text of a number or a string; nil for null.
+// digitsJSON returns the text of a number or a string, or nil for null.
 func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	switch j.Next() {
 	case jx.String:
@@ -434,7 +435,7 @@ func floatJSON(j *jx.Decoder) (float64, error) {
 	return v, nil
 }
 
-// enumJSON reads a member of an enumeration, by number or by name; null is 0.
+// enumJSON reads a value of an enumeration by number or name; null is 0.
 func enumJSON(j *jx.Decoder, names map[string]int32) (int32, error) {
 	switch j.Next() {
 	case jx.Null:

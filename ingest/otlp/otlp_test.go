@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sameBatch compares batches but for the texts of rejections. NaN equals NaN.
+// sameBatch compares batches except the texts of rejections. NaN equals NaN.
 var sameBatch = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmpopts.EquateNaNs(),
@@ -20,7 +20,7 @@ var sameBatch = cmp.Options{
 	cmpopts.SortSlices(func(a, b ingest.Rejection) bool { return a.Reason < b.Reason }),
 }
 
-// Everything that the collector's decoder reads, the lean one reads equally, in both encodings.
+// The decoder gives the same result as the collector's decoder, in both encodings.
 func TestEqualsReference(t *testing.T) {
 	keySets := map[string]struct {
 		names []string
@@ -41,7 +41,7 @@ func TestEqualsReference(t *testing.T) {
 			}
 			var want, got, gotJSON ingest.Batch
 			table := &trace.Table{}
-			if err := otlp.NewReference(table, k.all, k.names...).Protobuf(protobuf, &want); err != nil {
+			if err := newReference(table, k.all, k.names...).Protobuf(protobuf, &want); err != nil {
 				t.Fatal(err)
 			}
 			d := otlp.NewDecoder(&trace.Table{}, keys)
@@ -55,10 +55,10 @@ func TestEqualsReference(t *testing.T) {
 				t.Errorf("%d versions", len(want.Versions))
 			}
 			if diff := cmp.Diff(want, got, sameBatch); diff != "" {
-				t.Errorf("protobuf (-pdata +lean):\n%s", diff)
+				t.Errorf("protobuf (-pdata +decoder):\n%s", diff)
 			}
 			if diff := cmp.Diff(want, gotJSON, sameBatch); diff != "" {
-				t.Errorf("JSON (-pdata +lean):\n%s", diff)
+				t.Errorf("JSON (-pdata +decoder):\n%s", diff)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// scalars says which wire type the fields of a message have that are no messages.
+// scalars holds the wire types of the fields of messages that are not messages themselves.
 var scalars = map[string]map[protowire.Number]protowire.Type{
 	"resourceSpans": {3: protowire.BytesType}, "scopeSpans": {3: protowire.BytesType}, "resource": {2: protowire.VarintType},
 	"scope": {1: protowire.BytesType, 2: protowire.BytesType, 4: protowire.VarintType},
@@ -35,19 +35,19 @@ var scalars = map[string]map[protowire.Number]protowire.Type{
 	"event": {1: protowire.Fixed64Type, 2: protowire.BytesType, 4: protowire.VarintType},
 }
 
-// texts are field values that mean something somewhere.
+// texts are field values with a meaning in some field.
 var texts = []string{
 	"", "a", "b", "service.name", "host.ip", "host.id", "true", "otel.scope.name", trace.KeyJoin, trace.KeyTracepoint, trace.KeyPlan,
 	"127.0.0.1", "GET /users/12", "\xff\xfe", "0123456789abcdef", "\x01\x02\x03\x04\x05\x06\x07\x08",
 }
 
-// shape draws a message with its fields in any order and number, now and then with an unknown field or a wrong wire type.
+// shape draws a message with fields in any order and number, sometimes with an unknown field or a wrong wire type.
 func shape(t *rapid.T, message string, depth int) []byte {
 	var out []byte
 	for range rapid.IntRange(0, 6).Draw(t, "fields") {
 		out = append(out, shapeField(t, message, depth)...)
 	}
-	switch { // else hardly any span is there or usable
+	switch { // otherwise few requests would have valid spans
 	case depth == 0:
 	case message == "resourceSpans" || message == "scopeSpans":
 		inner := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), shape(t, messages[message][2], depth-1))
@@ -102,7 +102,7 @@ func shapeField(t *rapid.T, message string, depth int) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), []byte(text))
 }
 
-// The last code of a span's status counts, and a status without a code leaves the one before, in both encodings.
+// The last status code of a span is used, and a status without a code does not reset it, in both encodings.
 func TestRepeatedStatus(t *testing.T) {
 	const none = -1 // no code
 	for _, c := range []struct {
@@ -132,7 +132,7 @@ func TestRepeatedStatus(t *testing.T) {
 		d := otlp.NewDecoder(&trace.Table{}, wanted(t))
 		if err := errors.Join(
 			d.Protobuf(request, &protobuf), d.JSON([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{`+text+`}]}]}]}`), &json),
-			otlp.NewReference(&trace.Table{}, false).Protobuf(request, &reference),
+			newReference(&trace.Table{}, false).Protobuf(request, &reference),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestRepeatedStatus(t *testing.T) {
 	}
 }
 
-// On messages of any shape the lean decoder equals pdata.
+// The decoder gives the same result as pdata for messages of any shape.
 func TestShapes(t *testing.T) {
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -155,19 +155,19 @@ func TestShapes(t *testing.T) {
 			keys = ingest.AllKeys()
 		}
 		var got, want ingest.Batch
-		if otlp.NewReference(&trace.Table{}, all, fuzzKeys...).Protobuf(data, &want) != nil {
-			_ = otlp.NewDecoder(&trace.Table{}, keys).Protobuf(data, &got) // it may be laxer, and must not panic
+		if newReference(&trace.Table{}, all, fuzzKeys...).Protobuf(data, &want) != nil {
+			_ = otlp.NewDecoder(&trace.Table{}, keys).Protobuf(data, &got) // may accept it, must not panic
 			return
 		}
 		if err := otlp.NewDecoder(&trace.Table{}, keys).Protobuf(data, &got); err != nil {
 			if stricter(data) {
 				return
 			}
-			t.Fatalf("pdata accepts %x, the lean decoder: %v", data, err)
+			t.Fatalf("pdata accepts %x, the decoder returns %v", data, err)
 		}
 		accepted += len(got.Spans)
 		if diff := cmp.Diff(want, got, sameBatch); diff != "" {
-			t.Fatalf("%x: -pdata +lean:\n%s", data, diff)
+			t.Fatalf("%x: -pdata +decoder:\n%s", data, diff)
 		}
 	})
 	if accepted == 0 {

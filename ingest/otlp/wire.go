@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What can be wrong with a message on the wire.
+// Errors in the wire format.
 var (
 	errTruncated = errors.New("the message ends inside a field")
 	errWireType  = errors.New("wire type does not fit the field")
@@ -20,7 +20,7 @@ var (
 	errTwice     = errors.New("a field is given twice")
 )
 
-// Tags of the fields that are read: field number and wire type.
+// Tags of the known fields: field number and wire type.
 const (
 	varint  = uint64(protowire.VarintType)
 	fixed32 = uint64(protowire.Fixed32Type)
@@ -98,8 +98,8 @@ const (
 // statusError is the status code ERROR.
 const statusError = 2
 
-// Protobuf decodes one request and appends its spans to into. Spans that are unusable on their own are counted there. It
-// returns an *[ingest.RecordError] if data is not a request; into is then as before. The batch keeps no reference to data.
+// Protobuf decodes one request and appends its spans to into, which also counts invalid spans. If data is not a
+// request, Protobuf returns an *[ingest.RecordError] and leaves into unchanged. The batch keeps no reference to data.
 // Time is linear in len(data); memory beyond the batch is bounded.
 func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
 	mark := into.Mark()
@@ -114,9 +114,9 @@ func (d *Decoder) Protobuf(data []byte, into *ingest.Batch) error {
 	return nil
 }
 
-// failure returns err as happening at the first byte of rest, which is a part of d.data.
+// failure returns err with the position of rest, a subslice of d.data.
 func (d *Decoder) failure(rest []byte, err error) error {
-	// All sub-slices share the end of their capacity, so the difference of capacities is the position.
+	// All subslices share the end of their capacity, so the difference of capacities is the position.
 	return &ingest.RecordError{Reason: trace.Malformed, Offset: int64(cap(d.data) - cap(rest)), Err: err}
 }
 
@@ -144,7 +144,7 @@ func (d *Decoder) request(b []byte) error {
 	return nil
 }
 
-// resourceSpans reads all that concerns the resource first: it may stand behind the spans that it belongs to.
+// resourceSpans reads all data of the resource first, because it may follow its spans.
 func (d *Decoder) resourceSpans(message []byte) error {
 	d.build.NewResource()
 	scopes := 0
@@ -175,7 +175,7 @@ func (d *Decoder) resourceSpans(message []byte) error {
 		}
 	}
 	for b := message; scopes > 0; {
-		tag, rest, _ := d.tag(b) // the first pass saw that all fields are whole
+		tag, rest, _ := d.tag(b) // the first pass checked that all fields are complete
 		if tag == resourceSpansScope {
 			var field []byte
 			field, b, _ = bytesField(rest)
@@ -245,8 +245,8 @@ func (d *Decoder) resourceAttr(pair []byte) error {
 	return nil
 }
 
-// scopeSpans reads spans and their scope. The scope may stand behind its spans (pdata writes it there). If something of it is
-// then wanted, the spans are read again; so what is certain to be wanted is looked for first.
+// scopeSpans reads spans and their scope. The scope may follow its spans, as pdata writes it. If it then contains
+// requested data, the spans are read again. If scope names are requested, the scope is therefore read first.
 func (d *Decoder) scopeSpans(message []byte) error {
 	shared, mark := d.build.Shared(), d.build.Mark()
 	defer d.build.Unshare(shared)
@@ -324,7 +324,8 @@ func (d *Decoder) scope(b []byte) error {
 	return nil
 }
 
-// shareScopeName makes the scope's name an attribute of its spans, if it is wanted. It comes after the scope's attributes.
+// shareScopeName adds the scope's name, if requested, to the attributes of its spans. It comes after the scope's
+// attributes.
 func (d *Decoder) shareScopeName() {
 	if found := d.keys.Find(scopeKey); found != ingest.Unwanted && len(d.scopeName) != 0 {
 		d.build.SharedAttr(found, scopeKey, ingest.Value{Text: d.scopeName})
@@ -347,7 +348,7 @@ func (d *Decoder) scopeAttr(pair []byte) error {
 	return err
 }
 
-// span reads the fields of one span. This is the hot loop: one pass, in whatever order they come.
+// span reads the fields of one span, in any order. This is the hot loop: it makes one pass.
 func (d *Decoder) span(b []byte) error {
 	s := d.build
 	s.Span()
@@ -406,8 +407,8 @@ func (d *Decoder) span(b []byte) error {
 	return nil
 }
 
-// spanScalar takes a field of the current span that is not length-delimited, and returns the size of its value at the start of
-// rest. The field itself begins at b.
+// spanScalar reads a field of the current span that is not length-delimited, and returns the size of its value at the
+// start of rest. The field itself begins at b.
 func (d *Decoder) spanScalar(b, rest []byte, tag uint64) (size int, err error) {
 	s := d.build
 	switch tag {
@@ -451,7 +452,7 @@ func kindOf(v int32) trace.Kind {
 	return trace.Kind(v)
 }
 
-// flags takes the flags of the current span.
+// flags sets the flags of the current span.
 func (d *Decoder) flags(v uint32) {
 	d.build.Flags &^= trace.RemoteParent
 	if v&flagHasRemote != 0 && v&flagRemote != 0 {
@@ -459,11 +460,10 @@ func (d *Decoder) flags(v uint32) {
 	}
 }
 
-// attr reads an attribute of the current span, if its key is wanted.
+// attr reads an attribute of the current span if its key is requested.
 func (d *Decoder) attr(pair []byte) error {
 	var key, value []byte
-	// The usual form is a key and a value, in either order (pdata writes the fields of a message backwards), of less than 128
-	// bytes each: two tags, two sizes.
+	// Fast path: a key and a value of less than 128 bytes each, in either order (pdata writes fields backwards).
 	if n := len(pair); n >= 4 && n < 0x80 && int(pair[1]) < n-3 {
 		if k := 2 + int(pair[1]); int(pair[k+1]) == n-k-2 {
 			if tags := uint64(pair[0])<<8 | uint64(pair[k]); tags == pairValue<<8|pairKey {
@@ -490,7 +490,7 @@ func (d *Decoder) attr(pair []byte) error {
 	return err
 }
 
-// pair takes any KeyValue apart. A value in several pieces is refused: protobuf would merge them, but no encoder writes that.
+// pair reads a KeyValue. It rejects values in several pieces: protobuf would merge them, but no encoder writes them.
 func (d *Decoder) pair(b []byte) (key, value []byte, err error) {
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
@@ -525,19 +525,19 @@ func (d *Decoder) pair(b []byte) (key, value []byte, err error) {
 	return key, value, nil
 }
 
-// valueKind says what a value is. Only scalars become attributes.
+// valueKind is the kind of an attribute's value. Only scalars become attributes.
 type valueKind uint8
 
 const (
-	isNothing valueKind = iota // empty, or a sort that is not used: bytes, lists of pairs
+	isNothing valueKind = iota // empty, or of an ignored type: bytes, lists of pairs
 	isArray                    // Value.Text is the encoded ArrayValue
-	isScalar                   // this and what follows
+	isScalar                   // kinds from here on are scalars
 	isString  = isScalar + 1
 )
 
-// value reads an AnyValue, not looking into nested ones.
+// value reads an AnyValue but no nested ones.
 func (d *Decoder) value(b []byte) (v ingest.Value, kind valueKind, err error) {
-	if n := len(b) - 2; n >= 0 && n < 0x80 && uint64(b[0]) == valueString && int(b[1]) == n { // most are
+	if n := len(b) - 2; n >= 0 && n < 0x80 && uint64(b[0]) == valueString && int(b[1]) == n { // fast path
 		return ingest.Value{Text: b[2:]}, isString, nil
 	}
 	for len(b) > 0 {
@@ -597,7 +597,7 @@ func boolValue(v bool) ingest.Value {
 	return ingest.Value{Text: falseText}
 }
 
-// firstText returns the first element of an encoded ArrayValue if that is a string.
+// firstText returns the first element of an encoded ArrayValue if it is a string.
 func (d *Decoder) firstText(b []byte) ([]byte, error) {
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)
@@ -638,7 +638,7 @@ func (d *Decoder) status(b []byte) error {
 		case statusMessage:
 			_, rest, ok = bytesField(rest)
 		default:
-			if tag>>3 == 1 { // once a deprecated code
+			if tag>>3 == 1 { // formerly a deprecated code
 				rest, err = d.skip(b, rest, tag, 0)
 			} else {
 				rest, err = d.skip(b, rest, tag, 3)
@@ -656,7 +656,7 @@ func (d *Decoder) status(b []byte) error {
 	return nil
 }
 
-// statusCode takes the status code of the current span.
+// statusCode sets the status of the current span.
 func (d *Decoder) statusCode(code int32) {
 	d.build.Flags &^= trace.Error
 	if code == statusError {
@@ -716,7 +716,7 @@ func (d *Decoder) joins(pair []byte) (bool, error) {
 	return kind >= isScalar && v.True(), err
 }
 
-// tag reads the tag at the start of b, which is not empty.
+// tag reads the tag at the start of b, which must not be empty.
 func (d *Decoder) tag(b []byte) (tag uint64, rest []byte, err error) {
 	if b[0] >= 0x08 && b[0] < 0x80 {
 		return uint64(b[0]), b[1:], nil
@@ -731,7 +731,7 @@ func (d *Decoder) tag(b []byte) (tag uint64, rest []byte, err error) {
 	return tag, b[n:], nil
 }
 
-// pass skips the value of a known field that is not read; its wire type is right. rest begins after the tag at b.
+// pass skips the value of a known field. rest begins after the tag at b.
 func (d *Decoder) pass(b, rest []byte, tag uint64) ([]byte, error) {
 	n := protowire.ConsumeFieldValue(protowire.Number(tag>>3), protowire.Type(tag&7), rest)
 	if n < 0 {
@@ -740,7 +740,8 @@ func (d *Decoder) pass(b, rest []byte, tag uint64) ([]byte, error) {
 	return rest[n:], nil
 }
 
-// skip skips a field that is not known, or, if its number is at most known, complains of its wire type.
+// skip skips an unknown field. It returns an error if the field number is at most known, that is, if a known field has
+// the wrong wire type.
 func (d *Decoder) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
 	if err := d.unknown(b, tag, known); err != nil {
 		return nil, err
@@ -748,8 +749,8 @@ func (d *Decoder) skip(b, rest []byte, tag, known uint64) ([]byte, error) {
 	return d.pass(b, rest, tag)
 }
 
-// unknown returns an error if tag is not of a field that may be there although it is not known: if its number is at most known,
-// its wire type is wrong.
+// unknown returns an error unless tag belongs to an unknown field. A field number of at most known means that a known
+// field has the wrong wire type.
 func (d *Decoder) unknown(b []byte, tag, known uint64) error {
 	switch num, _ := protowire.DecodeTag(tag); {
 	case !num.IsValid():
@@ -760,8 +761,8 @@ func (d *Decoder) unknown(b []byte, tag, known uint64) error {
 	return nil
 }
 
-// longSize reads a length at b[i:] and returns it with the place after it. A length that is no number is too great for any
-// slice.
+// longSize reads a length at b[i:] and returns it with the index after it. For an invalid length it returns a number
+// greater than the length of any slice.
 func longSize(b []byte, i int) (n, next int) {
 	if i+1 < len(b) && b[i+1] < 0x80 {
 		return int(b[i]&0x7f) | int(b[i+1])<<7, i + 2
@@ -782,7 +783,7 @@ func bytesField(b []byte) (value, rest []byte, ok bool) {
 	return longBytesField(b)
 }
 
-// longBytesField is bytesField for values of 128 bytes and more.
+// longBytesField is bytesField for values of at least 128 bytes.
 func longBytesField(b []byte) (value, rest []byte, ok bool) {
 	n, size := protowire.ConsumeVarint(b)
 	if size < 0 || n > uint64(len(b)-size) {

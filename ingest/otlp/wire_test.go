@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// messages says which fields of which message of OTLP are messages, so that tests can take requests apart.
+// messages holds the fields of OTLP messages that are messages themselves, so that tests can walk requests.
 var messages = map[string]map[protowire.Number]string{
 	"request": {1: "resourceSpans"}, "resourceSpans": {1: "resource", 2: "scopeSpans"}, "scopeSpans": {1: "scope", 2: "span"},
 	"resource": {1: "pair"}, "scope": {3: "pair"}, "span": {9: "pair", 11: "event", 13: "link", 15: "status"},
@@ -18,8 +18,8 @@ type wireField struct {
 	data   []byte // tag and value
 }
 
-// ascending returns a request with the fields of each message in ascending order, as most SDKs write them (pdata writes them
-// backwards).
+// ascending returns request with the fields of each message in ascending order, as most SDKs write them. Pdata writes
+// them backwards.
 func ascending(request []byte) []byte { return reorder(request, "request") }
 
 func reorder(b []byte, message string) []byte {
@@ -43,8 +43,8 @@ func reorder(b []byte, message string) []byte {
 	return out
 }
 
-// stricter reports whether data holds what the lean decoder refuses and pdata accepts: numbers of fields and varints out of
-// range, groups that are not balanced, or a value in pieces.
+// stricter reports whether data contains encodings that the decoder rejects and pdata accepts: field numbers and
+// varints out of range, unbalanced groups, or a value in several pieces.
 func stricter(data []byte) bool { return strict(data, "request") }
 
 func strict(b []byte, message string) bool {

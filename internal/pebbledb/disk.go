@@ -50,9 +50,6 @@ func NewDisk(dir string) (*Disk, error) {
 	return d, nil
 }
 
-// Reserve returns how many bytes must be free for more to be written.
-func (d *Disk) Reserve() uint64 { return d.reserve }
-
 // Full reports whether no requests should be taken, as less than the reserve is left at time now.
 func (d *Disk) Full(now time.Time) bool {
 	free := d.Free(now)

@@ -13,7 +13,7 @@ func TestDiskIsNotFullAtFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Free(time.Now()) < d.Reserve() {
+		if d.Free(time.Now()) < d.reserve {
 			t.Skip("this disk is full")
 		}
 		d, err = NewDisk(t.TempDir())

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -29,7 +30,7 @@ a shop "POST /checkout" server 0..100
 
 func critical(t *testing.T) Critical {
 	t.Helper()
-	tr, err := trace.ParseText(checkout, &trace.Table{})
+	tr, err := tracetext.Parse(checkout, &trace.Table{})
 	if err != nil {
 		t.Fatal(err)
 	}

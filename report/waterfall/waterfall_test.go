@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -19,7 +20,7 @@ func TestWaterfall(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
 		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 			var table trace.Table
-			tr, err := trace.ParseText(d.Input, &table)
+			tr, err := tracetext.Parse(d.Input, &table)
 			if err != nil {
 				return err.Error()
 			}
@@ -53,7 +54,7 @@ func TestLarge(t *testing.T) {
 	}
 	for _, text := range []string{deep.String(), wide.String()} {
 		var table trace.Table
-		tr, err := trace.ParseText(text, &table)
+		tr, err := tracetext.Parse(text, &table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,7 @@ func TestLarge(t *testing.T) {
 // TestColourOnlyAdds takes the colours out again.
 func TestColourOnlyAdds(t *testing.T) {
 	var table trace.Table
-	tr, err := trace.ParseText("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
+	tr, err := tracetext.Parse("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
 	if err != nil {
 		t.Fatal(err)
 	}

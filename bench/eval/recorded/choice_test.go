@@ -15,6 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -22,7 +23,7 @@ import (
 // recordedTraceOf returns the trace with the given text.
 func recordedTraceOf(t *testing.T, text string, table *trace.Table) *recordedTrace {
 	t.Helper()
-	tr, err := trace.ParseText(text, table)
+	tr, err := tracetext.Parse(text, table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestHiding(t *testing.T) {
 		}
 		var out trace.Trace
 		tp.play(newCatalogue([]*recordedTrace{tp}, c.baseline, &table), s, tp.whole.ID, 100, &out)
-		if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), trace.Format(&out, &table)); diff != "" {
+		if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), tracetext.Format(&out, &table)); diff != "" {
 			t.Errorf("%s, on %q: %s", c.baseline, c.on, diff)
 		}
 	}
@@ -149,7 +150,7 @@ func wholeShop(t *testing.T) string {
       5 cart price internal %[2]dms..%[3]dms
         6 cart round internal %[2]dms..%[2]dms
       7 cart log internal %[3]dms..%[3]dms`, at, at+call, at+call+price, at+call+price+rng.IntN(3))
-		tr, err := trace.ParseText(text, &table)
+		tr, err := tracetext.Parse(text, &table)
 		if err != nil {
 			t.Fatal(err)
 		}

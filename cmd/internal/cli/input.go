@@ -62,7 +62,7 @@ type Notices struct {
 func NewNotices(program string, w io.Writer) *Notices { return &Notices{program: program, out: w} }
 
 // Broken reports a record that could not be read.
-func (n *Notices) Broken(b file.Broken) {
+func (n *Notices) Broken(b file.InputError) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.records++

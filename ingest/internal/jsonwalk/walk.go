@@ -1,5 +1,5 @@
-// Package jsonwalk reads JSON records for the decoders of ingest: objects and arrays are walked field by field, and an error says
-// where in the record it happened. It decides nothing about the fields.
+// Package jsonwalk reads JSON records for the decoders of package ingest. It walks objects and arrays field by field
+// and adds the position to errors. It does not interpret fields.
 package jsonwalk
 
 import (
@@ -18,18 +18,18 @@ var (
 	errDepth    = errors.New("nested more than 10000 deep")
 )
 
-// tooDeep is the message of jx's error, which it does not export, for what is nested too deep.
+// tooDeep is the message of jx's unexported error for excessive nesting.
 const tooDeep = "depth: maximum"
 
-// Walker reads one record at a time and keeps its buffers in between. The zero Walker is ready to use.
+// Walker reads one record at a time. It reuses its buffers. The zero Walker is ready to use.
 type Walker struct {
 	json    jx.Decoder
 	data    []byte
 	lastKey []byte // the field name read last
 }
 
-// Record lets read read the record in data, behind which only white space may follow. It returns an *[ingest.RecordError] with
-// the position of the field name before the error.
+// Record calls read with a decoder for data. Only white space may follow the value that read consumes. It returns an
+// *[ingest.RecordError] with the position of the last field name before the error.
 func (w *Walker) Record(data []byte, read func(*jx.Decoder) error) error {
 	w.data = slices.Clip(data)
 	w.json.ResetBytes(w.data)
@@ -45,7 +45,7 @@ func (w *Walker) Record(data []byte, read func(*jx.Decoder) error) error {
 	return err
 }
 
-// failure takes the cause out of err, which has a layer for each level of nesting.
+// failure returns the innermost cause of err, which jx wraps once per level of nesting, as a RecordError.
 func (w *Walker) failure(err error) error {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
@@ -57,9 +57,9 @@ func (w *Walker) failure(err error) error {
 	return failed
 }
 
-// position returns the offset of the key read last, −1 if it is not known.
+// position returns the offset of the key read last, or −1 if it is unknown.
 func (w *Walker) position() int64 {
-	// A key without escapes is a part of w.data, and all parts share the end of their capacity.
+	// A key without escapes is a subslice of w.data, and all subslices share the end of their capacity.
 	at := cap(w.data) - cap(w.lastKey)
 	if len(w.lastKey) == 0 || at < 0 || &w.data[at] != &w.lastKey[0] {
 		return -1
@@ -67,8 +67,8 @@ func (w *Walker) position() int64 {
 	return int64(at)
 }
 
-// Fields calls f for each field of the object that follows; null has none. f must consume the value. The key is valid as long as
-// the record.
+// Fields calls f for each field of the object that follows, which may be null. f must consume the value. The key is
+// valid as long as the record.
 func (w *Walker) Fields(j *jx.Decoder, f func(key []byte) error) error {
 	if j.Next() == jx.Null {
 		return j.Null()
@@ -86,7 +86,7 @@ func (w *Walker) Fields(j *jx.Decoder, f func(key []byte) error) error {
 	return it.Err()
 }
 
-// Elements calls f for each element of the array that follows; null has none. f must consume the element.
+// Elements calls f for each element of the array that follows, which may be null. f must consume the element.
 func Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 	if j.Next() == jx.Null {
 		return j.Null()
@@ -103,7 +103,7 @@ func Elements(j *jx.Decoder, f func(*jx.Decoder) error) error {
 	return it.Err()
 }
 
-// Text reads a string; null is the empty one. The result is valid as long as the record.
+// Text reads a string. It returns nil for null. The result is valid as long as the record.
 func Text(j *jx.Decoder) ([]byte, error) {
 	if j.Next() == jx.Null {
 		return nil, j.Null()

@@ -25,23 +25,23 @@ import (
 type overGRPC struct {
 	connection *grpc.ClientConn
 	client     api_v2.QueryServiceClient
-	most       int64 // bytes of all messages of an answer
+	limit      int64 // bytes per response, over all messages
 }
 
-// maxMessage bounds one message of an answer, which has some ten spans, in bytes.
+// maxMessage is the maximum size in bytes of one message of a response. Messages contain about ten spans.
 const maxMessage = 16 << 20
 
-func newGRPC(base *url.URL, most int64) (*overGRPC, error) {
+func newGRPC(base *url.URL, limit int64) (*overGRPC, error) {
 	security := insecure.NewCredentials()
 	if base.Scheme == "https" {
 		security = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
 	}
 	c, err := grpc.NewClient(base.Host, grpc.WithTransportCredentials(security),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New()), grpc.MaxCallRecvMsgSize(int(min(most, maxMessage)))))
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(gogocodec.New()), grpc.MaxCallRecvMsgSize(int(min(limit, maxMessage)))))
 	if err != nil {
 		return nil, fmt.Errorf("connect to Jaeger at %s: %w", base.Host, err)
 	}
-	return &overGRPC{c, api_v2.NewQueryServiceClient(c), most}, nil
+	return &overGRPC{c, api_v2.NewQueryServiceClient(c), limit}, nil
 }
 
 func (g *overGRPC) close() error { return g.connection.Close() }
@@ -72,13 +72,13 @@ func (g *overGRPC) find(ctx context.Context, service string, w window, n int) (p
 		if errors.Is(err, io.EOF) {
 			return translate.Spans(spans), nil
 		}
-		if status.Code(err) == codes.ResourceExhausted { // also what a message larger than allowed is
+		if status.Code(err) == codes.ResourceExhausted { // also for a message larger than allowed
 			return ptrace.Traces{}, errLarge
 		}
 		if err != nil {
 			return ptrace.Traces{}, fmt.Errorf("read traces from Jaeger: %w", err)
 		}
-		if size += int64(chunk.Size()); size > g.most {
+		if size += int64(chunk.Size()); size > g.limit {
 			return ptrace.Traces{}, errLarge
 		}
 		spans = append(spans, chunk.Spans...)

@@ -15,15 +15,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// overHTTP is a Jaeger that has /api/v3. Responses are JSON documents {"result": …}, one or, where they are streamed, one after the other.
+// overHTTP is a Jaeger with /api/v3. A response is a JSON document {"result": …} or, if streamed, several.
 type overHTTP struct {
 	base   *url.URL
 	client *http.Client
-	most   int64 // bytes of a response
+	limit  int64 // bytes per response
 }
 
-func newHTTP(base *url.URL, most int64) *overHTTP {
-	return &overHTTP{base, &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute}}, most}
+func newHTTP(base *url.URL, limit int64) *overHTTP {
+	return &overHTTP{base, &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, IdleConnTimeout: time.Minute}}, limit}
 }
 
 func (h *overHTTP) close() error {
@@ -42,7 +42,7 @@ func (h *overHTTP) services(ctx context.Context) ([]string, error) {
 		Result   struct{ Services []string }
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("decode the services that Jaeger knows: %w", err)
+		return nil, fmt.Errorf("decode services from Jaeger: %w", err)
 	}
 	return append(list.Services, list.Result.Services...), nil
 }
@@ -55,7 +55,7 @@ func (h *overHTTP) find(ctx context.Context, service string, w window, n int) (p
 		"query.start_time_max": {w.to.UTC().Format(time.RFC3339Nano)},
 		"query.num_traces":     {strconv.Itoa(n)},
 		"query.search_depth":   {strconv.Itoa(n)}, // the name of num_traces in some versions
-		"query.raw_traces":     {"true"},          // without corrections of Jaeger's
+		"query.raw_traces":     {"true"},          // without Jaeger's adjustments
 	})
 	all := ptrace.NewTraces()
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *overHTTP) find(ctx context.Context, service string, w window, n int) (p
 	}
 }
 
-// apiError is what Jaeger says when something is wrong; the older versions call the code otherwise.
+// apiError is an error response of Jaeger. Older versions use another name for the code.
 type apiError struct {
 	HTTPCode int    `json:"httpCode"`
 	Message  string `json:"message"`
@@ -92,42 +92,42 @@ type apiError struct {
 
 func (e *apiError) Error() string { return "Jaeger answers: " + e.Message }
 
-// get returns the body of an answer. That nothing was found is an empty one.
-func (h *overHTTP) get(ctx context.Context, what string, query url.Values) ([]byte, error) {
-	u := h.base.JoinPath("api/v3", what)
+// get returns the body of a response, empty if nothing was found.
+func (h *overHTTP) get(ctx context.Context, resource string, query url.Values) ([]byte, error) {
+	u := h.base.JoinPath("api/v3", resource)
 	u.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask Jaeger for %s: %w", what, err)
+		return nil, fmt.Errorf("ask Jaeger for %s: %w", resource, err)
 	}
 	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask Jaeger for %s: %w", what, withoutQuery(err))
+		return nil, fmt.Errorf("ask Jaeger for %s: %w", resource, withoutQuery(err))
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, h.most+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, h.limit+1))
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read %s from Jaeger: %w", what, err)
+		return nil, fmt.Errorf("read %s from Jaeger: %w", resource, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		var failed struct{ Error *apiError }
-		_ = json.Unmarshal(body, &failed) // what is no JSON says nothing
+		_ = json.Unmarshal(body, &failed) // ignores a body that is not JSON
 		switch {
 		case response.StatusCode == http.StatusNotFound && failed.Error != nil:
 			return nil, nil // no traces
 		case response.StatusCode == http.StatusNotFound:
-			return nil, fmt.Errorf("no %s: is it the URL of a query service? Versions without it need protocol grpc", u.Path)
+			return nil, fmt.Errorf("no %s: is this the URL of a query service? Versions without it need protocol grpc", u.Path)
 		case failed.Error != nil:
 			return nil, fmt.Errorf("%w (%s)", failed.Error, response.Status)
 		}
-		return nil, fmt.Errorf("ask Jaeger for %s: it answers %s", what, response.Status)
+		return nil, fmt.Errorf("ask Jaeger for %s: it answers %s", resource, response.Status)
 	}
-	if int64(len(body)) > h.most {
+	if int64(len(body)) > h.limit {
 		return nil, errLarge
 	}
 	return body, nil
 }
 
-// withoutQuery takes the URL out of an error, whose query is long and whose password is nobody's business.
+// withoutQuery removes the URL from an error: its query is long, and it may contain a password.
 func withoutQuery(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err

@@ -1,23 +1,26 @@
-// Package query fetches traces from a running Jaeger, window of time by window of time, and hands them on as OTLP.
+// Package query fetches traces from a running Jaeger and forwards them as OTLP. It queries consecutive windows of time.
 //
-// Input: the query service of a Jaeger, over HTTP (/api/v3/traces) or gRPC (api_v2.QueryService). Output: calls of
-// [receiver.Intake.Take], as receivers make them; whole traces, each once.
+// The input is the query service of a Jaeger, over HTTP (/api/v3/traces) or gRPC (api_v2.QueryService). The output is
+// calls of [receiver.Intake.Take], as from receivers, with whole traces, each once:
 //
-//  1. The windows [from, to) follow each other without gaps and stay [Options.Lag] behind now, so that a trace that is fetched is whole.
-//  2. In each window the traces of each service are asked for. Jaeger has no pages: where it gives as many traces as were asked for, or more
-//     bytes than allowed, the window is halved for that service and both halves are asked for.
-//  3. Jaeger finds a trace by any span of the service in the window. It belongs to the window in which the first of its spans of the
-//     services that are asked for starts; others leave it alone.
-//  4. What belongs to the window is handed on. When all was taken, the end of the window is saved: the next one begins there, also after a
-//     restart.
+//  1. Windows [from, to) follow each other without gaps. They end at least [Options.Lag] before now, so that fetched
+//     traces are complete.
+//  2. In each window, query the traces of each service. Jaeger's API has no pages: if a response contains the maximum
+//     number of traces or exceeds the allowed size, halve the window for that service and query both halves.
+//  3. Jaeger finds a trace by any span of the service in the window. The trace belongs to the window that contains its
+//     first span of the queried services; ignore it in other windows.
+//  4. Forward the traces of the window. When all are accepted, save the end of the window. The next window begins
+//     there, also after a restart.
 //
-// What holds: without crashes every trace whose spans reached Jaeger within Lag is handed on exactly once. After a crash the window that was
-// not finished is fetched again; the engine, which knows the IDs of closed traces for a while (assembly.remember), leaves copies out as long
-// as the restart comes within that time. The same knowledge tells apart traces whose spans also come by OTLP, because windows lag behind: the
-// trace was closed before it is fetched. It does not help against OTLP that came longer ago than that, as when the first fetch
-// looks back further. What reaches Jaeger later than Lag is missed, or incomplete.
+// Invariants: without crashes, every trace whose spans reach Jaeger within Lag is forwarded exactly once. After a crash
+// the unfinished window is fetched again; the engine, which remembers the IDs of closed traces (assembly.remember),
+// drops duplicates if the restart comes soon enough. In the same way it drops traces whose spans also arrive by OTLP,
+// because windows lag behind and the traces are closed before they are fetched. It cannot drop traces that arrived by
+// OTLP longer ago, for example if the first fetch looks back further. Spans that reach Jaeger later than Lag are
+// missed.
 //
-// Memory is bounded: one response at a time, of at most [Options.MaxResponse] bytes before it is decoded, and the IDs of one window.
+// Memory is bounded: one response at a time, of at most [Options.MaxResponse] bytes before decoding, and the IDs of one
+// window.
 package query
 
 import (
@@ -40,58 +43,59 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Options say what is fetched. A zero field that has a default stands for it.
+// Options configures a [Puller]. Zero fields get their default, if they have one.
 type Options struct {
 	URL      string        // of the query service, with scheme
-	Protocol string        // http or grpc; with grpc the scheme http stands for clear text, https for TLS
-	Services []string      // of which traces are fetched; none: of all that Jaeger knows
-	Interval time.Duration // between two fetches; default 10 s
-	Lookback time.Duration // how far back the first fetch goes; 0: not at all
+	Protocol string        // http or grpc; for grpc the scheme http means plain text, https means TLS
+	Services []string      // services whose traces are fetched; empty: all services that Jaeger knows
+	Interval time.Duration // between fetches; default 10 s
+	Lookback time.Duration // distance of the first window from now−Lag; default 0
 
-	Lag         time.Duration // how far windows stay behind now; default 30 s
-	MaxTraces   int           // asked for at once; default 200
-	MaxResponse int64         // bytes, which take some six times as much memory while they are decoded; default 32 MiB
+	Lag         time.Duration // delay of windows behind now; default 30 s
+	MaxTraces   int           // per query; default 200
+	MaxResponse int64         // bytes before decoding, which takes about six times as much memory; default 32 MiB
 
-	Log *slog.Logger // nil: nowhere
+	Log *slog.Logger // nil: discard
 }
 
-// Positions keeps how far fetching has come. A zero time stands for "not yet begun". Both methods are called by one goroutine.
+// Positions stores the end of the last finished window; the zero time means that there is none. One goroutine calls the
+// methods.
 type Positions interface {
 	Load(ctx context.Context) (time.Time, error)
 	Save(ctx context.Context, through time.Time) error
 }
 
-// Counts counts what happened since the start. All fields may be read at any time.
+// Counts are counters since the start. All fields may be read at any time.
 type Counts struct {
-	Traces   atomic.Int64 // handed on
-	Spans    atomic.Int64 // of them
-	Rejected atomic.Int64 // of these, by the intake
+	Traces   atomic.Int64 // forwarded
+	Spans    atomic.Int64 // of forwarded traces
+	Rejected atomic.Int64 // spans rejected by the intake
 	Queries  atomic.Int64 // to Jaeger
-	Failed   atomic.Int64 // of these
-	Cut      atomic.Int64 // windows that something is missing of: too short to be halved, they held more than may be asked for, or cannot be read
+	Failed   atomic.Int64 // failed queries
+	Cut      atomic.Int64 // incomplete windows: unreadable, or with too many traces and too short to halve
 	Through  atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; 0: none
 }
 
 // Defaults and fixed limits.
 const (
 	defaultInterval = 10 * time.Second
-	defaultLag      = 30 * time.Second // SDKs export every 5 s; a Collector's batches and Jaeger's storage take some more
+	defaultLag      = 30 * time.Second // SDKs export every 5 s; a Collector's batches and Jaeger's storage add to that
 	defaultTraces   = 200
 	defaultResponse = 32 << 20
 
-	longestWindow  = time.Minute      // while catching up
-	leastTried     = time.Second      // that a window is shortened to after errors
-	shortestWindow = time.Millisecond // nothing is halved below
+	maxWindow      = time.Minute      // while catching up
+	minRetryWindow = time.Second      // minimum length of windows after errors
+	minWindow      = time.Millisecond // windows are not halved below
 	precision      = time.Microsecond // of times in Jaeger's storage
 	queryTimeout   = time.Minute
 	firstPause     = time.Second // after an error; doubled each time
-	longestPause   = time.Minute
-	requestSpans   = 2000    // handed on at once, but for larger traces
-	mostServices   = 10_000  // of which traces are fetched
-	mostIDs        = 1 << 20 // of one window that are known; beyond, the engine tells copies by itself
+	maxPause       = time.Minute
+	requestSpans   = 2000    // in a forwarded request, unless a trace is larger
+	maxServices    = 10_000  // that are queried
+	maxIDs         = 1 << 20 // remembered per window; beyond that, the engine detects duplicates
 )
 
-// Puller fetches from one Jaeger. Its life is New, Run, and when Run has returned it is over.
+// Puller fetches traces from one Jaeger: call New, then Run, once.
 type Puller struct {
 	options   Options
 	name      string
@@ -101,37 +105,37 @@ type Puller struct {
 	log       *slog.Logger
 	counts    Counts
 
-	// Of the window that is being fetched:
-	services map[string]bool // that are asked for
+	// State of the current window:
+	services map[string]bool // services queried
 	window   window
 	taken    map[pcommon.TraceID]struct{}
 }
 
-// window is a stretch of time [from, to).
+// window is an interval of time [from, to).
 type window struct{ from, to time.Time }
 
 func (w window) has(t time.Time) bool { return !t.Before(w.from) && t.Before(w.to) }
 
-// source is a Jaeger. Its errors are worth another try.
+// source is a connection to a Jaeger. Failed calls may be retried.
 type source interface {
 	services(ctx context.Context) ([]string, error)
-	// find returns at most n traces with a span of the service that starts in the window, or shortly after. It returns errLarge if they
-	// are larger than allowed.
+	// find returns at most n traces with a span of the service that starts in the window, or shortly after. It returns
+	// errLarge if they exceed the allowed size.
 	find(ctx context.Context, service string, w window, n int) (ptrace.Traces, error)
 	close() error
 }
 
-// What can be wrong with a response itself.
+// Errors in responses.
 var (
 	errLarge      = errors.New("the response is larger than allowed")
 	errUnreadable = errors.New("the response cannot be read")
 )
 
-// New returns a Puller that hands traces to intake. It connects to nothing.
+// New returns a Puller that forwards traces to intake. It does not connect yet.
 func New(intake receiver.Intake, positions Positions, o Options) (*Puller, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%q is no URL of a query service: want one like http://jaeger:16686", o.URL)
+		return nil, fmt.Errorf("%q is not the URL of a query service, for example http://jaeger:16686", o.URL)
 	}
 	if o.Interval <= 0 {
 		o.Interval = defaultInterval
@@ -163,24 +167,24 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Puller, error
 	return p, nil
 }
 
-// Name returns what the server is called in logs and metrics: its URL without a password.
+// Name returns the URL of the server without the password, for logs and metrics.
 func (p *Puller) Name() string { return p.name }
 
-// Counts returns what is counted.
+// Counts returns the counters of p.
 func (p *Puller) Counts() *Counts { return &p.counts }
 
-// Run fetches until ctx is done; then it returns nil. It returns an error if the position cannot be loaded.
+// Run fetches until ctx is done and then returns nil. It returns an error if the position cannot be loaded.
 func (p *Puller) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, p.source.close()) }()
 	from, err := p.positions.Load(ctx)
 	if err != nil {
-		return fmt.Errorf("load how far fetching from Jaeger has come: %w", err)
+		return fmt.Errorf("load the position in Jaeger: %w", err)
 	}
 	if from.IsZero() {
 		from = time.Now().Add(-p.options.Lag - p.options.Lookback)
 	}
 	from = from.Truncate(precision)
-	length, pause := longestWindow, firstPause
+	length, pause := maxWindow, firstPause
 	for ctx.Err() == nil {
 		to := from.Add(length)
 		if latest := time.Now().Add(-p.options.Lag).Truncate(precision); to.After(latest) {
@@ -191,35 +195,35 @@ func (p *Puller) Run(ctx context.Context) (err error) {
 				if ctx.Err() != nil {
 					break
 				}
-				p.log.WarnContext(ctx, "fetching from Jaeger failed: it is tried again", slog.Any("error", err), slog.Duration("pause", pause))
+				p.log.WarnContext(ctx, "fetching from Jaeger failed, retrying", slog.Any("error", err), slog.Duration("pause", pause))
 				sleep(ctx, jittered(pause))
-				if errors.Is(err, errUnreadable) && to.Sub(from) <= leastTried && p.leave(ctx, to) == nil {
+				if errors.Is(err, errUnreadable) && to.Sub(from) <= minRetryWindow && p.skip(ctx, to) == nil {
 					from = to
 				}
-				length, pause = max(length/2, leastTried), min(2*pause, longestPause)
+				length, pause = max(length/2, minRetryWindow), min(2*pause, maxPause)
 				continue
 			}
 			from = to
-			length, pause = min(2*length, longestWindow), firstPause
+			length, pause = min(2*length, maxWindow), firstPause
 		}
-		if time.Since(from) < p.options.Lag+p.options.Interval { // nothing to catch up with
+		if time.Since(from) < p.options.Lag+p.options.Interval { // caught up
 			sleep(ctx, jittered(p.options.Interval))
 		}
 	}
 	return nil
 }
 
-// leave gives up what is left of a window, which can never be read.
-func (p *Puller) leave(ctx context.Context, to time.Time) error {
+// skip gives up the rest of an unreadable window.
+func (p *Puller) skip(ctx context.Context, to time.Time) error {
 	p.counts.Cut.Add(1)
-	p.log.ErrorContext(ctx, "what Jaeger returns cannot be read: some traces are missing", slog.Time("until", to))
+	p.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
 	return p.save(ctx, to)
 }
 
-// jittered returns between 75 % and 125 % of d, so that many do not ask at the same time.
+// jittered returns a random duration between 75 % and 125 % of d, to spread the load of many clients.
 func jittered(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }
 
-// sleep waits, or until ctx is done.
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -229,7 +233,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fetch hands on what belongs to a window, and saves that.
+// fetch forwards the traces of a window and saves its end.
 func (p *Puller) fetch(ctx context.Context, w window) error {
 	services := p.options.Services
 	if len(services) == 0 {
@@ -252,7 +256,7 @@ func (p *Puller) fetch(ctx context.Context, w window) error {
 
 func (p *Puller) save(ctx context.Context, through time.Time) error {
 	if err := p.positions.Save(ctx, through); err != nil {
-		return fmt.Errorf("save how far fetching from Jaeger has come: %w", err)
+		return fmt.Errorf("save the position in Jaeger: %w", err)
 	}
 	p.counts.Through.Store(through.UnixNano())
 	return nil
@@ -265,14 +269,14 @@ func (p *Puller) allServices(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(services)
 	services = slices.Compact(services)
-	if len(services) > mostServices {
-		p.log.WarnContext(ctx, "Jaeger knows more services than are fetched: name those that matter", slog.Int("services", len(services)), slog.Int("fetched", mostServices))
-		services = services[:mostServices]
+	if len(services) > maxServices {
+		p.log.WarnContext(ctx, "Jaeger has too many services to fetch all: configure the relevant ones", slog.Int("services", len(services)), slog.Int("fetched", maxServices))
+		services = services[:maxServices]
 	}
 	return services, nil
 }
 
-// ask asks Jaeger something, within bounds of time, and counts it.
+// ask sends a query with a timeout and counts it.
 func ask[T any](ctx context.Context, p *Puller, question func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -284,7 +288,7 @@ func ask[T any](ctx context.Context, p *Puller, question func(context.Context) (
 	return answer, err
 }
 
-// find hands on the traces that were found by spans of a service in w, a part of the window.
+// find forwards the traces with spans of service in w, a part of the current window.
 func (p *Puller) find(ctx context.Context, service string, w window) error {
 	found, err := ask(ctx, p, func(ctx context.Context) (ptrace.Traces, error) {
 		return p.source.find(ctx, service, w, p.options.MaxTraces)
@@ -292,14 +296,14 @@ func (p *Puller) find(ctx context.Context, service string, w window) error {
 	if err != nil && !errors.Is(err, errLarge) {
 		return err
 	}
-	var traces []otlp.Spans
+	var traces []otlp.TraceSpans
 	if err == nil {
-		traces = otlp.Apart(found, 0)
+		traces = otlp.SplitByTrace(found, 0)
 	}
 	if err == nil && len(traces) < p.options.MaxTraces {
-		return p.handOn(ctx, traces)
+		return p.forward(ctx, traces)
 	}
-	if half := w.to.Sub(w.from).Truncate(2*precision) / 2; half >= shortestWindow {
+	if half := w.to.Sub(w.from).Truncate(2*precision) / 2; half >= minWindow {
 		middle := w.from.Add(half)
 		if err := p.find(ctx, service, window{w.from, middle}); err != nil {
 			return err
@@ -307,12 +311,12 @@ func (p *Puller) find(ctx context.Context, service string, w window) error {
 		return p.find(ctx, service, window{middle, w.to})
 	}
 	p.counts.Cut.Add(1)
-	p.log.WarnContext(ctx, "more traces at one time than are asked for: some are missing", slog.String("service", service), slog.Time("time", w.from))
-	return p.handOn(ctx, traces)
+	p.log.WarnContext(ctx, "more traces at one time than a query may return: some are missing", slog.String("service", service), slog.Time("time", w.from))
+	return p.forward(ctx, traces)
 }
 
-// handOn hands on those of traces that belong to the window and were not handed on yet.
-func (p *Puller) handOn(ctx context.Context, traces []otlp.Spans) error {
+// forward forwards the traces that belong to the window and were not forwarded before.
+func (p *Puller) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	pending := ptrace.NewTraces()
 	n, spans := int64(0), 0
 	flush := func() error {
@@ -330,7 +334,7 @@ func (p *Puller) handOn(ctx context.Context, traces []otlp.Spans) error {
 		if _, ok := p.taken[t.Trace]; ok || !p.window.has(p.begin(t.Traces)) {
 			continue
 		}
-		if len(p.taken) < mostIDs {
+		if len(p.taken) < maxIDs {
 			p.taken[t.Trace] = struct{}{}
 		}
 		more := t.Traces.SpanCount()
@@ -345,7 +349,7 @@ func (p *Puller) handOn(ctx context.Context, traces []otlp.Spans) error {
 	return flush()
 }
 
-// begin returns when the first span of t starts that is of a service which is asked for; a zero time if there is none.
+// begin returns the start of the first span in t of a queried service, or the zero time if there is none.
 func (p *Puller) begin(t ptrace.Traces) time.Time {
 	var first pcommon.Timestamp
 	for _, rs := range t.ResourceSpans().All() {
@@ -367,7 +371,7 @@ func (p *Puller) begin(t ptrace.Traces) time.Time {
 	return first.AsTime()
 }
 
-// take hands traces to the intake until it takes them, or says that it never will.
+// take passes traces to the intake. While the intake is overloaded, it retries.
 func (p *Puller) take(ctx context.Context, traces ptrace.Traces, spans int64) error {
 	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 	if err != nil {
@@ -383,7 +387,7 @@ func (p *Puller) take(ctx context.Context, traces ptrace.Traces, spans int64) er
 			continue
 		}
 		if bad, ok := errors.AsType[*ingest.RecordError](err); ok {
-			p.log.WarnContext(ctx, "what Jaeger returned cannot be used", slog.Any("error", bad))
+			p.log.WarnContext(ctx, "the intake rejected traces from Jaeger", slog.Any("error", bad))
 			rejected.Spans, err = int(spans), nil
 		}
 		if err != nil {

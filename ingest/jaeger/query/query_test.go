@@ -18,21 +18,21 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// stored is a span in a Jaeger that does not exist.
+// stored is a span in a simulated Jaeger.
 type stored struct {
 	trace, id byte
 	service   string
 	start     time.Time
 }
 
-// jaeger is a Jaeger that does not exist. As the storages of real ones, it finds whole traces by any span of the service in the window, both
-// ends included, in no order.
+// jaeger simulates a Jaeger. Like real storage backends, it finds whole traces by any span of the service in the
+// window, including both ends, in random order.
 type jaeger struct {
 	spans   []stored
-	arrived func(stored) time.Time // nil: at once
+	arrived func(stored) time.Time // nil: immediately
 	large   int                    // spans of the largest response; 0: no bound
-	bad     time.Time              // no window with this time can be read
-	fails   int                    // so many questions are answered with an error first
+	bad     time.Time              // windows with this time are unreadable
+	fails   int                    // number of queries that fail first
 	asked   int
 	closed  bool
 }
@@ -90,7 +90,7 @@ func (j *jaeger) find(_ context.Context, service string, w window, n int) (ptrac
 	return out, nil
 }
 
-// intake remembers how often each span was taken. It answers with errors first.
+// intake counts how often it accepted each span. It returns its errors first.
 type intake struct {
 	errs  []error
 	spans map[[2]byte]int
@@ -121,7 +121,7 @@ func (i *intake) Take(_ context.Context, body []byte, format receiver.Format) (r
 	return receiver.Rejected{}, nil
 }
 
-// positions keeps a position in memory.
+// positions stores a position in memory.
 type positions struct {
 	through time.Time
 	errs    []error // of Save
@@ -144,7 +144,7 @@ func (p *positions) Save(_ context.Context, through time.Time) error {
 	return nil
 }
 
-// pull runs a Puller for a while.
+// pull runs a Puller for some time.
 func pull(t *testing.T, from *jaeger, to *intake, at *positions, o Options, during time.Duration) *Counts {
 	t.Helper()
 	o.URL = "http://jaeger:1"
@@ -164,7 +164,7 @@ func pull(t *testing.T, from *jaeger, to *intake, at *positions, o Options, duri
 	return p.Counts()
 }
 
-// once checks that each span of a Jaeger was taken once, but for those in exceptions, which were taken that often.
+// once checks that each span of a Jaeger was accepted once, or as often as exceptions gives.
 func once(t *testing.T, from *jaeger, to *intake, exceptions map[byte]int) {
 	t.Helper()
 	for _, s := range from.spans {
@@ -178,7 +178,8 @@ func once(t *testing.T, from *jaeger, to *intake, exceptions map[byte]int) {
 	}
 }
 
-// application returns traces over an hour that ends now: up to 8 spans of three services each, some of which start in later windows.
+// application returns traces of the last hour, each with up to 8 spans of three services. Some spans start in later
+// windows.
 func application(seed uint64) []stored {
 	r := rand.New(rand.NewPCG(seed, 0))
 	now := time.Now()
@@ -186,7 +187,7 @@ func application(seed uint64) []stored {
 	for trace := range byte(200) {
 		start := now.Add(-time.Duration(r.Int64N(int64(time.Hour))))
 		if r.IntN(3) == 0 {
-			start = now.Add(-time.Hour / 2).Add(time.Duration(r.IntN(20)) * time.Microsecond) // many at one time
+			start = now.Add(-time.Hour / 2).Add(time.Duration(r.IntN(20)) * time.Microsecond) // many at the same time
 		}
 		for id := range byte(1 + r.IntN(8)) {
 			all = append(all, stored{trace, id + 1, string(rune('a' + r.IntN(3))), start})
@@ -197,15 +198,15 @@ func application(seed uint64) []stored {
 	return all
 }
 
-// Whatever the bounds on responses, every trace is taken once and whole: found by several services, over several windows, while catching up
-// and live.
+// Every trace is accepted once and complete, with any limit on responses: when found by several services or in several
+// windows, while catching up and live.
 func TestEachTraceOnce(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, o := range []Options{{}, {MaxTraces: 10}, {Services: []string{"a", "b", "c"}, Interval: time.Minute, Lag: 2 * time.Minute}} {
 			synctest.Test(t, func(t *testing.T) {
 				from, to := &jaeger{spans: application(seed)}, &intake{}
 				if o.MaxTraces > 0 {
-					from.spans = slices.DeleteFunc(from.spans, func(s stored) bool { return s.trace%16 != 0 }) // fewer at one time than are asked for
+					from.spans = slices.DeleteFunc(from.spans, func(s stored) bool { return s.trace%16 != 0 }) // fewer at one time than MaxTraces
 				}
 				o.Lookback = time.Hour
 				c := pull(t, from, to, &positions{}, o, 10*time.Minute)
@@ -218,7 +219,7 @@ func TestEachTraceOnce(t *testing.T) {
 	}
 }
 
-// Of services that are not asked for nothing is known but what is in traces of the others, which are taken once all the same.
+// With configured services, only traces with spans of these are accepted, each once.
 func TestOnlyNamedServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{spans: application(7)}, &intake{}
@@ -236,7 +237,7 @@ func TestOnlyNamedServices(t *testing.T) {
 	})
 }
 
-// Windows stay behind now, so that a trace whose spans come late to Jaeger is taken when it is whole, soon afterwards.
+// Windows lag behind now, so that a trace whose spans reach Jaeger late is accepted when complete, and soon afterwards.
 func TestLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -253,7 +254,7 @@ func TestLag(t *testing.T) {
 	})
 }
 
-// More at one time than can be asked for is told; what was found is taken.
+// A window that is too short to halve is logged as incomplete; the traces found are accepted.
 func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{}, &intake{}
@@ -267,7 +268,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// Responses that are too large are asked for in parts.
+// A response that is too large is queried in parts.
 func TestLargeResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{large: 12}, &intake{}
@@ -284,7 +285,7 @@ func TestLargeResponses(t *testing.T) {
 	})
 }
 
-// While Jaeger is down it is asked less and less; then nothing is missing.
+// While Jaeger is down, the puller backs off; afterwards no trace is missing.
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{spans: application(3), fails: 12}, &intake{}
@@ -303,7 +304,7 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// What cannot be read is left, with little around it, and told.
+// Unreadable windows are shortened, skipped and logged.
 func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{spans: application(4), bad: time.Now().Add(-20 * time.Minute)}, &intake{}
@@ -327,7 +328,7 @@ func TestUnreadable(t *testing.T) {
 	})
 }
 
-// An intake that is busy gets the same again, until it takes it.
+// An overloaded intake gets the same request again until it accepts it.
 func TestOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &jaeger{spans: []stored{{1, 1, "a", time.Now().Add(-time.Minute)}}}
@@ -341,7 +342,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// Fetching goes on where it ended, after a restart too; only the window that was not finished comes again.
+// After a restart, fetching continues at the saved position; only the unfinished window is fetched again.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spans := application(5)
@@ -359,13 +360,13 @@ func TestRestart(t *testing.T) {
 		now := time.Now()
 		from := &jaeger{spans: []stored{{1, 1, "a", now.Add(-55 * time.Minute)}, {2, 1, "a", now.Add(-40 * time.Minute)}}}
 		to := &intake{}
-		at := &positions{errs: []error{nil, nil, nil, nil, nil, errDown}} // the sixth window holds trace 1 and is not saved
+		at := &positions{errs: []error{nil, nil, nil, nil, nil, errDown}} // the sixth window contains trace 1 and is not saved
 		pull(t, from, to, at, Options{Lookback: time.Hour}, time.Minute)
 		once(t, from, to, map[byte]int{1: 2})
 	})
 }
 
-// An error of the intake costs nothing: the window comes again.
+// After an error of the intake, the window is fetched again.
 func TestIntakeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := &jaeger{spans: []stored{{1, 1, "a", time.Now().Add(-time.Minute)}}}
@@ -383,7 +384,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The order of services plays no role for which traces belong to a window.
+// The window of a trace does not depend on the order of services.
 func TestFirstSpanDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		boundary := time.Now().Add(-30 * time.Minute)

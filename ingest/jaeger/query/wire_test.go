@@ -28,7 +28,7 @@ const one = `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name",
 
 var someWindow = window{time.Unix(1_700_000_000, 1000), time.Unix(1_700_000_060, 0)}
 
-// overWire returns what is found at a server.
+// overWire returns the spans found at a server.
 func overWire(t *testing.T, handle http.HandlerFunc, most int64) ([]string, ptrace.Traces, error) {
 	t.Helper()
 	server := httptest.NewServer(handle)
@@ -47,7 +47,7 @@ func overWire(t *testing.T, handle http.HandlerFunc, most int64) ([]string, ptra
 	return services, traces, err
 }
 
-// Jaeger is asked for what is wanted, as it stored it.
+// A query has the service, the window and the limits, and asks for raw traces.
 func TestHTTPQuery(t *testing.T) {
 	var got []string
 	services, traces, err := overWire(t, func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func TestHTTPQuery(t *testing.T) {
 	}
 }
 
-// What servers answer is understood, whole or streamed, and what is no answer is an error that helps.
+// Responses are decoded, whole or streamed; other answers give a helpful error.
 func TestHTTPAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -134,7 +134,7 @@ func (q *querier) FindTraces(r *api_v2.FindTracesRequest, stream api_v2.QuerySer
 	return nil
 }
 
-// Over gRPC, a server made with Jaeger's own definitions is understood.
+// The gRPC client works with a server built from Jaeger's definitions.
 func TestGRPC(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

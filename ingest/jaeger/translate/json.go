@@ -16,7 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON translates a document that package jaeger reads: {"data": [trace, …]}, a trace, or a list of traces.
+// JSON translates a document in one of the forms that package jaeger reads: {"data": [trace, …]}, a trace, or a list of
+// traces.
 func JSON(data []byte) (ptrace.Traces, error) {
 	var traces []traceJSON
 	if data = bytes.TrimSpace(data); bytes.HasPrefix(data, []byte("[")) {
@@ -40,14 +41,14 @@ func JSON(data []byte) (ptrace.Traces, error) {
 	return out, nil
 }
 
-var errBare = errors.New("a span without a trace around it, as in Jaeger's storage: its query API returns traces")
+var errBare = errors.New("a span outside a trace, as in Jaeger's storage: use the query API, which returns traces")
 
-// traceJSON is a trace, or what is around traces.
+// traceJSON is a trace, or a response that contains traces.
 type traceJSON struct {
 	Data      []traceJSON            `json:"data"`
 	Spans     []spanJSON             `json:"spans"`
 	Processes map[string]processJSON `json:"processes"`
-	SpanID    string                 `json:"spanID"` // only a bare span has one
+	SpanID    string                 `json:"spanID"` // only for a span outside a trace
 }
 
 type spanJSON struct {
@@ -61,7 +62,7 @@ type spanJSON struct {
 	Tags          []tagJSON       `json:"tags"`
 	Logs          []logJSON       `json:"logs"`
 	ProcessID     string          `json:"processID"`
-	Process       json.RawMessage `json:"process"` // in some exports instead of processID
+	Process       json.RawMessage `json:"process"` // replaces processID in some exports
 }
 
 type referenceJSON struct {
@@ -128,7 +129,7 @@ func (s *spanJSON) model() model.Span {
 	if !refers(out.References, id) && s.ParentSpanID != "" {
 		switch parent, ok := parseSpanID(s.ParentSpanID); {
 		case !ok:
-			out.SpanID = 0 // who knows whose child it is
+			out.SpanID = 0 // invalid: its parent is unknown
 		case parent != 0:
 			out.References = append(out.References, model.SpanRef{TraceID: id, SpanID: parent, RefType: model.ChildOf})
 		}
@@ -159,7 +160,8 @@ func tags(all []tagJSON) []model.KeyValue {
 	return out
 }
 
-// model returns t with the type that it says, or else that its value has. It is not ok if its value is no scalar.
+// model returns t as a value of its declared type, or else of its JSON type. It returns false if the value is no
+// scalar.
 func (t *tagJSON) model() (model.KeyValue, bool) {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(t.Value))
@@ -193,10 +195,11 @@ func number(key, text string, float bool) (model.KeyValue, bool) {
 	return model.Float64(key, f), err == nil
 }
 
-// impossible is a time that no decoder of spans takes.
+// impossible is a time that span decoders reject.
 var impossible = time.Unix(1<<60, 0)
 
-// micros reads a number of microseconds, or a string of one; without one, 0. It is not ok if it is something else, or out of range.
+// micros parses a number of microseconds or a string that contains one. It returns 0 and true for no value, and false
+// for an invalid or out of range one.
 func micros(raw json.RawMessage) (int64, bool) {
 	if len(raw) == 0 {
 		return 0, true
@@ -213,7 +216,7 @@ func moment(raw json.RawMessage) time.Time {
 	return impossible
 }
 
-// duration returns −1 if it is impossible.
+// duration returns −1 for an invalid duration.
 func duration(raw json.RawMessage) time.Duration {
 	if us, ok := micros(raw); ok {
 		return time.Duration(us) * time.Microsecond
@@ -221,7 +224,7 @@ func duration(raw json.RawMessage) time.Duration {
 	return -1
 }
 
-// parseTraceID reads up to 32 hexadecimal digits; what is none is the empty ID, and not ok.
+// parseTraceID parses up to 32 hexadecimal digits. It returns the zero ID and false for other text.
 func parseTraceID(text string) (id model.TraceID, ok bool) {
 	if len(text) > 32 {
 		return id, false
@@ -238,7 +241,8 @@ func parseTraceID(text string) (id model.TraceID, ok bool) {
 	return model.TraceID{High: h, Low: l}, true
 }
 
-// parseSpanID reads up to 32 hexadecimal digits of at most 64 bits; what is none is the empty ID, and not ok.
+// parseSpanID parses up to 32 hexadecimal digits of at most 64 significant bits. It returns zero and false for other
+// text.
 func parseSpanID(text string) (model.SpanID, bool) {
 	id, ok := parseTraceID(text)
 	if id.High != 0 || !ok {
@@ -247,7 +251,7 @@ func parseSpanID(text string) (model.SpanID, bool) {
 	return model.SpanID(id.Low), true
 }
 
-// parseHex reads hexadecimal digits, 0 for none.
+// parseHex parses hexadecimal digits. It returns 0 for none.
 func parseHex(text string) (uint64, bool) {
 	if text == "" {
 		return 0, true

@@ -1,9 +1,9 @@
-// Package translate turns Jaeger's spans, from its model or from its JSON, into OTLP with all that they hold: for whoever hands them on. What
-// package jaeger reads from a document, package otlp reads from its translation; a test holds the two equal.
+// Package translate converts Jaeger's spans, from its protobuf model or its JSON, to OTLP without loss. Package otlp
+// decodes a translation to the same spans as package jaeger decodes the original; a test compares them.
 //
-// What a span is follows Jaeger's own model, as in package jaeger. Tags stay attributes, those too that also become a field of OTLP; logs
-// become events. A span whose identifiers or times are impossible keeps its place with an empty identifier or an impossible time, so that
-// whoever takes it counts it.
+// Spans are interpreted by Jaeger's model, as in package jaeger. All tags become attributes, including those that also
+// become a field of OTLP. Logs become events. A span with invalid identifiers or times gets an empty identifier or an
+// impossible time, so that the receiver rejects and counts it.
 package translate
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Spans returns spans as OTLP, each with its process as resource. A span without a process has an empty resource.
+// Spans returns spans as OTLP, with their processes as resources. A span without a process has an empty resource.
 func Spans(spans []model.Span) ptrace.Traces {
 	t := translator{out: ptrace.NewTraces(), of: make(map[*model.Process]ptrace.SpanSlice), same: make(map[string]ptrace.SpanSlice)}
 	for i := range spans {
@@ -30,16 +30,16 @@ func Spans(spans []model.Span) ptrace.Traces {
 type translator struct {
 	out  ptrace.Traces
 	of   map[*model.Process]ptrace.SpanSlice
-	same map[string]ptrace.SpanSlice // by what the process holds: over gRPC each span comes with a copy of its own
+	same map[string]ptrace.SpanSlice // by encoded process: over gRPC each span has its own copy
 }
 
-// spansOf returns where the spans of p go.
+// spansOf returns the slice for the spans of p.
 func (t *translator) spansOf(p *model.Process) ptrace.SpanSlice {
 	spans, ok := t.of[p]
 	if ok {
 		return spans
 	}
-	var key []byte // of no process: empty, as of an empty one
+	var key []byte // empty for a missing process, as for an empty one
 	if p != nil {
 		var err error
 		if key, err = p.Marshal(); err != nil {
@@ -54,7 +54,7 @@ func (t *translator) spansOf(p *model.Process) ptrace.SpanSlice {
 	return spans
 }
 
-// resource makes the resource that p is.
+// resource adds a resource for p, which may be nil, and returns the slice for its spans.
 func (t *translator) resource(p *model.Process) ptrace.SpanSlice {
 	rs := t.out.ResourceSpans().AppendEmpty()
 	spans := rs.ScopeSpans().AppendEmpty().Spans()
@@ -76,7 +76,7 @@ func (t *translator) resource(p *model.Process) ptrace.SpanSlice {
 	return spans
 }
 
-// hostTags maps the tags by which Jaeger's own clients name a host to those of OpenTelemetry.
+// hostTags maps the tags with which Jaeger's clients name a host to those of OpenTelemetry.
 var hostTags = map[string]string{"hostname": "host.name", "ip": "host.ip"}
 
 func (t *translator) span(s *model.Span) {
@@ -99,7 +99,8 @@ func (t *translator) span(s *model.Span) {
 	}
 }
 
-// relate finds the parent of s, and its links: the parent is the first CHILD_OF within the trace, else the first FOLLOWS_FROM.
+// relate sets the parent and the links of a span. The parent is the first CHILD_OF reference within the trace, else the
+// first FOLLOWS_FROM reference.
 func relate(s *model.Span, out ptrace.Span) {
 	parent := -1
 	for i, r := range s.References {
@@ -119,7 +120,7 @@ func relate(s *model.Span, out ptrace.Span) {
 	}
 }
 
-// mark sets what OTLP has fields for and Jaeger has tags.
+// mark sets the fields of OTLP that Jaeger encodes as tags.
 func mark(tags []model.KeyValue, out ptrace.Span) {
 	for _, tag := range tags {
 		switch tag.Key {
@@ -158,7 +159,7 @@ func attributes(tags []model.KeyValue, to pcommon.Map) {
 	}
 }
 
-// event translates a log. Its name is the field "event", as in OpenTracing.
+// event translates a log. The field "event" becomes its name, as in OpenTracing.
 func event(l *model.Log, out ptrace.SpanEvent) {
 	out.SetTimestamp(pcommon.Timestamp(nanos(l.Timestamp)))
 	attributes(l.Fields, out.Attributes())
@@ -168,7 +169,7 @@ func event(l *model.Log, out ptrace.SpanEvent) {
 	}
 }
 
-// nanos returns t since the epoch, the largest number if that is not possible.
+// nanos returns t in nanoseconds since the epoch, or the largest number if t is out of range.
 func nanos(t time.Time) uint64 {
 	if s := t.Unix(); s < 0 || s >= math.MaxInt64/int64(time.Second) {
 		return math.MaxUint64

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger"
 	"github.com/sibyl-trace/sibyl/ingest/jaeger/translate"
@@ -18,10 +19,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keys are attributes that documents of the tests have on spans and processes.
+// keys are the attributes of spans and processes in the test documents.
 var keys = []string{"http.route", "version", "size", "http.response.status_code", "rpc.system"}
 
-// decoded is what a decoder made of a document: its spans as lines of text, ordered, and what it rejected.
+// decoded is the result of decoding a document: its spans as sorted lines of text, and the rejections.
 type decoded struct {
 	Spans    []string
 	Rejected map[trace.Reason]int
@@ -57,7 +58,7 @@ func decode(t testing.TB, read func(*trace.Table, *ingest.Keys, *ingest.Batch) e
 				one.Joins = append(one.Joins, j)
 			}
 		}
-		out.Spans = append(out.Spans, id.String()+" "+trace.Format(&one, table))
+		out.Spans = append(out.Spans, id.String()+" "+tracetext.Format(&one, table))
 	}
 	slices.Sort(out.Spans)
 	return out
@@ -125,7 +126,7 @@ const odd = `{"data":[{"traceID":"1","processes":{
 	{"traceID":"1","spanID":"1","startTime":9e18}, {"traceID":"1","spanID":"1","startTime":9000000000000000,"duration":1},
 	{"traceID":"1","spanID":"1","duration":"soon"}, {"traceID":"1","spanID":"1","duration":null}]}]}`
 
-// What is analysed of a document and of its translation is the same.
+// A document and its translation decode to the same spans.
 func TestTranslationMeansTheSame(t *testing.T) {
 	for name, data := range map[string][]byte{"corpus": corpus(t), "odd": []byte(odd), "list": []byte(`[{"spans":[{"traceID":"1","spanID":"2"}]}]`)} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestTranslationMeansTheSame(t *testing.T) {
 	}
 }
 
-// Nothing that was recorded is lost: attributes of every type, events and links.
+// Translation preserves attributes of all types, events and links.
 func TestEverythingIsKept(t *testing.T) {
 	traces, err := translate.JSON([]byte(`{"spans":[{"traceID":"1","spanID":"2","references":[{"refType":"FOLLOWS_FROM","traceID":"3","spanID":"4"}],
 		"logs":[{"timestamp":7,"fields":[{"key":"event","value":"hit"},{"key":"n","type":"int64","value":9007199254740993}]}],
@@ -163,7 +164,7 @@ func TestEverythingIsKept(t *testing.T) {
 	}
 }
 
-// What is no such document is an error, not nothing.
+// JSON rejects other documents.
 func TestErrors(t *testing.T) {
 	for _, data := range []string{``, `{`, `{"spans":7}`, `{"spanID":"1","traceID":"2"}`, `[{"spans":[{"tags":7}]}]`} {
 		if _, err := translate.JSON([]byte(data)); err == nil {
@@ -172,7 +173,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, there is an error or a request that can be sent; never a panic.
+// Any input gives an error or a valid request, but no panic.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(odd))
 	f.Add([]byte(`[{"spans":[{"startTime":"1e3","duration":1e300,"tags":[{"key":"x","type":"int64","value":"1e400"}],"logs":[{"timestamp":-1}]}]}]`))

@@ -11,24 +11,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Everything reads all of paths as [Read] does, but keeps all that the spans hold: it calls take with what each record holds as OTLP, in the
-// order of the input. Of the options, Keys, Workers, Memory and TempDir mean nothing here. It returns the errors of Read, and those of take.
+// ReadOTLP reads paths as [Read] does, but preserves all data of the spans: it passes each record, as OTLP, to take, in
+// the order of the input. It ignores the options Keys, Workers, Memory and TempDir. It returns the errors of Read and
+// of take.
 //
-// The collector's own decoder does it, which takes or refuses a record as a whole, and recurses as deep as values are nested: it is not for
-// hostile input.
-func Everything(ctx context.Context, paths []string, options Options, take func(ptrace.Traces) error) (Summary, error) {
+// It uses the collector's decoder, which accepts or rejects a record as a whole and recurses into nested values.
+// ReadOTLP must not be used with untrusted input.
+func ReadOTLP(ctx context.Context, paths []string, options Options, take func(ptrace.Traces) error) (Summary, error) {
 	sources, err := list(paths)
 	if err != nil {
 		return Summary{}, err
 	}
-	r := &reading{options: options.withDefaults(), input: &Input{Summary: Summary{Broken: make(map[trace.Reason]Count)}}}
+	r := &pipeline{options: options.withDefaults(), input: &Input{Summary: Summary{Broken: make(map[trace.Reason]Count)}}}
 	for _, s := range sources {
 		r.total.Add(s.size)
 	}
 	summary := &r.input.Summary
 	for _, s := range sources {
 		broken := func(reason trace.Reason, err error, line, offset int64) error {
-			return r.count(Broken{Path: s.path, Line: line, Offset: offset, Reason: reason, Err: err})
+			return r.count(InputError{Path: s.path, Line: line, Offset: offset, Reason: reason, Err: err})
 		}
 		record := func(data []byte, f format, line, offset int64) error {
 			if ctx.Err() != nil {
@@ -37,10 +38,10 @@ func Everything(ctx context.Context, paths []string, options Options, take func(
 			if r.options.Progress != nil {
 				r.options.Progress(Progress{s.path, r.read.Load(), r.total.Load()})
 			}
-			if f == noTraces {
+			if f == otherSignal {
 				return nil
 			}
-			traces, err := everything(data, f)
+			traces, err := decodeOTLP(data, f)
 			if err != nil {
 				return broken(trace.Malformed, err, line, offset)
 			}
@@ -58,8 +59,8 @@ func Everything(ctx context.Context, paths []string, options Options, take func(
 	return *summary, nil
 }
 
-// everything returns all that a record holds.
-func everything(data []byte, f format) (ptrace.Traces, error) {
+// decodeOTLP decodes a record without loss.
+func decodeOTLP(data []byte, f format) (ptrace.Traces, error) {
 	switch f {
 	case otlpProtobuf:
 		return (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
@@ -68,15 +69,15 @@ func everything(data []byte, f format) (ptrace.Traces, error) {
 	case otlpResource:
 		data = append(append([]byte(`{"resourceSpans":[`), data...), "]}"...)
 	case otlpJSON:
-		data = unwrapped(data)
-	case unknown, noTraces:
+		data = unwrapEnvelope(data)
+	case unknown, otherSignal:
 		return ptrace.Traces{}, errNoTraces
 	}
 	return (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 }
 
-// unwrapped takes the envelope of Jaeger's API off a request, if it has one.
-func unwrapped(data []byte) []byte {
+// unwrapEnvelope removes the envelope of Jaeger's API from a request, if it has one.
+func unwrapEnvelope(data []byte) []byte {
 	if bytes.HasPrefix(data, []byte(`{"resourceSpans"`)) {
 		return data
 	}

@@ -1,4 +1,4 @@
-package trace_test
+package tracetext_test
 
 import (
 	"errors"
@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// drawText returns traces in text form, with all that a line may hold.
+// drawText returns a random trace in text form that uses every optional word.
 func drawText(t *rapid.T) string {
 	var out strings.Builder
 	depth := 0
@@ -34,29 +35,28 @@ func drawText(t *rapid.T) string {
 	return out.String()
 }
 
-// What Format writes, ParseText reads back.
-func TestTextRoundTrip(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table trace.Table
-		first, err := trace.ParseText(drawText(t), &table)
+		first, err := tracetext.Parse(drawText(t), &table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := trace.Format(first, &table)
-		second, err := trace.ParseText(text, &table)
+		text := tracetext.Format(first, &table)
+		second, err := tracetext.Parse(text, &table)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}
-		if diff := cmp.Diff(text, trace.Format(second, &table)); diff != "" {
+		if diff := cmp.Diff(text, tracetext.Format(second, &table)); diff != "" {
 			t.Fatal(diff)
 		}
 		if len(first.Spans) != len(second.Spans) || len(first.Attrs) != len(second.Attrs) || len(first.Joins) != len(second.Joins) {
-			t.Fatalf("something was lost in\n%s", text)
+			t.Fatalf("the round trip lost spans, attributes or joins of\n%s", text)
 		}
 	})
 }
 
-func TestTextForm(t *testing.T) {
+func TestFormat(t *testing.T) {
 	const text = `
 # A comment, then durations, indentation and an orphan.
 a shop "GET /cart/17" server 0..10ms
@@ -72,51 +72,51 @@ e db query client 20..30 parent=ff
 e db query client 20..30 parent=ff
 `
 	var table trace.Table
-	parsed, err := trace.ParseText(text, &table)
+	parsed, err := tracetext.Parse(text, &table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, trace.Format(parsed, &table)); diff != "" {
+	if diff := cmp.Diff(want, tracetext.Format(parsed, &table)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Spans on a cycle of parents, and copies of a span, are all written.
+// Format must not lose spans on a cycle of parents or copies of a span.
 func TestFormatWritesEverySpan(t *testing.T) {
 	const text = "a s x server 0..9 parent=b\nb s x client 1..8 parent=a\nc s x client 2..3 parent=c\nd s y server 0..1\nd s y server 0..2\n  e s z client 0..1\n"
 	var table trace.Table
-	parsed, err := trace.ParseText(text, &table)
+	parsed, err := tracetext.Parse(text, &table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := trace.Format(parsed, &table)
+	got := tracetext.Format(parsed, &table)
 	if n := strings.Count(got, "\n"); n != len(parsed.Spans) {
 		t.Errorf("%d of %d spans:\n%s", n, len(parsed.Spans), got)
 	}
 }
 
-func TestTextErrors(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for _, text := range []string{
 		"a shop GET", "a shop GET server", "a shop GET waiter 0..1", "a shop GET server 0-1", "a shop GET server 0..soon",
 		"a shop GET server x..1", `a shop "GET server 0..1`, "a shop GET server 0..1 strange",
 	} {
 		var table trace.Table
-		if parsed, err := trace.ParseText("# first\n"+text, &table); !errors.Is(err, trace.ErrSyntax) || parsed != nil || !strings.Contains(err.Error(), "line 2") {
+		if parsed, err := tracetext.Parse("# first\n"+text, &table); !errors.Is(err, tracetext.ErrSyntax) || parsed != nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v, %v", text, parsed, err)
 		}
 	}
 }
 
-func FuzzParseText(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add("a shop GET server 0..10\n  b shop x client 1..2 k=v\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		var table trace.Table
-		parsed, err := trace.ParseText(text, &table)
+		parsed, err := tracetext.Parse(text, &table)
 		if (err == nil) != (parsed != nil) {
 			t.Fatalf("%v, %v", parsed, err)
 		}
 		if err == nil {
-			trace.Format(parsed, &table)
+			tracetext.Format(parsed, &table)
 		}
 	})
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tape holds recorded spans in a temporary file, so that a recording may be larger than memory and in any order. In memory it takes about
-// 150 bytes for each trace.
-type tape struct {
+// recording stores recorded spans in a temporary file, so that they may exceed the memory and be in any order. It uses
+// about 150 bytes of memory per trace.
+type recording struct {
 	file   *os.File
 	out    *bufio.Writer
 	size   int64
@@ -28,39 +28,39 @@ type tape struct {
 	spans  int64
 }
 
-// recorded is a trace on the tape.
+// recorded is a trace in a recording.
 type recorded struct {
 	id         pcommon.TraceID
-	start, end uint64 // of its spans with possible times, in nanoseconds since the epoch; start > end: there is none
+	start, end uint64 // over spans with valid times, in nanoseconds since the epoch; start > end: there are none
 	pieces     []piece
 }
 
-// piece is a stretch of the tape: an OTLP request with spans of one trace.
+// piece is a section of the file: an OTLP request with spans of one trace.
 type piece struct {
 	at   int64
 	size int32
 }
 
-// pieceSpans is how many spans a piece holds at most: what an SDK sends at once.
+// pieceSpans is the maximum number of spans in a piece: the usual size of an SDK's requests.
 const pieceSpans = 512
 
-// newTape returns an empty tape in dir, "" being the system's directory for temporary files.
-func newTape(dir string) (*tape, error) {
+// newRecording returns an empty recording in dir, or in the system's directory for temporary files if dir is empty.
+func newRecording(dir string) (*recording, error) {
 	f, err := os.CreateTemp(dir, "sibyl-replay-")
 	if err != nil {
-		return nil, fmt.Errorf("make a temporary file: %w", err)
+		return nil, fmt.Errorf("create a temporary file: %w", err)
 	}
-	if err := os.Remove(f.Name()); err != nil { // it goes with the process
+	if err := os.Remove(f.Name()); err != nil { // deleted when the process ends
 		return nil, errors.Join(fmt.Errorf("unlink a temporary file: %w", err), f.Close())
 	}
-	return &tape{file: f, out: bufio.NewWriterSize(f, 1<<20), traces: make(map[pcommon.TraceID]*recorded)}, nil
+	return &recording{file: f, out: bufio.NewWriterSize(f, 1<<20), traces: make(map[pcommon.TraceID]*recorded)}, nil
 }
 
-func (t *tape) close() error { return t.file.Close() }
+func (t *recording) close() error { return t.file.Close() }
 
-// add records spans; it empties traces.
-func (t *tape) add(traces ptrace.Traces) error {
-	for _, part := range otlp.Apart(traces, pieceSpans) {
+// add stores spans. It empties traces.
+func (t *recording) add(traces ptrace.Traces) error {
+	for _, part := range otlp.SplitByTrace(traces, pieceSpans) {
 		r := t.traces[part.Trace]
 		if r == nil {
 			r = &recorded{id: part.Trace, start: math.MaxUint64}
@@ -88,9 +88,9 @@ func (t *tape) add(traces ptrace.Traces) error {
 	return nil
 }
 
-// rewind returns the traces in the order in which they ended, and when the first of them began. A trace without a possible time comes
-// first.
-func (t *tape) rewind() (order []*recorded, first uint64, err error) {
+// finish returns the traces in the order of their ends, and the start of the first one. A trace without valid times
+// comes first.
+func (t *recording) finish() (order []*recorded, first uint64, err error) {
 	if err := t.out.Flush(); err != nil {
 		return nil, 0, fmt.Errorf("write a temporary file: %w", err)
 	}
@@ -111,14 +111,14 @@ func (t *tape) rewind() (order []*recorded, first uint64, err error) {
 }
 
 // read returns the spans of a piece.
-func (t *tape) read(p piece) (ptrace.Traces, error) {
+func (t *recording) read(p piece) (ptrace.Traces, error) {
 	data := make([]byte, p.size)
 	if _, err := io.ReadFull(io.NewSectionReader(t.file, p.at, int64(p.size)), data); err != nil {
 		return ptrace.Traces{}, fmt.Errorf("read a temporary file: %w", err)
 	}
 	traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 	if err != nil {
-		return traces, fmt.Errorf("decode what was recorded: %w", err)
+		return traces, fmt.Errorf("decode recorded spans: %w", err)
 	}
 	return traces, nil
 }

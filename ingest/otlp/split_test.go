@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 )
 
-// Every span is in the part of its trace, with its resource and scope.
-func TestApart(t *testing.T) {
+// Every span is in the part of its trace and keeps its resource and scope.
+func TestSplitByTrace(t *testing.T) {
 	all := ptrace.NewTraces()
 	n := byte(0)
 	for _, service := range []string{"a", "b"} {
@@ -34,7 +34,7 @@ func TestApart(t *testing.T) {
 		all.CopyTo(again)
 		var sizes []int
 		seen := make(map[pcommon.SpanID]bool)
-		for _, part := range otlp.Apart(again, most) {
+		for _, part := range otlp.SplitByTrace(again, most) {
 			sizes = append(sizes, part.Traces.SpanCount())
 			for _, rs := range part.Traces.ResourceSpans().All() {
 				service, _ := rs.Resource().Attributes().Get("service.name")

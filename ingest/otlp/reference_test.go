@@ -1,4 +1,4 @@
-package otlp
+package otlp_test
 
 import (
 	"encoding/binary"
@@ -10,17 +10,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Reference decodes requests with the collector's own decoder, pdata. It is the oracle that [Decoder] is tested and measured
-// against, many times slower, and shares no code with it but the dictionary. It must not be given hostile input: pdata
-// recurses as deep as a value is nested.
-type Reference struct {
+// reference decodes requests with pdata, the collector's decoder. Tests and benchmarks compare [otlp.Decoder] with it.
+// It shares no code with the Decoder except the dictionary. It recurses into nested values, so it must not be used with
+// hostile input.
+type reference struct {
 	names ingest.Names
 	keys  map[string]bool // nil: all
 }
 
-// NewReference returns a decoder with the meaning of [NewDecoder] for the keys with the given names; for all keys if all.
-func NewReference(table *trace.Table, all bool, names ...string) *Reference {
-	r := &Reference{names: ingest.Names{Table: table}}
+// newReference returns a decoder like [otlp.NewDecoder] for the keys with the given names, or for all keys.
+func newReference(table *trace.Table, all bool, names ...string) *reference {
+	r := &reference{names: ingest.Names{Table: table}}
 	if all {
 		return r
 	}
@@ -31,8 +31,8 @@ func NewReference(table *trace.Table, all bool, names ...string) *Reference {
 	return r
 }
 
-// Protobuf decodes one request as [Decoder.Protobuf] does.
-func (r *Reference) Protobuf(data []byte, into *ingest.Batch) error {
+// Protobuf decodes one request as [otlp.Decoder.Protobuf] does.
+func (r *reference) Protobuf(data []byte, into *ingest.Batch) error {
 	traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 	if err == nil {
 		r.traces(traces, into)
@@ -40,8 +40,8 @@ func (r *Reference) Protobuf(data []byte, into *ingest.Batch) error {
 	return err
 }
 
-// JSON decodes one request as [Decoder.JSON] does.
-func (r *Reference) JSON(data []byte, into *ingest.Batch) error {
+// JSON decodes one request as [otlp.Decoder.JSON] does.
+func (r *reference) JSON(data []byte, into *ingest.Batch) error {
 	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
 	if err == nil {
 		r.traces(traces, into)
@@ -49,7 +49,7 @@ func (r *Reference) JSON(data []byte, into *ingest.Batch) error {
 	return err
 }
 
-func (r *Reference) traces(traces ptrace.Traces, into *ingest.Batch) {
+func (r *reference) traces(traces ptrace.Traces, into *ingest.Batch) {
 	for _, rs := range traces.ResourceSpans().All() {
 		resource := rs.Resource().Attributes()
 		r.version(resource, into)
@@ -61,7 +61,7 @@ func (r *Reference) traces(traces ptrace.Traces, into *ingest.Batch) {
 	}
 }
 
-func (r *Reference) span(resource pcommon.Map, scope pcommon.InstrumentationScope, s ptrace.Span, into *ingest.Batch) {
+func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScope, s ptrace.Span, into *ingest.Batch) {
 	service := text(resource, "service.name")
 	switch {
 	case s.TraceID().IsEmpty():
@@ -101,7 +101,7 @@ func (r *Reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 	}
 }
 
-func (r *Reference) version(resource pcommon.Map, into *ingest.Batch) {
+func (r *reference) version(resource pcommon.Map, into *ingest.Batch) {
 	service, version := text(resource, "service.name"), text(resource, "service.version")
 	if service == "" || len(service) > ingest.MaxName || version == "" {
 		return
@@ -112,7 +112,7 @@ func (r *Reference) version(resource pcommon.Map, into *ingest.Batch) {
 	}
 }
 
-func (r *Reference) host(resource pcommon.Map) trace.Symbol {
+func (r *reference) host(resource pcommon.Map) trace.Symbol {
 	for _, key := range []string{"host.id", "host.ip", "host.name", "k8s.pod.uid", "service.instance.id"} {
 		for k, v := range resource.All() {
 			if host := plainText(v); k == key && host != "" && !ingest.IsLocal(host) {
@@ -123,7 +123,7 @@ func (r *Reference) host(resource pcommon.Map) trace.Symbol {
 	return 0
 }
 
-func (r *Reference) joins(s ptrace.Span, into *ingest.Batch) {
+func (r *reference) joins(s ptrace.Span, into *ingest.Batch) {
 	for _, l := range s.Links().All() {
 		if l.TraceID() == s.TraceID() && !l.SpanID().IsEmpty() && (marked(l.Attributes()) || marked(s.Attributes())) {
 			into.Joins = append(into.Joins, trace.Join{Span: int32(len(into.Spans)), Linked: spanIDOf(l.SpanID())})
@@ -131,7 +131,7 @@ func (r *Reference) joins(s ptrace.Span, into *ingest.Batch) {
 	}
 }
 
-func (r *Reference) scope(scope pcommon.InstrumentationScope, into *ingest.Batch) {
+func (r *reference) scope(scope pcommon.InstrumentationScope, into *ingest.Batch) {
 	r.attrs(scope.Attributes(), into)
 	if name := scope.Name(); name != "" {
 		m := pcommon.NewMap()
@@ -140,8 +140,8 @@ func (r *Reference) scope(scope pcommon.InstrumentationScope, into *ingest.Batch
 	}
 }
 
-// attrs adds the wanted ones of attrs to the span that is added next.
-func (r *Reference) attrs(attrs pcommon.Map, into *ingest.Batch) {
+// attrs adds the requested attributes to the span that is added next.
+func (r *reference) attrs(attrs pcommon.Map, into *ingest.Batch) {
 	for key, v := range attrs.All() {
 		wanted := r.keys == nil || r.keys[key]
 		if !wanted || key == "" || key == trace.KeyTracepoint || key == trace.KeyJoin {
@@ -162,7 +162,7 @@ func (r *Reference) attrs(attrs pcommon.Map, into *ingest.Batch) {
 	}
 }
 
-// text returns the first text under key that is not empty.
+// text returns the first non-empty text under key.
 func text(attrs pcommon.Map, key string) string {
 	for k, v := range attrs.All() {
 		if text := plainText(v); k == key && text != "" {
@@ -172,7 +172,7 @@ func text(attrs pcommon.Map, key string) string {
 	return ""
 }
 
-// plainText returns a text; of a list, its first element, as host.ip is one; else nothing.
+// plainText returns the text of v or, for a list like host.ip, of its first element; "" if that is no text.
 func plainText(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() > 0 {
 		v = v.Slice().At(0)
@@ -183,7 +183,7 @@ func plainText(v pcommon.Value) string {
 	return ""
 }
 
-// tracepoint returns the first text or truth value under the key of tracepoints that is not empty.
+// tracepoint returns the first non-empty text or bool under the key of tracepoints.
 func tracepoint(attrs pcommon.Map) string {
 	for k, v := range attrs.All() {
 		if k == trace.KeyTracepoint && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && v.AsString() != "" {
@@ -193,7 +193,7 @@ func tracepoint(attrs pcommon.Map) string {
 	return ""
 }
 
-// marked reports whether attrs hold sibyl.join=true.
+// marked reports whether attrs contain sibyl.join=true.
 func marked(attrs pcommon.Map) bool {
 	for k, v := range attrs.All() {
 		if k == trace.KeyJoin && (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && v.AsString() == "true" {

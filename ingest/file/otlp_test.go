@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Every form of the same requests holds the same spans, with attributes that no analysis asks for.
+// All formats of the same requests give the same spans, with attributes that the analysis does not use.
 func TestEverythingIsRead(t *testing.T) {
 	all := forms(requests(4))
 	all["lines-envelope"] = append([]byte(`{"result":`+string(marshalJSON(requests(4)[0]))+"}\n"), all["lines"]...)
@@ -26,7 +26,7 @@ func TestEverythingIsRead(t *testing.T) {
 			want += 6
 		}
 		n := 0
-		summary, err := file.Everything(t.Context(), []string{path}, file.Options{Strict: true}, func(traces ptrace.Traces) error {
+		summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Strict: true}, func(traces ptrace.Traces) error {
 			for _, rs := range traces.ResourceSpans().All() {
 				for _, s := range rs.ScopeSpans().At(0).Spans().All() {
 					if v, ok := s.Attributes().Get("text"); ok && v.Str() == "brackets }]\\ and \"quotes\"" {
@@ -42,27 +42,27 @@ func TestEverythingIsRead(t *testing.T) {
 	}
 }
 
-// A record that is broken is told and costs no other, unless that is asked for; an error of the caller's ends it all.
+// A broken record is reported and does not affect others, except in strict mode; an error of take ends reading.
 func TestEverythingBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "broken.jsonl")
 	good := string(marshalJSON(requests(1)[0]))
 	if err := os.WriteFile(path, []byte(good+"\n{\"resourceSpans\":[7]}\n{\"x\":1}\n{\"resourceMetrics\":[]}\n"+good+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	reported := 0
 	count := func(ptrace.Traces) error { return nil }
-	summary, err := file.Everything(t.Context(), []string{path}, file.Options{Report: func(file.Broken) { told++ }}, count)
-	if err != nil || told != 2 || summary.Broken[trace.Malformed].Records != 2 || summary.Spans != 12 {
-		t.Errorf("told %d times, %+v, %v", told, summary, err)
+	summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Report: func(file.InputError) { reported++ }}, count)
+	if err != nil || reported != 2 || summary.Broken[trace.Malformed].Records != 2 || summary.Spans != 12 {
+		t.Errorf("%d reports, %+v, %v", reported, summary, err)
 	}
-	if _, err = file.Everything(t.Context(), []string{path}, file.Options{Strict: true}, count); err == nil {
+	if _, err = file.ReadOTLP(t.Context(), []string{path}, file.Options{Strict: true}, count); err == nil {
 		t.Error("strict: no error")
 	}
 	enough := errors.New("enough")
-	if _, err = file.Everything(t.Context(), []string{path}, file.Options{}, func(ptrace.Traces) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("error of the caller: %v", err)
+	if _, err = file.ReadOTLP(t.Context(), []string{path}, file.Options{}, func(ptrace.Traces) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("error of take: %v", err)
 	}
-	if _, err = file.Everything(t.Context(), []string{path + "-missing"}, file.Options{}, count); err == nil {
+	if _, err = file.ReadOTLP(t.Context(), []string{path + "-missing"}, file.Options{}, count); err == nil {
 		t.Error("missing file: no error")
 	}
 }

@@ -1,4 +1,5 @@
-package trace
+// Package tracetext parses and formats traces in a text form that tests are written in: see [Parse].
+package tracetext
 
 import (
 	"cmp"
@@ -8,27 +9,31 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ErrSyntax is returned for text that [ParseText] does not understand.
-var ErrSyntax = errors.New("trace text: syntax error")
+// ErrSyntax is the error of [Parse] for invalid text.
+var ErrSyntax = errors.New("tracetext: syntax error")
 
-// ParseText reads a trace in the text form that tests and documents use, one span a line:
+// Parse parses a trace in the text form of tests and documents, one span a line:
 //
 //	a shop "GET /cart" server 0..100
 //	  b shop Cart.Get client 10..50 host=x
 //	    c cart Get server 12..48 host=y cart.size=7
 //	lost parent=ff db query client 20..30 error
 //
-// A line holds the span's name in this text (hexadecimal names are the span's ID, others are numbered by hash), service,
-// operation (quoted where it holds spaces), kind, and start..end in nanoseconds, or as Go durations (10ms..50ms). Two
-// spaces of indentation make a span the child of the line above that is indented less. What may follow: parent=NAME
-// (overrides the indentation; a name that no line has makes an orphan), host=NAME, tp=TRACEPOINT, join=NAME, the words
-// error and remote, and any key=value attribute. Empty lines and lines that begin with # are skipped.
+// The columns are the span's name within the text, its service, operation, kind, and start..end in nanoseconds or as Go
+// durations (10ms..50ms). A hexadecimal name is the span's ID; other names are hashed to one (see [ID]). Names with
+// spaces are quoted. A span is a child of the nearest line above it with less indentation.
 //
-// Names are entered in table. It returns an error wrapping [ErrSyntax] that says the line.
-func ParseText(text string, table *Table) (*Trace, error) {
-	p := textParser{table: table, trace: &Trace{ID: ID{15: 1}}}
+// Optional words follow: parent=NAME overrides the indentation and may name a span that is missing; host=NAME,
+// tp=TRACEPOINT, join=NAME, error and remote set the span's fields; any other key=value is an attribute. Empty lines
+// and lines that begin with # are skipped.
+//
+// Parse adds names to table. It returns an error wrapping [ErrSyntax] with the number of the line. The trace's ID is 1.
+func Parse(text string, table *trace.Table) (*trace.Trace, error) {
+	p := parser{table: table, trace: &trace.Trace{ID: trace.ID{15: 1}}}
 	for i, line := range strings.Split(text, "\n") {
 		if trimmed := strings.TrimSpace(line); trimmed == "" || trimmed[0] == '#' {
 			continue
@@ -40,26 +45,26 @@ func ParseText(text string, table *Table) (*Trace, error) {
 	return p.trace, nil
 }
 
-// TextID returns the span ID that [ParseText] gives to a name.
-func TextID(name string) SpanID {
+// ID returns the span ID that [Parse] assigns to name.
+func ID(name string) trace.SpanID {
 	if id, err := strconv.ParseUint(name, 16, 64); err == nil && id != 0 {
-		return SpanID(id)
+		return trace.SpanID(id)
 	}
-	return SpanID(symbolOf(name))
+	return trace.SpanID(trace.SymbolOf([]byte(name)))
 }
 
-type textParser struct {
-	table *Table
-	trace *Trace
-	above []indented // the chain of spans that the next line may be a child of
+type parser struct {
+	table *trace.Table
+	trace *trace.Trace
+	above []indented // the last span and its ancestors: candidates for the parent of the next line
 }
 
 type indented struct {
 	indent int
-	id     SpanID
+	id     trace.SpanID
 }
 
-func (p *textParser) line(line string) error {
+func (p *parser) line(line string) error {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	words, err := splitWords(line)
 	if err != nil {
@@ -71,7 +76,7 @@ func (p *textParser) line(line string) error {
 	if len(words) < 5 {
 		return errors.New("want: name service operation kind start..end")
 	}
-	kind, ok := ParseKind(words[3])
+	kind, ok := trace.ParseKind(words[3])
 	if !ok {
 		return fmt.Errorf("unknown span kind %q", words[3])
 	}
@@ -82,11 +87,11 @@ func (p *textParser) line(line string) error {
 	for len(p.above) > 0 && p.above[len(p.above)-1].indent >= indent {
 		p.above = p.above[:len(p.above)-1]
 	}
-	s := Span{ID: TextID(words[0]), Start: start, End: end, Kind: kind, Service: p.table.Symbol(words[1])}
+	s := trace.Span{ID: ID(words[0]), Start: start, End: end, Kind: kind, Service: p.table.Symbol(words[1])}
 	if n := len(p.above); n > 0 {
 		s.Parent = p.above[n-1].id
 	}
-	s.Op = p.table.Op(s.Service, p.table.SymbolBytes(NormalName([]byte(words[2]), nil)), kind)
+	s.Op = p.table.Op(s.Service, p.table.SymbolBytes(trace.NormalName([]byte(words[2]), nil)), kind)
 	for _, w := range words[5:] {
 		if err := p.property(&s, w); err != nil {
 			return err
@@ -97,26 +102,26 @@ func (p *textParser) line(line string) error {
 	return nil
 }
 
-func (p *textParser) property(s *Span, word string) error {
+func (p *parser) property(s *trace.Span, word string) error {
 	key, value, pair := strings.Cut(word, "=")
 	index := int32(len(p.trace.Spans))
 	switch {
 	case word == "error":
-		s.Flags |= Error
+		s.Flags |= trace.Error
 	case word == "remote":
-		s.Flags |= RemoteParent
+		s.Flags |= trace.RemoteParent
 	case !pair:
 		return fmt.Errorf("unknown word %q", word)
 	case key == "parent":
-		s.Parent = TextID(value)
+		s.Parent = ID(value)
 	case key == "host":
 		s.Host = p.table.Symbol(value)
 	case key == "tp":
 		s.Tracepoint = p.table.Symbol(value)
 	case key == "join":
-		p.trace.Joins = append(p.trace.Joins, Join{Span: index, Linked: TextID(value)})
+		p.trace.Joins = append(p.trace.Joins, trace.Join{Span: index, Linked: ID(value)})
 	default:
-		a := Attr{Key: p.table.Symbol(key), Span: index}
+		a := trace.Attr{Key: p.table.Symbol(key), Span: index}
 		if n, err := strconv.ParseFloat(value, 64); err == nil {
 			a.Number, a.Numeric = n, true
 		} else {
@@ -127,7 +132,7 @@ func (p *textParser) property(s *Span, word string) error {
 	return nil
 }
 
-// splitWords splits at spaces, but not within double quotes, which are removed.
+// splitWords splits line at spaces outside double quotes and removes the quotes.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -156,7 +161,7 @@ func splitWords(line string) ([]string, error) {
 	return words, nil
 }
 
-func parseInterval(s string) (start, end Nanos, err error) {
+func parseInterval(s string) (start, end trace.Nanos, err error) {
 	from, to, ok := strings.Cut(s, "..")
 	if !ok {
 		return 0, 0, fmt.Errorf("interval %q: want start..end", s)
@@ -168,22 +173,22 @@ func parseInterval(s string) (start, end Nanos, err error) {
 	return start, end, err
 }
 
-func parseTime(s string) (Nanos, error) {
+func parseTime(s string) (trace.Nanos, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return Nanos(n), nil
+		return trace.Nanos(n), nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		return 0, fmt.Errorf("time %q: want nanoseconds or a duration like 10ms", s)
 	}
-	return Nanos(d), nil
+	return trace.Nanos(d), nil
 }
 
-// Format returns the text form of t, which [ParseText] reads back: children below their parent, in the order of start, then
-// ID. Spans that lie on a cycle of parents are listed flat with parent=. Not kept are the trace's ID, quotes and line ends within names,
-// and whether the value of an attribute that reads as a number was text.
-func Format(t *Trace, table *Table) string {
-	f := textFormatter{trace: t, table: table, byID: make(map[SpanID]bool), children: make(map[SpanID][]int32)}
+// Format formats t as text for [Parse]: children below their parent, ordered by start, then ID. Spans on a cycle of
+// parents are listed without indentation, with parent=. The text omits the trace's ID, replaces quotes and line ends
+// within names, and does not distinguish numbers from text attributes that look like numbers.
+func Format(t *trace.Trace, table *trace.Table) string {
+	f := formatter{trace: t, table: table, byID: make(map[trace.SpanID]bool), children: make(map[trace.SpanID][]int32)}
 	for i := range t.Spans {
 		f.byID[t.Spans[i].ID] = true
 	}
@@ -211,17 +216,17 @@ func Format(t *Trace, table *Table) string {
 	return f.out.String()
 }
 
-type textFormatter struct {
-	trace    *Trace
-	table    *Table
-	byID     map[SpanID]bool
-	children map[SpanID][]int32
+type formatter struct {
+	trace    *trace.Trace
+	table    *trace.Table
+	byID     map[trace.SpanID]bool
+	children map[trace.SpanID][]int32
 	done     []bool
 	out      strings.Builder
 }
 
-// subtree writes span i and everything below it, with a stack of its own: traces may be deep.
-func (f *textFormatter) subtree(i int32) {
+// subtree writes span i and its descendants. It keeps its own stack because traces may be deep.
+func (f *formatter) subtree(i int32) {
 	type entry struct {
 		span  int32
 		depth int
@@ -241,7 +246,7 @@ func (f *textFormatter) subtree(i int32) {
 	}
 }
 
-func (f *textFormatter) span(i int32, depth int, withParent bool) {
+func (f *formatter) span(i int32, depth int, withParent bool) {
 	f.done[i] = true
 	s := &f.trace.Spans[i]
 	fmt.Fprintf(&f.out, "%s%x %s %s %s %d..%d", strings.Repeat("  ", depth), uint64(s.ID),
@@ -255,10 +260,10 @@ func (f *textFormatter) span(i int32, depth int, withParent bool) {
 	if s.Tracepoint != 0 {
 		fmt.Fprintf(&f.out, " tp=%s", quote(f.table.Text(s.Tracepoint)))
 	}
-	if s.Flags&RemoteParent != 0 {
+	if s.Flags&trace.RemoteParent != 0 {
 		f.out.WriteString(" remote")
 	}
-	if s.Flags&Error != 0 {
+	if s.Flags&trace.Error != 0 {
 		f.out.WriteString(" error")
 	}
 	for _, j := range f.trace.Joins {
@@ -279,7 +284,7 @@ func (f *textFormatter) span(i int32, depth int, withParent bool) {
 	f.out.WriteByte('\n')
 }
 
-// quote puts s in double quotes where it holds a space or is empty.
+// quote puts s in double quotes if it is empty or contains a space.
 func quote(s string) string {
 	s = strings.ReplaceAll(s, `"`, `'`)
 	if s == "" || strings.ContainsAny(s, " \n") {

@@ -1,4 +1,5 @@
-package cct
+// Package treetext parses and formats calling-context trees in a text form that tests are written in: see [Parse].
+package treetext
 
 import (
 	"errors"
@@ -7,13 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ErrSyntax is returned for text that [ParseText] does not understand.
-var ErrSyntax = errors.New("calling-context tree text: syntax error")
+// ErrSyntax is the error of [Parse] for invalid text.
+var ErrSyntax = errors.New("treetext: syntax error")
 
-// ParseText reads a tree in the text form that tests use, one node a line, indented below its parent:
+// Parse parses a tree in the text form of tests, one node a line, indented below its parent:
 //
 //	checkout
 //	  price hits=20/10 bytes=80
@@ -21,14 +23,17 @@ var ErrSyntax = errors.New("calling-context tree text: syntax error")
 //	  bank base
 //	    send
 //	  futex kernel
-//	  helper floating
+//	  helper unanchored
 //
-// Roots, and nodes marked base, are baseline; the others have a tracepoint named like them or as tp= says. What may follow:
-// floating, runtime, kernel, variable, probe; hits=HITS/REQUESTS, bytes=, cost=, seen= (ns), share=MEAN/N for a history of N investigations.
-// Names are entered in table; operations are of the service "app" and of kind internal. It returns an error wrapping
-// [ErrSyntax] that says the line.
-func ParseText(text string, table *trace.Table) (*Tree, error) {
-	var nodes []Node
+// Roots, and nodes marked base, are baseline; any other node has a tracepoint with the name of the node, unless tp=
+// names another. The words unanchored, runtime, kernel, variable and probe set the node's fields, as do
+// hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of N investigations.
+// Empty lines and lines that begin with # are skipped.
+//
+// Parse adds names to table. Operations are of the service "app" and of kind internal (see [Op]). It returns an error
+// wrapping [ErrSyntax] with the number of the line.
+func Parse(text string, table *trace.Table) (*cct.Tree, error) {
+	var nodes []cct.Node
 	var above []int32
 	var indents []int
 	for k, line := range strings.Split(text, "\n") {
@@ -39,7 +44,7 @@ func ParseText(text string, table *trace.Table) (*Tree, error) {
 		for len(indents) > 0 && indents[len(indents)-1] >= indent {
 			indents, above = indents[:len(indents)-1], above[:len(above)-1]
 		}
-		n := Node{Parent: -1, Catalogued: true}
+		n := cct.Node{Parent: -1, Catalogued: true}
 		if len(above) > 0 {
 			n.Parent = above[len(above)-1]
 		}
@@ -49,20 +54,20 @@ func ParseText(text string, table *trace.Table) (*Tree, error) {
 		indents, above = append(indents, indent), append(above, int32(len(nodes)))
 		nodes = append(nodes, n)
 	}
-	t := newTree(nodes)
+	t := cct.NewTree(nodes)
 	for i := range nodes {
 		t.Requests = max(t.Requests, nodes[i].Requests)
 	}
 	return t, nil
 }
 
-// TextOp returns the operation that [ParseText] gives to a name.
-func TextOp(name string, table *trace.Table) trace.Op {
+// Op adds to table the operation that [Parse] assigns to name, and returns it.
+func Op(name string, table *trace.Table) trace.Op {
 	return table.Op(table.Symbol("app"), table.Symbol(name), trace.Internal)
 }
 
-func parseNode(n *Node, words []string, table *trace.Table) error {
-	n.Op, n.Service = TextOp(words[0], table), table.Symbol("app")
+func parseNode(n *cct.Node, words []string, table *trace.Table) error {
+	n.Op, n.Service = Op(words[0], table), table.Symbol("app")
 	if n.Parent >= 0 {
 		n.Tracepoint = table.Symbol(words[0])
 	}
@@ -71,27 +76,27 @@ func parseNode(n *Node, words []string, table *trace.Table) error {
 			return fmt.Errorf("%q: %w", w, err)
 		}
 	}
-	if n.Kind == VariablePoint {
+	if n.Kind == cct.VariablePoint {
 		n.Op = trace.Op(n.Tracepoint)
 	}
 	return nil
 }
 
-func parseProperty(n *Node, word string, table *trace.Table) (err error) {
+func parseProperty(n *cct.Node, word string, table *trace.Table) (err error) {
 	key, value, _ := strings.Cut(word, "=")
 	switch key {
 	case "base":
 		n.Tracepoint = 0
-	case "floating":
-		n.Floating = true
+	case "unanchored":
+		n.Unanchored = true
 	case "runtime":
-		n.Layer = Runtime
+		n.Layer = cct.Runtime
 	case "kernel":
-		n.Layer, n.Kind = Kernel, ProbePoint
+		n.Layer, n.Kind = cct.Kernel, cct.ProbePoint
 	case "variable":
-		n.Kind = VariablePoint
+		n.Kind = cct.VariablePoint
 	case "probe":
-		n.Kind = ProbePoint
+		n.Kind = cct.ProbePoint
 	case "tp":
 		n.Tracepoint = table.Symbol(value)
 	case "hits":
@@ -110,40 +115,40 @@ func parseProperty(n *Node, word string, table *trace.Table) (err error) {
 	return err
 }
 
-func parseHistory(text string) (History, error) {
+func parseHistory(text string) (cct.History, error) {
 	mean, count, _ := strings.Cut(text, "/")
 	share, err := strconv.ParseFloat(mean, 64)
 	if err != nil {
-		return History{}, err
+		return cct.History{}, err
 	}
 	n, err := strconv.Atoi(count)
 	if err != nil {
-		return History{}, err
+		return cct.History{}, err
 	}
-	var h History
+	var h cct.History
 	for range n {
-		h.Merge(HistoryOf(share, share))
+		h.Merge(cct.HistoryOf(share, share))
 	}
 	return h, nil
 }
 
-// Text returns t in the form that [ParseText] reads, without costs and histories.
-func (t *Tree) Text(table *trace.Table) string {
+// Format formats t as text for [Parse], without bytes, costs, times and histories.
+func Format(t *cct.Tree, table *trace.Table) string {
 	var b strings.Builder
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		name := table.OpName(n.Op)
-		if n.Kind == VariablePoint {
+		if n.Kind == cct.VariablePoint {
 			name = table.Text(n.Tracepoint)
 		}
 		fmt.Fprintf(&b, "%s%s", strings.Repeat("  ", int(n.Depth)), name)
-		n.appendProperties(&b, name, table)
+		appendProperties(&b, n, name, table)
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-func (n *Node) appendProperties(b *strings.Builder, name string, table *trace.Table) {
+func appendProperties(b *strings.Builder, n *cct.Node, name string, table *trace.Table) {
 	tp := table.Text(n.Tracepoint)
 	switch {
 	case n.Parent >= 0 && n.Baseline():
@@ -151,13 +156,13 @@ func (n *Node) appendProperties(b *strings.Builder, name string, table *trace.Ta
 	case !n.Baseline() && tp != name:
 		fmt.Fprintf(b, " tp=%s", tp)
 	}
-	if n.Floating {
-		b.WriteString(" floating")
+	if n.Unanchored {
+		b.WriteString(" unanchored")
 	}
-	if n.Layer != App {
+	if n.Layer != cct.App {
 		fmt.Fprintf(b, " %s", n.Layer)
 	}
-	if n.Kind == VariablePoint {
+	if n.Kind == cct.VariablePoint {
 		fmt.Fprintf(b, " %s", n.Kind)
 	}
 	if n.Hits > 0 || n.Requests > 0 && !n.Baseline() {
