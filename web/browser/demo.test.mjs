@@ -7,7 +7,9 @@ import { launch, open, settle } from "./world.mjs";
 const patience = 150_000; // ms, from the fault
 
 test("the fault of the demo is found while the test watches", async (t) => {
-  const demo = spawn(process.env.SIBYL, ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"], { stdio: ["ignore", "ignore", "pipe"] });
+  const demo = spawn(process.env.SIBYL, ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
   const ended = new Promise((done) => demo.once("exit", done));
   const browser = await launch();
   try {
@@ -26,7 +28,9 @@ test("the fault of the demo is found while the test watches", async (t) => {
     const began = Date.now();
     const first = page.locator("tr.changed a[data-problem]").first();
     await first.waitFor({ timeout: patience });
-    t.diagnostic(`a problem is on the page ${Math.round((Date.now() - began) / 1000)} s after the fault: ${await first.textContent()}`);
+    t.diagnostic(
+      `a problem is on the page ${Math.round((Date.now() - began) / 1000)} s after the fault: ${await first.textContent()}`,
+    );
     await page.locator("tr.changed .state-located, tr.changed .state-explained").first().waitFor({ timeout: patience });
     t.diagnostic(`located after ${Math.round((Date.now() - began) / 1000)} s`);
     await first.click();

@@ -21,7 +21,8 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 function events(answer) {
   answer.writeHead(200, { "Content-Type": "text/event-stream" });
   answer.write(": events follow\n\n");
-  return (type) => answer.write(`id: x-1\nevent: ${type}\ndata: {"type":"${type}","at":"${new Date().toISOString()}"}\n\n`);
+  return (type) =>
+    answer.write(`id: x-1\nevent: ${type}\ndata: {"type":"${type}","at":"${new Date().toISOString()}"}\n\n`);
 }
 
 test("names do not turn the sentence round, nor hide in it", async () => {
@@ -36,7 +37,9 @@ test("names do not turn the sentence round, nor hide in it", async () => {
 
 test("a stream that falls silent is not live, and is made anew", async () => {
   let streams = 0;
-  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)));
+  const proxy = await service.between(
+    (ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)),
+  );
   const { page, context } = await open(browser);
   await page.clock.install();
   await page.goto(proxy);
@@ -66,7 +69,10 @@ test("answers that take longer than it takes for something to happen are shown w
     return false;
   });
   const { page, context } = await open(browser);
-  for (const [path, shows] of [["/trees", "main td a"], [paths.tree, ".vrow"]]) {
+  for (const [path, shows] of [
+    ["/trees", "main td a"],
+    [paths.tree, ".vrow"],
+  ]) {
     await page.goto(proxy + path);
     await page.locator(shows).first().waitFor({ timeout: 10_000 });
   }
@@ -85,7 +91,11 @@ test("who acknowledges a problem does not take back what somebody else noted mea
     await page.keyboard.press("a");
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Why (others see it)").fill("mine");
-    const noted = await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text: "theirs" }) });
+    const noted = await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, {
+      method: "PUT",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ text: "theirs" }),
+    });
     assert.ok(noted.ok, await noted.text());
     send("epoch");
     await dialog.getByText("Meanwhile:").waitFor();
@@ -123,7 +133,11 @@ test("in a browser that keeps nothing the page is shown, and remembers until it 
   const locked = await serve({ token: "viewer" });
   const { page, context } = await open(browser);
   await page.addInitScript(() => {
-    const none = { get() { throw new DOMException("denied", "SecurityError"); } };
+    const none = {
+      get() {
+        throw new DOMException("denied", "SecurityError");
+      },
+    };
     for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(globalThis, name, none);
   });
   await page.goto(locked.url);
@@ -197,7 +211,12 @@ test("times of no calendar in a URL are taken for none", async () => {
 
 test("whoever closes a dialog is where it was opened", async () => {
   const { page, context } = await open(browser);
-  const focused = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? (document.activeElement.id || document.activeElement.textContent));
+  const focused = () =>
+    page.evaluate(
+      () =>
+        document.activeElement.getAttribute("aria-label") ??
+        (document.activeElement.id || document.activeElement.textContent),
+    );
   const closed = async () => {
     await page.getByRole("dialog").waitFor();
     await page.keyboard.press("Escape");

@@ -21,7 +21,12 @@ test("a proxy may take the base path away, and one can do without it", async () 
   });
   const proxy = stripping + base;
   const { page, context } = await open(browser);
-  for (const url of [proxy, `${proxy}/`, proxy + paths.problem, `${new URL(service.url).origin}${paths.problem}?by=mean`]) {
+  for (const url of [
+    proxy,
+    `${proxy}/`,
+    proxy + paths.problem,
+    `${new URL(service.url).origin}${paths.problem}?by=mean`,
+  ]) {
     await page.goto(url);
     await settle(page);
     assert.ok(new URL(page.url()).pathname.startsWith(base), page.url());
@@ -89,9 +94,20 @@ test("where browsers keep the clipboard from scripts, copying works all the same
 test("what could not be taken back says so", async () => {
   const { page, context } = await open(browser);
   await page.route("**/api/v1/tracepoints/*", async (route) => {
-    if (route.request().method() === "DELETE") return route.fulfill({ status: 403, contentType: "application/problem+json", json: { title: "Forbidden", detail: "this takes the role operator" } });
+    if (route.request().method() === "DELETE")
+      return route.fulfill({
+        status: 403,
+        contentType: "application/problem+json",
+        json: { title: "Forbidden", detail: "this takes the role operator" },
+      });
     const response = await route.fetch();
-    await route.fulfill({ response, json: { ...(await response.json()), wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false } } });
+    await route.fulfill({
+      response,
+      json: {
+        ...(await response.json()),
+        wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
+      },
+    });
   });
   await page.goto(`${service.url}${paths.tree}&state=off`);
   await settle(page);
@@ -132,19 +148,29 @@ test("long names and attributes stay within the page", async () => {
     const response = await route.fetch();
     const trace = await response.json();
     const slow = trace.duration_ns > 300e6;
-    for (const span of trace.spans) Object.assign(span, { service: "s".repeat(5000), attributes: [{ key: "k".repeat(5000), value: (slow ? "v" : "w").repeat(10_000) }] });
+    for (const span of trace.spans)
+      Object.assign(span, {
+        service: "s".repeat(5000),
+        attributes: [{ key: "k".repeat(5000), value: (slow ? "v" : "w").repeat(10_000) }],
+      });
     await route.fulfill({ response, json: trace });
   });
   for (const path of [paths.problem, paths.trace]) {
     await page.goto(service.url + path);
     await page.waitForSelector(path === paths.problem ? "#attributes td" : ".vrow");
     if (path === paths.trace) {
-      const [name, room] = await page.locator(".vrow .vname > span[title]").first().evaluate((e) => [e.textContent, e.scrollWidth - e.clientWidth]);
+      const [name, room] = await page
+        .locator(".vrow .vname > span[title]")
+        .first()
+        .evaluate((e) => [e.textContent, e.scrollWidth - e.clientWidth]);
       assert.match(name, / s{10,}…s+$/, "the name of a span stands behind that of its service");
       assert.ok(room < 200, `${room} px of it are cut off`);
       await page.locator(".vrow").first().click();
     }
-    const { width, height } = await page.evaluate(() => ({ width: document.documentElement.scrollWidth - innerWidth, height: document.documentElement.scrollHeight }));
+    const { width, height } = await page.evaluate(() => ({
+      width: document.documentElement.scrollWidth - innerWidth,
+      height: document.documentElement.scrollHeight,
+    }));
     assert.ok(width <= 0, `${path}: ${width} px too wide`);
     assert.ok(height < 6000, `${path}: ${height} px high`);
   }

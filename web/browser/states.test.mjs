@@ -13,7 +13,17 @@ after(async () => {
   await service?.stop();
 });
 
-const problem = { status: 500, contentType: "application/problem+json", body: JSON.stringify({ type: "about:blank", title: "Internal Server Error", status: 500, detail: "something broke", instance: "7" }) };
+const problem = {
+  status: 500,
+  contentType: "application/problem+json",
+  body: JSON.stringify({
+    type: "about:blank",
+    title: "Internal Server Error",
+    status: 500,
+    detail: "something broke",
+    instance: "7",
+  }),
+};
 
 test("rows stay where they are while somebody points at one", async () => {
   const { page, context } = await open(browser);
@@ -43,7 +53,12 @@ test("a service without anything says what to do", async () => {
   await page.getByText("No request came yet").waitFor();
   await page.getByText("No problems yet").waitFor();
   assert.deepEqual(await violations(page), []);
-  for (const [path, text] of [["/trees", "No trees yet"], ["/tracepoints", "No tracepoints are known"], ["/tracepoints?show=agents", "No agent has come"], ["/compare", "There are no requests yet"]]) {
+  for (const [path, text] of [
+    ["/trees", "No trees yet"],
+    ["/tracepoints", "No tracepoints are known"],
+    ["/tracepoints?show=agents", "No agent has come"],
+    ["/compare", "There are no requests yet"],
+  ]) {
     await page.goto(empty.url + path);
     await page.getByText(text).waitFor();
     assert.deepEqual(await violations(page), []);
@@ -89,7 +104,8 @@ test("a list that goes on behind what is shown says so", async () => {
     const response = await route.fetch();
     await route.fulfill({ response, json: { ...(await response.json()), next_cursor: "more" } });
   };
-  for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"]) await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
+  for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"])
+    await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
   for (const path of ["/trees", "/tracepoints?limit=1000", "/service"]) {
     await page.goto(service.url + path);
     await page.getByText("and there are more").first().waitFor();
@@ -169,7 +185,10 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
   const { page, context } = await open(browser);
   await page.addInitScript((secret) => sessionStorage.setItem("sibyl.token", secret), locked.secret);
   const denied = async () => {
-    await page.getByRole("dialog").getByText(/operator/).waitFor();
+    await page
+      .getByRole("dialog")
+      .getByText(/operator/)
+      .waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
   };
@@ -179,13 +198,19 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
     await page.getByRole("button", { name: new RegExp(`^${verb}`) }).click();
     await page.getByLabel("Why (others see it)").fill("ticket 42");
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
-    await page.getByRole("dialog").getByText(/operator/).waitFor();
+    await page
+      .getByRole("dialog")
+      .getByText(/operator/)
+      .waitFor();
     assert.equal(await page.getByLabel("Why (others see it)").inputValue(), "ticket 42");
     await denied();
   }
   await page.goto(`${locked.url}${paths.tracepoints}?state=off`);
   for (const verb of ["Enable", "Pin", "Forbid"]) {
-    await page.getByRole("button", { name: /^Switch/ }).first().click();
+    await page
+      .getByRole("button", { name: /^Switch/ })
+      .first()
+      .click();
     await page.getByRole("menuitem", { name: `${verb} …` }).click();
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await denied();
@@ -221,12 +246,20 @@ test("where a proxy cuts events every second, the page stays as it is, live, and
   await page.locator(".under time").first().waitFor();
   await page.locator("a[data-problem]").nth(1).focus();
   const focused = await page.evaluate(() => document.activeElement.dataset.problem);
-  await page.waitForFunction((at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at), epoch, { timeout: 25_000 });
+  await page.waitForFunction(
+    (at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at),
+    epoch,
+    { timeout: 25_000 },
+  );
   assert.equal(await page.evaluate(() => document.activeElement.dataset.problem), focused);
   await page.evaluate(() => {
     const indicator = document.querySelector(".live");
     globalThis.said = [indicator.textContent];
-    new MutationObserver(() => globalThis.said.push(indicator.textContent)).observe(indicator, { childList: true, characterData: true, subtree: true });
+    new MutationObserver(() => globalThis.said.push(indicator.textContent)).observe(indicator, {
+      childList: true,
+      characterData: true,
+      subtree: true,
+    });
   });
   const before = made;
   await page.waitForTimeout(8000);

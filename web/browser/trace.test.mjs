@@ -70,7 +70,10 @@ test("a gap has a name and a row, also where a part was shown that lacks it", as
   const gap = page.locator(".side button", { hasText: /^gap in/ }).first();
   await gap.click();
   await page.locator(".gap-row.selected").waitFor();
-  assert.match(await page.locator(".gap-row.selected").innerText(), /^gap [\d.]+ [mµn]?s: nothing instrumented ran here/);
+  assert.match(
+    await page.locator(".gap-row.selected").innerText(),
+    /^gap [\d.]+ [mµn]?s: nothing instrumented ran here/,
+  );
   assert.equal(await page.textContent(".side h2"), "A gap");
   await page.reload();
   await settle(page);
@@ -87,7 +90,10 @@ test("gaps and ranks are in the table, and the strip is a picture", async () => 
   const { page, context } = await visit(browser, service.url + path, { acceptDownloads: true });
   const saved = async (item) => {
     await page.getByRole("button", { name: "Waterfall: table and files" }).click();
-    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("menuitem", { name: item }).click(),
+    ]);
     const chunks = [];
     for await (const chunk of await download.createReadStream()) chunks.push(chunk);
     return Buffer.concat(chunks);
@@ -125,7 +131,10 @@ test("a span says how slow it is for its operation", async () => {
   const { page, context } = await visit(browser, service.url + path);
   await page.locator(".vrow").first().click();
   await page.locator(".side .rank").waitFor();
-  assert.match(await page.locator(".side .rank").innerText(), /^Slower than [\d.]+ % of [\d,]+ spans of this operation\. Seen since /);
+  assert.match(
+    await page.locator(".side .rank").innerText(),
+    /^Slower than [\d.]+ % of [\d,]+ spans of this operation\. Seen since /,
+  );
   assert.match(await page.locator(".vrow").first().innerText(), /[\d.]+ %/);
   await context.close();
 });

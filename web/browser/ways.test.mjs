@@ -41,7 +41,11 @@ test("from the sentence to a slow request in two clicks, and back by the URL", a
 test("of a problem a request is one click away: a slow one, and a typical one if all are slow", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems");
-  for (const [kind, stratum] of [["variable", "slow"], ["slow", "typical"], ["slow", "slow"]]) {
+  for (const [kind, stratum] of [
+    ["variable", "slow"],
+    ["slow", "typical"],
+    ["slow", "slow"],
+  ]) {
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
     const { items: kept } = await service.api(`/exemplars?group=${p.group}`);
     await page.goto(`${service.url}/problems/${p.id}`);
@@ -55,7 +59,10 @@ test("of a problem a request is one click away: a slow one, and a typical one if
 test("the share in the sentence is that of the first edge, in the table and in the critical path; edges that carry next to nothing are folded", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems");
-  for (const [kind, of] of [["variable", "Share of variance"], ["slow", "Part of what is wrong"]]) {
+  for (const [kind, of] of [
+    ["variable", "Share of variance"],
+    ["slow", "Part of what is wrong"],
+  ]) {
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
     await page.goto(`${service.url}/problems/${p.id}`);
     await settle(page);
@@ -63,7 +70,10 @@ test("the share in the sentence is that of the first edge, in the table and in t
     await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
     const share = await page.locator("#edges td.bars").first().textContent();
     // All is what rounds to it, or is above.
-    assert.ok(said === "all" ? share.startsWith("all") || parseFloat(share) >= 99 : share.startsWith(said.split(/\s/u)[0]), `${said} in the sentence, ${share} in the table`);
+    assert.ok(
+      said === "all" ? share.startsWith("all") || parseFloat(share) >= 99 : share.startsWith(said.split(/\s/u)[0]),
+      `${said} in the sentence, ${share} in the table`,
+    );
     const { edges } = await service.api(`/problems/${p.id}`);
     const rows = () => page.locator("#edges tbody tr").count();
     assert.ok((await rows()) < edges.length, "nothing is folded");
@@ -73,7 +83,10 @@ test("the share in the sentence is that of the first edge, in the table and in t
   const { leading } = items.find((x) => x.kind === "slow" && x.onset === "changed");
   const hottest = page.locator("#path g", { has: page.locator('rect[style*="heat-4"]') });
   assert.equal(await hottest.count(), 1);
-  assert.ok((await hottest.locator("title").textContent()).startsWith(leading), "the critical path is brightest somewhere else");
+  assert.ok(
+    (await hottest.locator("title").textContent()).startsWith(leading),
+    "the critical path is brightest somewhere else",
+  );
   await context.close();
 });
 
@@ -81,7 +94,11 @@ test("a deploy has its label on the heat map, also beside that of the problem", 
   const { page, context } = await open(browser);
   await page.goto(service.url + paths.problem);
   await settle(page);
-  const place = (text) => page.locator("#latency svg.chart text.axis", { hasText: new RegExp(`^${text}$`) }).first().boundingBox();
+  const place = (text) =>
+    page
+      .locator("#latency svg.chart text.axis", { hasText: new RegExp(`^${text}$`) })
+      .first()
+      .boundingBox();
   const [deploy, problem] = [await place("deploy"), await place("problem")];
   const beside = deploy.x + deploy.width <= problem.x || problem.x + problem.width <= deploy.x; // windows may be wide enough
   assert.ok(beside || deploy.y >= problem.y + 10, "one label hides the other");
@@ -110,10 +127,13 @@ test("a tree says what its shares are of, none of them above the whole, and none
 
 test("what states and tags mean is said when one points at them, and by the key ?", async () => {
   const { page, context } = await visit(browser, service.url);
-  const titles = await page.locator(".queue .tag:not(.noted), .queue .badge").evaluateAll((all) => all.map((e) => e.title));
+  const titles = await page
+    .locator(".queue .tag:not(.noted), .queue .badge")
+    .evaluateAll((all) => all.map((e) => e.title));
   assert.ok(titles.length > 5 && titles.every((title) => title.length > 10), titles.join());
   await page.keyboard.press("?");
-  for (const word of ["changed", "chronic", "variable", "queued", "located", "exhausted"]) assert.ok(await page.getByRole("dialog").getByText(word, { exact: true }).isVisible(), word);
+  for (const word of ["changed", "chronic", "variable", "queued", "located", "exhausted"])
+    assert.ok(await page.getByRole("dialog").getByText(word, { exact: true }).isVisible(), word);
   await context.close();
 });
 
@@ -229,13 +249,28 @@ test("a box that is brushed compares the requests in it with the rest, and so do
   const compare = (query) => service.api(`/groups/${group}/compare?${new URLSearchParams(query)}`);
   const times = { from: picked.get("from"), to: picked.get("to") };
   const brushed = await compare({ ...times, longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") });
-  const [all, sameTime, sameDuration] = [await compare({ longer_ns: 0 }), await compare({ ...times, longer_ns: 0 }), await compare({ longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") })];
+  const [all, sameTime, sameDuration] = [
+    await compare({ longer_ns: 0 }),
+    await compare({ ...times, longer_ns: 0 }),
+    await compare({ longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") }),
+  ];
   const many = (c) => c.a.requests;
-  assert.ok(many(brushed) > 0 && many(brushed) + brushed.b.requests === many(all), `${many(brushed)} in the box, ${brushed.b.requests} of the rest, ${many(all)} in all`);
-  assert.ok(many(brushed) < many(sameTime) && many(sameTime) < many(all) && many(brushed) <= many(sameDuration), `${many(brushed)} in the box, ${many(sameTime)} of its time, ${many(sameDuration)} of its durations, ${many(all)} in all`);
+  assert.ok(
+    many(brushed) > 0 && many(brushed) + brushed.b.requests === many(all),
+    `${many(brushed)} in the box, ${brushed.b.requests} of the rest, ${many(all)} in all`,
+  );
+  assert.ok(
+    many(brushed) < many(sameTime) && many(sameTime) < many(all) && many(brushed) <= many(sameDuration),
+    `${many(brushed)} in the box, ${many(sameTime)} of its time, ${many(sameDuration)} of its durations, ${many(all)} in all`,
+  );
   const count = (n) => n.toLocaleString("en-US");
   const said = (await page.textContent(".diagnosis")).replace(/\s+/g, " ");
-  assert.match(said, new RegExp(`for the requests sampled that came from \\S.* to .* and took .* \\(${count(many(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`));
+  assert.match(
+    said,
+    new RegExp(
+      `for the requests sampled that came from \\S.* to .* and took .* \\(${count(many(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`,
+    ),
+  );
   assert.doesNotMatch(said, /\dT\d/, "times are written as elsewhere");
   await page.getByRole("button", { name: "Compare its time with before" }).click();
   await page.waitForURL(/by=time/);
@@ -243,10 +278,16 @@ test("a box that is brushed compares the requests in it with the rest, and so do
   await page.goto(service.url + paths.problem);
   await page.getByRole("link", { name: "Pick by keys" }).press("Enter");
   await page.waitForURL(/compare\?.*by=duration/);
-  await page.getByText(/requests sampled that took .* or longer/).first().waitFor();
+  await page
+    .getByText(/requests sampled that took .* or longer/)
+    .first()
+    .waitFor();
   const last = page.getByLabel("that came from").locator("option").last();
   await page.getByLabel("that came from").selectOption(await last.getAttribute("value"));
-  await page.getByText(/requests sampled that came from .* on and took .* or longer|One side has no requests/).first().waitFor();
+  await page
+    .getByText(/requests sampled that came from .* on and took .* or longer|One side has no requests/)
+    .first()
+    .waitFor();
   await context.close();
 });
 
@@ -257,11 +298,21 @@ test("a box leads to the requests in it that are kept, and says what to do where
   const kept = items[0];
   const at = (ms) => new Date(ms).toISOString();
   const begin = Date.parse(kept.start);
-  const go = (from, to, durations) => page.goto(`${service.url}/compare?${new URLSearchParams({ group, by: "duration", from: at(from), to: at(to), ...durations })}`);
-  await go(begin - 20_000, begin + 20_000, { longer: String(kept.duration_ns - 1), shorter: String(kept.duration_ns + 1) });
+  const go = (from, to, durations) =>
+    page.goto(
+      `${service.url}/compare?${new URLSearchParams({ group, by: "duration", from: at(from), to: at(to), ...durations })}`,
+    );
+  await go(begin - 20_000, begin + 20_000, {
+    longer: String(kept.duration_ns - 1),
+    shorter: String(kept.duration_ns + 1),
+  });
   await page.locator(`.notice a[href="/traces/${kept.trace}"]`).waitFor();
   await go(begin - 7_200_000, begin - 3_600_000, { longer: "1" });
-  await page.getByText(/No request sampled lies in the box: requests are sampled since [\d:]+( UTC)? only, .* choose a later box, or compare times alone/).waitFor();
+  await page
+    .getByText(
+      /No request sampled lies in the box: requests are sampled since [\d:]+( UTC)? only, .* choose a later box, or compare times alone/,
+    )
+    .waitFor();
   await page.getByText("One side has no requests").waitFor();
   await page.getByText("No request that is kept to look at lies in the box").waitFor();
   assert.deepEqual(await violations(page), []);
@@ -277,14 +328,21 @@ test("what is looked for in a trace is counted, and Enter goes on to the next", 
   await page.waitForFunction(() => /^1 of/.test(document.querySelector(".found [role=status]")?.textContent ?? ""));
   const [, total] = /^1 of (\d+)/.exec(await said.textContent());
   assert.ok(Number(total) > 1, `${total} found`);
-  const picked = () => page.locator(".vrow.selected.hit").getAttribute("class").then(() => new URL(page.url()).searchParams.get("span"));
+  const picked = () =>
+    page
+      .locator(".vrow.selected.hit")
+      .getAttribute("class")
+      .then(() => new URL(page.url()).searchParams.get("span"));
   const first = await picked();
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => /^2 of/.test(document.querySelector(".found [role=status]").textContent));
   assert.notEqual(await picked(), first);
   await page.keyboard.press("Shift+Enter");
   await page.keyboard.press("Shift+Enter");
-  await page.waitForFunction((n) => document.querySelector(".found [role=status]").textContent.startsWith(`${n} of`), total);
+  await page.waitForFunction(
+    (n) => document.querySelector(".found [role=status]").textContent.startsWith(`${n} of`),
+    total,
+  );
   await page.locator("[data-search]").fill("no such span");
   await page.getByText("none", { exact: true }).waitFor();
   await context.close();
@@ -296,7 +354,12 @@ test("requests to compare are found by their name", async () => {
   const { items } = await service.api("/groups?limit=200");
   const name = items.find((g) => g.request_type_name !== items[0].request_type_name).request_type_name;
   await page.locator("[data-search]").fill(name);
-  await page.waitForFunction((name) => [...document.querySelectorAll("main select option")].slice(1).every((o) => o.textContent.includes(name)) && document.querySelectorAll("main select option").length > 1, name);
+  await page.waitForFunction(
+    (name) =>
+      [...document.querySelectorAll("main select option")].slice(1).every((o) => o.textContent.includes(name)) &&
+      document.querySelectorAll("main select option").length > 1,
+    name,
+  );
   await page.locator("main select").first().selectOption({ index: 1 });
   await page.waitForURL(/group=[0-9a-f]{32}/);
   assert.equal(items.find((g) => page.url().includes(g.id))?.request_type_name, name);
@@ -311,7 +374,9 @@ test("everything that can be pressed is reached by Tab, and shows that it is", a
     await settle(page);
     const all = await page.evaluate(() => {
       const open = (e) => e.checkVisibility() && !e.disabled;
-      const some = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(open);
+      const some = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(
+        open,
+      );
       some.forEach((e, i) => (e.dataset.n = i));
       return some.length;
     });
@@ -326,7 +391,13 @@ test("everything that can be pressed is reached by Tab, and shows that it is", a
       if (n !== undefined && !seen) unseen.push(html);
       if (n !== undefined) reached.add(n);
     }
-    const missed = await page.evaluate((reached) => [...document.querySelectorAll("[data-n]")].filter((e) => !reached.includes(e.dataset.n)).map((e) => e.outerHTML.slice(0, 120)), [...reached]);
+    const missed = await page.evaluate(
+      (reached) =>
+        [...document.querySelectorAll("[data-n]")]
+          .filter((e) => !reached.includes(e.dataset.n))
+          .map((e) => e.outerHTML.slice(0, 120)),
+      [...reached],
+    );
     assert.deepEqual(missed, [], `${name}: not reached`);
     assert.deepEqual(unseen, [], `${name}: reached, and one does not see it`);
   }
@@ -339,8 +410,14 @@ test("what is folded stays folded when the tree grows", async () => {
   // grown puts a node in front of all below the root.
   const grown = (items) => {
     const [root, first] = items;
-    const moved = items.slice(1).map((n) => ({ ...n, index: n.index + 1, parent: n.parent === 0 ? 0 : n.parent + 1, end: n.end + 1 }));
-    return [{ ...root, end: root.end + 1 }, { ...first, index: 1, end: 2, context: "f".repeat(16), operation: "quite new" }, ...moved];
+    const moved = items
+      .slice(1)
+      .map((n) => ({ ...n, index: n.index + 1, parent: n.parent === 0 ? 0 : n.parent + 1, end: n.end + 1 }));
+    return [
+      { ...root, end: root.end + 1 },
+      { ...first, index: 1, end: 2, context: "f".repeat(16), operation: "quite new" },
+      ...moved,
+    ];
   };
   let later = false;
   await page.route("**/api/v1/trees/*", async (route) => {
@@ -383,10 +460,17 @@ test("what is folded moves nothing else, and keys go on from what hides the cont
   assert.equal(await scrolled(), before);
   await page.reload();
   await settle(page);
-  assert.equal(await page.locator(".vrow.selected").count(), 0, "what hides the context that is picked is not folded any more");
+  assert.equal(
+    await page.locator(".vrow.selected").count(),
+    0,
+    "what hides the context that is picked is not folded any more",
+  );
   await page.keyboard.press("k");
   await page.keyboard.press("j");
-  assert.match(await page.locator(".vrow.selected").textContent(), new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`));
+  assert.match(
+    await page.locator(".vrow.selected").textContent(),
+    new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`),
+  );
   // A leaf has nothing to fold, and a filter folds nothing.
   const leaf = items.find((n) => n.end === n.index + 1);
   await page.goto(`${service.url}${path}?node=${leaf.context}`);
@@ -430,8 +514,31 @@ test("tracepoints that no request ran are named as such", async () => {
   await page.route("**/api/v1/problems/*", async (route) => {
     const response = await route.fetch();
     const detail = await response.json();
-    const ran = { within: detail.edges[0].place.edge, context: ["a", "b"], operation: "quoted", tracepoint: "x/quoted", arm: "a", requests: 40, hits: 40, mean_ns: 2e6, exclusive_ns: 1e6, share: { value: 0.5, low: 0.4, high: 0.6 }, self: 0.5, share_mean: 0.5, excess_ns: 1e6 };
-    const idle = { ...ran, within: "0".repeat(16), context: [], operation: "", tracepoint: "x/never", hits: 0, mean_ns: 0, share: nothing };
+    const ran = {
+      within: detail.edges[0].place.edge,
+      context: ["a", "b"],
+      operation: "quoted",
+      tracepoint: "x/quoted",
+      arm: "a",
+      requests: 40,
+      hits: 40,
+      mean_ns: 2e6,
+      exclusive_ns: 1e6,
+      share: { value: 0.5, low: 0.4, high: 0.6 },
+      self: 0.5,
+      share_mean: 0.5,
+      excess_ns: 1e6,
+    };
+    const idle = {
+      ...ran,
+      within: "0".repeat(16),
+      context: [],
+      operation: "",
+      tracepoint: "x/never",
+      hits: 0,
+      mean_ns: 0,
+      share: nothing,
+    };
     await route.fulfill({ response, json: { ...detail, refined: [idle, ran] } });
   });
   await page.goto(service.url + paths.problem);
@@ -439,7 +546,10 @@ test("tracepoints that no request ran are named as such", async () => {
   await figure.getByText("No request ran: x/never.").waitFor();
   assert.equal(await figure.locator("tbody tr").count(), 1);
   const { edges } = await service.api(paths.problem);
-  assert.match(await figure.locator("tbody tr").textContent(), new RegExp(`quoted within ${edges[0].place.label.replaceAll(/[^\w ]/g, ".")}`));
+  assert.match(
+    await figure.locator("tbody tr").textContent(),
+    new RegExp(`quoted within ${edges[0].place.label.replaceAll(/[^\w ]/g, ".")}`),
+  );
   await context.close();
 });
 
@@ -478,12 +588,28 @@ test("a tree shows what was located, also where it lies deep", async () => {
   const { page, context } = await open(browser);
   const tree = paths.tree.split("?")[0].split("/").at(-1);
   const { items } = await service.api(`/trees/${tree}?limit=1000`);
-  const deep = items.find((n) => n.depth > 5 && n.tracepoint_name && items.filter((other) => other.tracepoint_name === n.tracepoint_name).length === 1);
+  const deep = items.find(
+    (n) =>
+      n.depth > 5 &&
+      n.tracepoint_name &&
+      items.filter((other) => other.tracepoint_name === n.tracepoint_name).length === 1,
+  );
   await page.route("**/api/v1/investigations/*", async (route) => {
     const response = await route.fetch();
     const detail = await response.json();
-    const suspect = { tracepoint: deep.tracepoint_name, operation: deep.operation, context: [], share: { value: 0.9, low: 0.8, high: 1 }, inclusive: 1, requests: 100, open: 0 };
-    await route.fulfill({ response, json: { ...detail, wants: [], investigation: { ...detail.investigation, state: "located", suspects: [suspect] } } });
+    const suspect = {
+      tracepoint: deep.tracepoint_name,
+      operation: deep.operation,
+      context: [],
+      share: { value: 0.9, low: 0.8, high: 1 },
+      inclusive: 1,
+      requests: 100,
+      open: 0,
+    };
+    await route.fulfill({
+      response,
+      json: { ...detail, wants: [], investigation: { ...detail.investigation, state: "located", suspects: [suspect] } },
+    });
   });
   await page.goto(service.url + paths.tree);
   await page.locator(".vrow.cause", { hasText: deep.operation }).waitFor();

@@ -30,36 +30,71 @@ async function free(n) {
 // serve runs the real binary on a copy of the seeded data, or on none; token is the role of the one that it then wants.
 export async function serve({ base = "", token = "", empty = false, large = false, args = [] } = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
-  if (large) execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
+  if (large)
+    execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
   else if (!empty) cpSync(seed, dir, { recursive: true });
   const [port, grpc, otlp] = await free(3);
   const address = `127.0.0.1:${port}`;
-  const secret = token ? execFileSync(sibyl, ["token", "create", "--role", token, "--name", "night", "--data-dir", dir], { encoding: "utf8" }).match(/\S{20,}/)[0] : "";
-  const child = spawn(sibyl, [
-    "serve", "--data-dir", dir, "--http", address, "--otlp-grpc", `127.0.0.1:${grpc}`, "--otlp-http", `127.0.0.1:${otlp}`, "--learning", "1m", "--api-base-path", base,
-    "--trace-url", '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]', ...args,
-  ], { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } });
+  const secret = token
+    ? execFileSync(sibyl, ["token", "create", "--role", token, "--name", "night", "--data-dir", dir], {
+        encoding: "utf8",
+      }).match(/\S{20,}/)[0]
+    : "";
+  const child = spawn(
+    sibyl,
+    [
+      "serve",
+      "--data-dir",
+      dir,
+      "--http",
+      address,
+      "--otlp-grpc",
+      `127.0.0.1:${grpc}`,
+      "--otlp-http",
+      `127.0.0.1:${otlp}`,
+      "--learning",
+      "1m",
+      "--api-base-path",
+      base,
+      "--trace-url",
+      '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]',
+      ...args,
+    ],
+    { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } },
+  );
   const url = `http://${address}${base}`;
   for (let i = 0; ; i++) {
-    if (await fetch(`${url}/readyz`).then((r) => r.ok, () => false)) break;
+    if (
+      await fetch(`${url}/readyz`).then(
+        (r) => r.ok,
+        () => false,
+      )
+    )
+      break;
     if (i > 200 || child.exitCode !== null) fail("the service did not begin");
     await new Promise((done) => setTimeout(done, 100));
   }
   const api = async (path) => {
-    const response = await fetch(`${url}/api/v1${path}`, { headers: secret ? { Authorization: `Bearer ${secret}` } : {} });
+    const response = await fetch(`${url}/api/v1${path}`, {
+      headers: secret ? { Authorization: `Bearer ${secret}` } : {},
+    });
     return response.ok ? response.json() : fail(`${path}: ${await response.text()}`);
   };
   // Chronic problems are there when the first epoch has ended.
-  for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++) await new Promise((done) => setTimeout(done, 100));
+  for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++)
+    await new Promise((done) => setTimeout(done, 100));
   const proxies = [];
   // between returns the URL of a proxy in front of the service; meddle may change what is asked or answer it itself, and returns true then.
   const between = async (meddle) => {
     const proxy = http.createServer(async (ask, answer) => {
       if (await meddle(ask, answer)) return;
-      const onward = http.request({ host: "127.0.0.1", port, path: ask.url, method: ask.method, headers: ask.headers }, (got) => {
-        answer.writeHead(got.statusCode, got.headers);
-        got.pipe(answer);
-      });
+      const onward = http.request(
+        { host: "127.0.0.1", port, path: ask.url, method: ask.method, headers: ask.headers },
+        (got) => {
+          answer.writeHead(got.statusCode, got.headers);
+          got.pipe(answer);
+        },
+      );
       onward.on("error", () => answer.destroy());
       ask.pipe(onward);
       answer.on("close", () => onward.destroy());
@@ -74,7 +109,11 @@ export async function serve({ base = "", token = "", empty = false, large = fals
   };
   // send hands over traces, as OTLP has them in JSON.
   const send = async (request) => {
-    const response = await fetch(`http://127.0.0.1:${otlp}/v1/traces`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
+    const response = await fetch(`http://127.0.0.1:${otlp}/v1/traces`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(request),
+    });
     if (!response.ok) fail(`spans are not taken: ${await response.text()}`);
   };
   return { url, api, send, secret, between, stop, pid: child.pid };
@@ -100,20 +139,40 @@ export async function places(service) {
   };
 }
 
-export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+export const launch = () =>
+  chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage"],
+  });
 
 const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
 // open returns a page that collects what it must not do: fail, complain, or ask another origin. To close its context fails if it did.
 export async function open(browser, { theme = "light", width = 1280, height = 800, ...rest } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: "reduce", ...rest });
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: theme,
+    reducedMotion: "reduce",
+    ...rest,
+  });
   const page = await context.newPage();
   const wrongs = [];
   page.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
-  page.on("console", (message) => message.type() === "error" && !/status of (401|403|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) && wrongs.push(`console: ${message.text()}`));
+  page.on(
+    "console",
+    (message) =>
+      message.type() === "error" &&
+      !/status of (401|403|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) &&
+      wrongs.push(`console: ${message.text()}`),
+  );
   page.on("request", (request) => {
     const at = new URL(request.url());
-    if (!request.isNavigationRequest() && !["data:", "blob:"].includes(at.protocol) && at.origin !== new URL(page.url()).origin) wrongs.push(`asks ${request.url()}`);
+    if (
+      !request.isNavigationRequest() &&
+      !["data:", "blob:"].includes(at.protocol) &&
+      at.origin !== new URL(page.url()).origin
+    )
+      wrongs.push(`asks ${request.url()}`);
   });
   const close = context.close.bind(context);
   context.close = async () => {
@@ -142,5 +201,11 @@ export async function visit(browser, url, options) {
 // violations returns what axe has against a page, as text.
 export async function violations(page) {
   const found = await page.evaluate(`${axe}; axe.run({ resultTypes: ["violations"] })`);
-  return found.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(" | ")}`);
+  return found.violations.map(
+    (v) =>
+      `${v.id}: ${v.help}: ${v.nodes
+        .slice(0, 3)
+        .map((n) => n.html.slice(0, 200))
+        .join(" | ")}`,
+  );
 }

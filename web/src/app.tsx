@@ -151,7 +151,8 @@ function Frame() {
   );
 }
 
-const here = (at: string, path: string) => (path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path));
+const here = (at: string, path: string) =>
+  path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path);
 
 const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
 
@@ -176,8 +177,12 @@ function Live({ of: { live, since, ever } }: { of: Lasting }) {
   const long = !live && lately > 4000;
   const state = live ? "Live" : ever || long ? "Not live" : "Connecting"; // which is read out, but not for how long
   return (
-    <span className={live ? "live" : "live off"} title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
-      <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>{long && ` for ${brief(lately)}`}
+    <span
+      className={live ? "live" : "live off"}
+      title={live ? "What is shown follows what happens." : "Events do not come; trying again."}
+    >
+      <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>
+      {long && ` for ${brief(lately)}`}
     </span>
   );
 }
@@ -212,18 +217,44 @@ function Notices({ connection: { live, since, ever } }: { connection: Lasting })
   useNow(); // what follows is drawn again as time passes
   const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
-  if (failure && failure.status !== 401) notices.push(<><strong>{failure.title}.</strong> {failure.detail} What is shown may be old.</>);
-  else if (ever && !live && Date.now() - since > away) notices.push(<><strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by itself. What is shown may be old.</>);
+  if (failure && failure.status !== 401)
+    notices.push(
+      <>
+        <strong>{failure.title}.</strong> {failure.detail} What is shown may be old.
+      </>,
+    );
+  else if (ever && !live && Date.now() - since > away)
+    notices.push(
+      <>
+        <strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by
+        itself. What is shown may be old.
+      </>,
+    );
   const version = useRef(status?.version); // that the page came from, or soon after
   version.current ??= status?.version;
-  if (status && status.version !== version.current) notices.push(<><strong>Sibyl is now of version {status.version}.</strong> This page is of {version.current}. <button type="button" onClick={() => location.reload()}>Load it again</button></>);
-  if (status && !status.ready) notices.push(<><strong>Starting.</strong> The journal is being read; traces are taken when that is done.</>);
+  if (status && status.version !== version.current)
+    notices.push(
+      <>
+        <strong>Sibyl is now of version {status.version}.</strong> This page is of {version.current}.{" "}
+        <button type="button" onClick={() => location.reload()}>
+          Load it again
+        </button>
+      </>,
+    );
+  if (status && !status.ready)
+    notices.push(
+      <>
+        <strong>Starting.</strong> The journal is being read; traces are taken when that is done.
+      </>,
+    );
   if (status?.learning.active) {
     const done = status.learning.progress;
     notices.push(
       <>
         <strong>Learning what is normal{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
-        {done === null ? "No request came yet. Send traces (OTLP) to the service, and learning begins." : "Until that ends there are no problems; statistics are provisional."}
+        {done === null
+          ? "No request came yet. Send traces (OTLP) to the service, and learning begins."
+          : "Until that ends there are no problems; statistics are provisional."}
       </>,
     );
   }
@@ -247,9 +278,22 @@ const keys: [string, string][] = [
 ];
 
 // words are those of the list of problems that the key ? explains.
-const words = ["changed", "chronic", "variable", "slow", "shifted", "none", "opened", "investigating", "located", "explained", "exhausted"];
+const words = [
+  "changed",
+  "chronic",
+  "variable",
+  "slow",
+  "shifted",
+  "none",
+  "opened",
+  "investigating",
+  "located",
+  "explained",
+  "exhausted",
+];
 
-const wordOf = (name: string) => (name === "none" ? "queued" : name in kindWords ? kindWords[name as keyof typeof kindWords] : name);
+const wordOf = (name: string) =>
+  name === "none" ? "queued" : name in kindWords ? kindWords[name as keyof typeof kindWords] : name;
 
 function Help({ close }: { close: () => void }) {
   return (

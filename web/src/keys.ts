@@ -7,7 +7,13 @@ export function useKeys(does: Record<string, () => void>) {
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       const on = event.target as HTMLElement;
-      if (event.ctrlKey || event.metaKey || event.altKey || on.closest("input, textarea, select, [role=dialog], [role=menu]")) return;
+      if (
+        event.ctrlKey ||
+        event.metaKey ||
+        event.altKey ||
+        on.closest("input, textarea, select, [role=dialog], [role=menu]")
+      )
+        return;
       const act = latest.current[event.key];
       if (!act) return;
       event.preventDefault();

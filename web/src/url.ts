@@ -78,6 +78,8 @@ export function useCount(name: string, fallback: number, most: number): [number,
 
 // query writes parameters that are not empty as a query, with its question mark.
 export function query(params: Record<string, string | undefined>): string {
-  const text = new URLSearchParams(Object.entries(params).filter((p): p is [string, string] => Boolean(p[1]))).toString();
+  const text = new URLSearchParams(
+    Object.entries(params).filter((p): p is [string, string] => Boolean(p[1])),
+  ).toString();
   return text ? `?${text}` : "";
 }

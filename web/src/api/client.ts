@@ -73,10 +73,19 @@ export async function answered<T>(answer: Answer<T>): Promise<T> {
     got = await answer;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Failure(0, "Sibyl does not answer", "The service may have stopped, or the network is down. This page tries again by itself.");
+    throw new Failure(
+      0,
+      "Sibyl does not answer",
+      "The service may have stopped, or the network is down. This page tries again by itself.",
+    );
   }
   if (got.response.ok) return legibly(got.data) as T;
   if (got.response.status === 401) lock();
   const problem = got.error as Partial<Schemas["Error"]> | undefined;
-  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, legible(problem?.detail ?? "") || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
+  throw new Failure(
+    got.response.status,
+    problem?.title || `Status ${got.response.status}`,
+    legible(problem?.detail ?? "") ||
+      "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.",
+  );
 }

@@ -48,7 +48,7 @@ export function connect() {
   disconnect();
   const mine = (running = new AbortController());
   void (async () => {
-    for (let failures = 0; !mine.signal.aborted; ) {
+    for (let failures = 0; !mine.signal.aborted;) {
       const began = Date.now();
       let made = false;
       try {

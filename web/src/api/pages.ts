@@ -17,7 +17,11 @@ const mostKept = 3;
 unauthorized.addEventListener("unauthorized", () => kept.clear());
 
 // usePages reads the list that key names. see says which items are in sight, so that pages there are read; pages hold size items.
-export function usePages<T extends { id: string }, L extends List<T>>(key: string, size: number, ask: Ask<L>): Reading<Paged<T, L>> & { see: (first: number, last: number) => void } {
+export function usePages<T extends { id: string }, L extends List<T>>(
+  key: string,
+  size: number,
+  ask: Ask<L>,
+): Reading<Paged<T, L>> & { see: (first: number, last: number) => void } {
   const [, changed] = useState(0);
   const [failure, setFailure] = useState<{ key: string; failure: Failure }>();
   const asking = useRef(ask);

@@ -25,7 +25,8 @@ function keep(key: string, value: unknown) {
   }
 }
 
-const itemsOf = (value: unknown) => Object.values(value ?? {}).reduce<number>((sum, field) => sum + (Array.isArray(field) ? field.length : 0), 0);
+const itemsOf = (value: unknown) =>
+  Object.values(value ?? {}).reduce<number>((sum, field) => sum + (Array.isArray(field) ? field.length : 0), 0);
 
 // useRead reads a resource that key names; null: nothing. When live it is read again after each epoch, or decision, and when events were missed:
 // when that is what is being read has come, however long that takes.

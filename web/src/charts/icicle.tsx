@@ -9,7 +9,17 @@ const leastText = 26;
 type Look = { fill: string; ink: string; note: string };
 
 // look says how a box is coloured, and the text on it, and what that ends with.
-export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: Box) => Look; label: string; title: (b: Box) => string }) {
+export function Icicle({
+  boxes,
+  look,
+  label,
+  title,
+}: {
+  boxes: Box[];
+  look: (b: Box) => Look;
+  label: string;
+  title: (b: Box) => string;
+}) {
   const [svg, { width }] = useSize<SVGSVGElement>({ width: 900, height: 0 });
   const depth = Math.max(0, ...boxes.map((b) => b.depth)) + 1;
   return (
@@ -25,7 +35,9 @@ export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: 
             <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
             {w > leastText && (
               <text x="4" y="15.5" style={{ fill: ink }}>
-                {text.length <= room ? text : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
+                {text.length <= room
+                  ? text
+                  : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
               </text>
             )}
           </g>

@@ -9,7 +9,19 @@ import type { Mark } from "./heatmap.tsx";
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
 
 // at holds times in ms, ascending; marks are vertical lines with what happened.
-export function Lines({ at, series, marks, label, brush }: { at: number[]; series: Series[]; marks: Mark[]; label: string; brush?: (from: number, to: number) => void }) {
+export function Lines({
+  at,
+  series,
+  marks,
+  label,
+  brush,
+}: {
+  at: number[];
+  series: Series[];
+  marks: Mark[];
+  label: string;
+  brush?: (from: number, to: number) => void;
+}) {
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
   const now = useNow();
@@ -21,23 +33,46 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
     const element = box.current!;
     const style = getComputedStyle(document.documentElement);
     const color = (name: string) => style.getPropertyValue(`--${name}`);
-    const axis = { stroke: color("dim"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 }, font: "11px system-ui, sans-serif" };
+    const axis = {
+      stroke: color("dim"),
+      grid: { stroke: color("line"), width: 1 },
+      ticks: { stroke: color("line"), width: 1 },
+      font: "11px system-ui, sans-serif",
+    };
     const chart = new uPlot(
       {
         width: element.clientWidth,
         height: 210,
         ms: 1,
         tzDate: (ts) => (zone === "utc" ? uPlot.tzDate(new Date(ts), "Etc/UTC") : new Date(ts)),
-        scales: { x: { time: true }, y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) } },
+        scales: {
+          x: { time: true },
+          y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) },
+        },
         axes: [
-          { ...axis, values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)), space: 80 },
-          { ...axis, size: 64, values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))), splits: (_u, _axis, low, high) => splits(low, high), filter: (_u, ticks) => ticks },
+          {
+            ...axis,
+            values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)),
+            space: 80,
+          },
+          {
+            ...axis,
+            size: 64,
+            values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))),
+            splits: (_u, _axis, low, high) => splits(low, high),
+            filter: (_u, ticks) => ticks,
+          },
         ],
         series: [
           { value: (_u, v) => (v === null ? "–" : time(v, zone, now)), label: "Around" },
           ...series.map((s) => ({
-            label: s.name, stroke: color(s.color), width: 2, points: { size: 6, fill: color("raised") }, spanGaps: true,
-            ...(s.dash ? { dash: s.dash } : {}), value: (_u: uPlot, v: number | null) => duration(v),
+            label: s.name,
+            stroke: color(s.color),
+            width: 2,
+            points: { size: 6, fill: color("raised") },
+            spanGaps: true,
+            ...(s.dash ? { dash: s.dash } : {}),
+            value: (_u: uPlot, v: number | null) => duration(v),
           })),
         ],
         cursor: { drag: { x: Boolean(brushed.current), y: false, setScale: false } },
@@ -45,7 +80,8 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
           draw: [(u) => drawMarks(u, marks, color("dim"))],
           setSelect: [
             (u) => {
-              if (u.select.width > 4) brushed.current?.(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+              if (u.select.width > 4)
+                brushed.current?.(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
             },
           ],
         },

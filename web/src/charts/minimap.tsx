@@ -40,13 +40,24 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
   };
   const percent = (ns: number) => `${(ns / (whole || 1)) * 100}%`;
   const slider = (how: "from" | "to" | "all", name: string, now: number, press: (by: number) => Stretch) => ({
-    role: "slider", tabIndex: 0, "data-grip": how, "aria-label": name, "aria-valuemin": 0, "aria-valuemax": Math.round(whole), "aria-valuenow": Math.round(now),
+    role: "slider",
+    tabIndex: 0,
+    "data-grip": how,
+    "aria-label": name,
+    "aria-valuemin": 0,
+    "aria-valuemax": Math.round(whole),
+    "aria-valuenow": Math.round(now),
     "aria-valuetext": how === "all" ? `${duration(part.from)} to ${duration(part.to)}` : duration(now),
     onKeyDown: (event: React.KeyboardEvent) => {
       const step = (whole / 100) * (event.shiftKey ? 10 : 1);
       const does: Record<string, () => Stretch> = {
-        ArrowLeft: () => press(-step), ArrowRight: () => press(step), Home: () => press(-whole), End: () => press(whole),
-        "+": () => scaled(part, 0.5, whole), "-": () => scaled(part, 2, whole), Escape: () => ({ from: 0, to: whole }),
+        ArrowLeft: () => press(-step),
+        ArrowRight: () => press(step),
+        Home: () => press(-whole),
+        End: () => press(whole),
+        "+": () => scaled(part, 0.5, whole),
+        "-": () => scaled(part, 2, whole),
+        Escape: () => ({ from: 0, to: whole }),
       };
       const act = does[event.key];
       if (!act) return;
@@ -57,15 +68,39 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
   });
   return (
     <div
-      className="minimap" ref={box} style={{ height }} onPointerDown={begin} onPointerMove={(e) => drag && see(dragged(e, drag))} onPointerUp={end} onPointerCancel={() => (setDrag(undefined), drag && keep(drag.part))}
+      className="minimap"
+      ref={box}
+      style={{ height }}
+      onPointerDown={begin}
+      onPointerMove={(e) => drag && see(dragged(e, drag))}
+      onPointerUp={end}
+      onPointerCancel={() => (setDrag(undefined), drag && keep(drag.part))}
       onDoubleClick={() => keep({ from: 0, to: whole })}
     >
       <Strip rows={rows} whole={whole} />
       <div className="minimap-out" style={{ left: 0, width: percent(part.from) }} />
       <div className="minimap-out" style={{ right: 0, width: percent(whole - part.to) }} />
-      <div className="minimap-part" style={{ left: percent(part.from), width: percent(part.to - part.from) }} {...slider("all", "Part shown; plus and minus zoom, Escape shows all", part.from, (by) => moved(part, by, whole))} />
-      <div className="minimap-grip" style={{ left: percent(part.from) }} {...slider("from", "Beginning of the part shown", part.from, (by) => between(Math.min(part.from + by, part.to), part.to, whole))} />
-      <div className="minimap-grip" style={{ left: percent(part.to) }} {...slider("to", "End of the part shown", part.to, (by) => between(part.from, Math.max(part.to + by, part.from), whole))} />
+      <div
+        className="minimap-part"
+        style={{ left: percent(part.from), width: percent(part.to - part.from) }}
+        {...slider("all", "Part shown; plus and minus zoom, Escape shows all", part.from, (by) =>
+          moved(part, by, whole),
+        )}
+      />
+      <div
+        className="minimap-grip"
+        style={{ left: percent(part.from) }}
+        {...slider("from", "Beginning of the part shown", part.from, (by) =>
+          between(Math.min(part.from + by, part.to), part.to, whole),
+        )}
+      />
+      <div
+        className="minimap-grip"
+        style={{ left: percent(part.to) }}
+        {...slider("to", "End of the part shown", part.to, (by) =>
+          between(part.from, Math.max(part.to + by, part.from), whole),
+        )}
+      />
     </div>
   );
 }
@@ -84,11 +119,23 @@ const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number 
     context.scale(ratio, ratio);
     const colour = (name: string) => getComputedStyle(to).getPropertyValue(name);
     const lane = (height - 8) / Math.max(1, rows.length);
-    const draw = (s: Stretch, i: number, least: number) => context.fillRect((s.from / (whole || 1)) * width, 4 + i * lane, Math.max(1, ((s.to - s.from) / (whole || 1)) * width), Math.max(least, Math.min(6, lane - 1)));
+    const draw = (s: Stretch, i: number, least: number) =>
+      context.fillRect(
+        (s.from / (whole || 1)) * width,
+        4 + i * lane,
+        Math.max(1, ((s.to - s.from) / (whole || 1)) * width),
+        Math.max(least, Math.min(6, lane - 1)),
+      );
     context.fillStyle = colour("--span");
     rows.forEach((row, i) => !row.gap && draw(extent(row), i, 1));
     context.fillStyle = colour("--critical");
     rows.forEach((row, i) => row.critical.forEach((s) => draw(s, i, 2)));
   }, [canvas, rows, whole, width, theme]);
-  return <canvas ref={canvas} role="img" aria-label={`All of the trace: ${count(rows.filter((r) => !r.gap).length)} spans in ${duration(whole)}, the critical path on top of them`} />;
+  return (
+    <canvas
+      ref={canvas}
+      role="img"
+      aria-label={`All of the trace: ${count(rows.filter((r) => !r.gap).length)} spans in ${duration(whole)}, the critical path on top of them`}
+    />
+  );
 });

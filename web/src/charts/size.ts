@@ -7,7 +7,11 @@ export function useSize<E extends Element>(first: Size): [RefObject<E | null>, S
   const element = useRef<E>(null);
   const [size, setSize] = useState(first);
   useEffect(() => {
-    const watch = new ResizeObserver((entries) => entries.forEach(({ contentRect: { width, height } }) => setSize({ width: Math.round(width), height: Math.round(height) })));
+    const watch = new ResizeObserver((entries) =>
+      entries.forEach(({ contentRect: { width, height } }) =>
+        setSize({ width: Math.round(width), height: Math.round(height) }),
+      ),
+    );
     watch.observe(element.current!);
     return () => watch.disconnect();
   }, []);

@@ -10,7 +10,9 @@ export const deployed = (d: Deploy) => `${d.service} ${d.version} (${d.before} b
 // within returns the deploys of the given services since the first of the windows, the oldest first.
 export function within(windows: Span[], deploys: Deploy[], services: Set<string>): Deploy[] {
   const from = windows[0] ? Date.parse(windows[0].from) : Infinity;
-  return deploys.filter((d) => services.has(d.service) && Date.parse(d.at) >= from).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  return deploys
+    .filter((d) => services.has(d.service) && Date.parse(d.at) >= from)
+    .sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
 
 // byWindow returns the deploys, which are ascending, that came in each window, or between it and the one before; those after the last one are its.

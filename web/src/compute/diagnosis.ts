@@ -5,7 +5,8 @@ export type Evidence = "latency" | "edges" | "investigation" | "explanations";
 
 export type Piece = { text: string; evidence?: Evidence };
 
-const number = /\ball(?= of (?:what|the) )|(?<=CoV (?:at equal size )?)\d[\d.]*|\d[\d.,]*(?:\s?(?:%(?:\s?±\s?[\d.]+)?|×|ns|µs|ms|s|min|h)(?![\p{L}\d]))/gu;
+const number =
+  /\ball(?= of (?:what|the) )|(?<=CoV (?:at equal size )?)\d[\d.]*|\d[\d.,]*(?:\s?(?:%(?:\s?±\s?[\d.]+)?|×|ns|µs|ms|s|min|h)(?![\p{L}\d]))/gu;
 
 // clauses says how those begin that are evidence as a whole, and which evidence; names may hold anything, so nothing else divides.
 const clauses: [RegExp, Evidence][] = [
@@ -24,11 +25,17 @@ export function pieces(diagnosis: string): Piece[] {
 
 // numbers links those up to where the place is named to how slow it is, the share of the place to the edges.
 function numbers(clause: string): Piece[] {
-  const at = clause.search(/(?<=; )(?:all|\S+ %(?: ± \S+)?) of (?:the variance|what is wrong) is |(?<=; )most of it at /);
+  const at = clause.search(
+    /(?<=; )(?:all|\S+ %(?: ± \S+)?) of (?:the variance|what is wrong) is |(?<=; )most of it at /,
+  );
   if (at < 0) return linked(clause, "latency");
   const place = clause.slice(at);
   const named = place.search(/(?<= (?:is|at) )/);
-  return [...linked(clause.slice(0, at), "latency"), ...linked(place.slice(0, named), "edges"), { text: place.slice(named) }];
+  return [
+    ...linked(clause.slice(0, at), "latency"),
+    ...linked(place.slice(0, named), "edges"),
+    { text: place.slice(named) },
+  ];
 }
 
 function linked(text: string, evidence: Evidence): Piece[] {

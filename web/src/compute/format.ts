@@ -30,7 +30,14 @@ function scaled(x: number, steps: readonly Step[], last: string): string {
 
 const step = (unit: string, many: number, from = many): Step => ({ unit, many, from });
 
-const durations = [step("ns", 1000), step("µs", 1000), step("ms", 1000), step("s", 60, 120), step("min", 60, 120), step("h", 24, 48)];
+const durations = [
+  step("ns", 1000),
+  step("µs", 1000),
+  step("ms", 1000),
+  step("s", 60, 120),
+  step("min", 60, 120),
+  step("h", 24, 48),
+];
 const sizes = [step("B", 1024), step("KiB", 1024), step("MiB", 1024), step("GiB", 1024)];
 
 // duration writes nanoseconds. Less than a hundredth of one is what sums of fractions leave, and nothing.
@@ -41,7 +48,8 @@ export function duration(ns: Known): string {
 }
 
 // signed writes a number as f does, with its sign.
-export const signed = (x: Known, f: (x: Known) => string) => (absent(x) ? unknown : (x < 0 ? "−" : "+") + f(Math.abs(x)));
+export const signed = (x: Known, f: (x: Known) => string) =>
+  absent(x) ? unknown : (x < 0 ? "−" : "+") + f(Math.abs(x));
 
 // percent writes a fraction.
 export function percent(x: Known): string {
@@ -55,10 +63,12 @@ export function percent(x: Known): string {
 export const share = (x: Known) => (!absent(x) && x >= 0.995 ? "all" : percent(x));
 
 // tied keeps the numbers of a sentence beside their units, also where its line ends.
-export const tied = (text: string) => text.replace(/(?<=\d) (?=(?:%|ns|µs|ms|s|min|h)(?![\p{L}\d]))|(?<=%) (?=±)|(?<=±) (?=\d)/gu, "\u00a0");
+export const tied = (text: string) =>
+  text.replace(/(?<=\d) (?=(?:%|ns|µs|ms|s|min|h)(?![\p{L}\d]))|(?<=%) (?=±)|(?<=±) (?=\d)/gu, "\u00a0");
 
 // rank writes how many of 100 others something is slower than, never all of them.
-export const rank = (x: Known) => (absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`);
+export const rank = (x: Known) =>
+  absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`;
 
 // milli is nanoseconds in ms, for tables of other programs.
 export const milli = (ns: Known) => (absent(ns) ? null : Math.round(ns / 1000) / 1000);
@@ -81,7 +91,8 @@ export const ratio = (x: Known) => (absent(x) ? unknown : `${digits(Number(x.toP
 export type Interval = { value: number | null; low: number | null; high: number | null };
 
 // range writes the interval of a value, such as "0.43 to 0.61"; "" for one that is not known.
-export const range = (i: Interval, f: (x: Known) => string) => (absent(i.low) || absent(i.high) ? "" : `${f(i.low)} to ${f(i.high)}`);
+export const range = (i: Interval, f: (x: Known) => string) =>
+  absent(i.low) || absent(i.high) ? "" : `${f(i.low)} to ${f(i.high)}`;
 
 export type Zone = "utc" | "local";
 
@@ -96,7 +107,8 @@ export function time(at: string | number | null | undefined, zone: Zone, now: nu
 }
 
 // timesIn writes the times in a text of the API, those of RFC 3339, as time does.
-export const timesIn = (text: string, zone: Zone, now: number) => text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (at) => time(at, zone, now));
+export const timesIn = (text: string, zone: Zone, now: number) =>
+  text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (at) => time(at, zone, now));
 
 const clockOf = (timeZone: string | undefined) => ({
   clock: new Intl.DateTimeFormat("en-GB", { timeZone, timeStyle: "medium" }),
@@ -117,7 +129,11 @@ export function ago(at: string | number | null | undefined, now: number): string
 
 // brief writes milliseconds in one unit, coarsely.
 export function brief(ms: number): string {
-  for (const [unit, size] of [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000]] as const) {
+  for (const [unit, size] of [
+    ["d", 86_400_000],
+    ["h", 3_600_000],
+    ["min", 60_000],
+  ] as const) {
     if (ms >= 2 * size || (unit === "min" && ms >= 90_000)) return `${Math.round(ms / size)} ${unit}`;
   }
   return `${Math.round(ms / 1000)} s`;

@@ -5,7 +5,10 @@ test("what is known has words, and what is not keeps its name", () => {
   for (const [of, keys] of [
     ["refused", ["busy", "disk_full", "too_many_groups", "learning_full"]],
     ["closed", ["complete", "idle", "age", "size", "evicted"]],
-    ["queues", ["arrivals", "in_flight_bytes", "shards", "observed", "questions", "changes", "exemplars", "outbox", "export"]],
+    [
+      "queues",
+      ["arrivals", "in_flight_bytes", "shards", "observed", "questions", "changes", "exemplars", "outbox", "export"],
+    ],
   ] as const) {
     for (const key of keys) expect(meaning(of, key).means, key).toMatch(/\.$/);
   }
@@ -17,5 +20,9 @@ test("a queue is said to fill up from its half on, one without a bound never", (
 });
 
 test("counts come in the order in which they matter, and none is lost", () => {
-  expect(counted("closed", { new_one: 1, evicted: 2, complete: 3 }).map(([m, n]) => [m.name, n])).toEqual([["Complete traces", 3], ["Closed for want of memory", 2], ["new one", 1]]);
+  expect(counted("closed", { new_one: 1, evicted: 2, complete: 3 }).map(([m, n]) => [m.name, n])).toEqual([
+    ["Complete traces", 3],
+    ["Closed for want of memory", 2],
+    ["new one", 1],
+  ]);
 });

@@ -4,7 +4,16 @@ import type { Schemas } from "../api/client.ts";
 type Place = Schemas["Place"];
 
 // Box is one calling context. Its width is the time on the critical path in it and below; own is its own part.
-export type Box = { key: string; label: string; depth: number; x: number; width: number; own: number; children: Box[]; edges: number[] };
+export type Box = {
+  key: string;
+  label: string;
+  depth: number;
+  x: number;
+  width: number;
+  own: number;
+  children: Box[];
+  edges: number[];
+};
 
 // boxes lays edges out below their contexts, width being a part of the whole, 0–1. Weights below 0 count as 0. The widest come
 // first; the remainder of all other edges is a box of its own.

@@ -11,5 +11,8 @@ export function heldOrder<T extends { id: string }>(before: T[], now: T[]): { it
   const moved = left.filter((id, i) => arrived[i] !== id).length;
   const end = now.findLastIndex((item) => held.has(item.id)) + 1;
   const behind = end > 0 ? now.slice(end) : [];
-  return { items: [...items, ...behind], pending: moved + (before.length - left.length) + (now.length - left.length - behind.length) };
+  return {
+    items: [...items, ...behind],
+    pending: moved + (before.length - left.length) + (now.length - left.length - behind.length),
+  };
 }

@@ -1,7 +1,12 @@
 import { expect, test } from "vitest";
 import { type Page, due, flat, put } from "./pages.ts";
 
-const page = (round: number, next: string | null, ...ids: string[]): Page<{ id: string }, null> => ({ items: ids.map((id) => ({ id })), next, round, list: null });
+const page = (round: number, next: string | null, ...ids: string[]): Page<{ id: string }, null> => ({
+  items: ids.map((id) => ({ id })),
+  next,
+  round,
+  list: null,
+});
 
 test("the first page and what is in sight is read, and one beyond", () => {
   expect(due([], 1, 0, 0)).toBe(0);
@@ -24,7 +29,10 @@ test("pages behind one that ends elsewhere now are old", () => {
 });
 
 test("an item is where it was read last", () => {
-  const ids = (pages: Page<{ id: string }, null>[]) => flat(pages).map((item) => item.id).join("");
+  const ids = (pages: Page<{ id: string }, null>[]) =>
+    flat(pages)
+      .map((item) => item.id)
+      .join("");
   expect(ids([page(2, "", "a", "c"), page(1, null, "c", "d")])).toBe("acd");
   expect(ids([page(1, "", "a", "c"), page(2, null, "c", "d")])).toBe("acd");
   expect(ids([page(1, "", "c", "a"), page(2, null, "c", "d")])).toBe("acd");

@@ -26,7 +26,10 @@ export function put<T, L>(pages: Page<T, L>[], at: number, page: Page<T, L>): Pa
 // flat returns the items of all pages, each once: pages that were read at different times may both have one.
 export function flat<T extends { id: string }, L>(pages: Page<T, L>[]): T[] {
   const newest = new Map<string, number>();
-  for (const page of pages) for (const item of page.items) newest.set(item.id, Math.max(page.round, newest.get(item.id) ?? -1));
+  for (const page of pages)
+    for (const item of page.items) newest.set(item.id, Math.max(page.round, newest.get(item.id) ?? -1));
   const seen = new Set<string>();
-  return pages.flatMap((page) => page.items.filter((item) => newest.get(item.id) === page.round && !seen.has(item.id) && seen.add(item.id)));
+  return pages.flatMap((page) =>
+    page.items.filter((item) => newest.get(item.id) === page.round && !seen.has(item.id) && seen.add(item.id)),
+  );
 }

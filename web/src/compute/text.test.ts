@@ -5,9 +5,17 @@ import { markdown } from "./markdown.ts";
 import { heldOrder } from "./order.ts";
 
 test("tables as CSV: quoted, and no formulas", () => {
-  expect(csv(["a", "b"], [["x,y", 1.5], ['say "no"', null], ["=HYPERLINK(1)", -3], ["@cmd", undefined]])).toBe(
-    'a,b\r\n"x,y",1.5\r\n"say ""no""",\r\n\'=HYPERLINK(1),-3\r\n\'@cmd,\r\n',
-  );
+  expect(
+    csv(
+      ["a", "b"],
+      [
+        ["x,y", 1.5],
+        ['say "no"', null],
+        ["=HYPERLINK(1)", -3],
+        ["@cmd", undefined],
+      ],
+    ),
+  ).toBe('a,b\r\n"x,y",1.5\r\n"say ""no""",\r\n\'=HYPERLINK(1),-3\r\n\'@cmd,\r\n');
 });
 
 test("no line or cell begins with a formula, however a table is read", () => {
@@ -21,7 +29,13 @@ test("no line or cell begins with a formula, however a table is read", () => {
 });
 
 test("what is copied as Markdown stays on its line, and is no Markdown", () => {
-  const detail = { problem: { diagnosis: "p99 of a\r\n# b [x](y) @all <i> is", p50_ns: 1, p99_ns: 2, rate: 1, state: "opened" }, edges: [], explanations: [], decisions: [], next: "Wait.\n- x" };
+  const detail = {
+    problem: { diagnosis: "p99 of a\r\n# b [x](y) @all <i> is", p50_ns: 1, p99_ns: 2, rate: 1, state: "opened" },
+    edges: [],
+    explanations: [],
+    decisions: [],
+    next: "Wait.\n- x",
+  };
   const lines = markdown(detail as unknown as Schemas["ProblemDetail"], "http://u").split("\n");
   expect(lines[0]).toBe("**p99 of a \\# b \\[x\\](y) \\@all \\<i\\> is**");
   expect(lines.filter((line) => line !== "").length).toBe(3);
@@ -30,9 +44,18 @@ test("what is copied as Markdown stays on its line, and is no Markdown", () => {
 const items = (text: string) => [...text].map((id) => ({ id, n: 1 }));
 
 test("rows stay in their place while they are held, with what is new in them", () => {
-  const now = [{ id: "c", n: 2 }, { id: "a", n: 2 }, { id: "d", n: 2 }];
+  const now = [
+    { id: "c", n: 2 },
+    { id: "a", n: 2 },
+    { id: "d", n: 2 },
+  ];
   const { items: shown, pending } = heldOrder(items("abc"), now);
-  expect(shown).toEqual([{ id: "a", n: 2 }, { id: "b", n: 1 }, { id: "c", n: 2 }, { id: "d", n: 2 }]);
+  expect(shown).toEqual([
+    { id: "a", n: 2 },
+    { id: "b", n: 1 },
+    { id: "c", n: 2 },
+    { id: "d", n: 2 },
+  ]);
   expect(pending).toBe(3); // a and c changed places, b is gone; d moves nothing
   expect(heldOrder(items("ab"), items("xaby"))).toEqual({ items: items("aby"), pending: 1 });
   expect(heldOrder(items("abc"), items("abc")).pending).toBe(0);

@@ -5,17 +5,63 @@ import { rank } from "./format.ts";
 import { extent, hits, matching, rows, shown, step, what } from "./waterfall.ts";
 import { between, moved, parse, place, scaled, write } from "./zoom.ts";
 
-const span = (id: string, parent: string, start_ns: number, duration_ns: number, kind = "internal"): Schemas["Span"] => ({
-  id, parent, start_ns, duration_ns, service: "s", name: id, kind, error: false, attributes: [], tracepoint: "", exclusive_ns: 0, percentile: null, among: 0,
+const span = (
+  id: string,
+  parent: string,
+  start_ns: number,
+  duration_ns: number,
+  kind = "internal",
+): Schemas["Span"] => ({
+  id,
+  parent,
+  start_ns,
+  duration_ns,
+  service: "s",
+  name: id,
+  kind,
+  error: false,
+  attributes: [],
+  tracepoint: "",
+  exclusive_ns: 0,
+  percentile: null,
+  among: 0,
 });
 
 const traceOf = (spans: Schemas["Span"][], ...sections: [string, number, number][]): Schemas["Trace"] => ({
-  id: "0", start: "", duration_ns: 1000, flags: [], spans, dropped_spans: 0, links: [], ranked_since: null,
-  roots: [{ span: "root", duration_ns: 1000, refined: [], sections: sections.map(([s, start_ns, end_ns]) => ({ span: s, start_ns, end_ns })) }],
+  id: "0",
+  start: "",
+  duration_ns: 1000,
+  flags: [],
+  spans,
+  dropped_spans: 0,
+  links: [],
+  ranked_since: null,
+  roots: [
+    {
+      span: "root",
+      duration_ns: 1000,
+      refined: [],
+      sections: sections.map(([s, start_ns, end_ns]) => ({ span: s, start_ns, end_ns })),
+    },
+  ],
 });
 
-const call = [span("root", "", 0, 1000), span("a", "root", 100, 200), span("aside", "root", 320, 100), span("b", "root", 600, 300, "client"), span("served", "b", 700, 199, "server")];
-const path: [string, number, number][] = [["root", 0, 100], ["a", 100, 300], ["root", 300, 600], ["b", 600, 700], ["served", 700, 899], ["b", 899, 900], ["root", 900, 1000]];
+const call = [
+  span("root", "", 0, 1000),
+  span("a", "root", 100, 200),
+  span("aside", "root", 320, 100),
+  span("b", "root", 600, 300, "client"),
+  span("served", "b", 700, 199, "server"),
+];
+const path: [string, number, number][] = [
+  ["root", 0, 100],
+  ["a", 100, 300],
+  ["root", 300, 600],
+  ["b", 600, 700],
+  ["served", 700, 899],
+  ["b", 899, 900],
+  ["root", 900, 1000],
+];
 
 test("long stretches of the path in which nothing below a span ran are named, in the order of their start", () => {
   const all = rows(traceOf(call, ...path), false);
@@ -37,7 +83,13 @@ test("long stretches of the path in which nothing below a span ran are named, in
 });
 
 test("children that overlap leave no gap between them", () => {
-  const all = rows(traceOf([span("root", "", 0, 1000), span("long", "root", 0, 800), span("short", "root", 100, 100)], ["root", 0, 1000]), false);
+  const all = rows(
+    traceOf(
+      [span("root", "", 0, 1000), span("long", "root", 0, 800), span("short", "root", 100, 100)],
+      ["root", 0, 1000],
+    ),
+    false,
+  );
   expect(all.filter((r) => r.gap).map((r) => [r.gap!.from, r.gap!.to])).toEqual([[800, 1000]]);
 });
 
@@ -51,7 +103,8 @@ test("a part of a trace has the rows that were then", () => {
 test("a part stands in the URL, and what does not fit is the whole", () => {
   expect(parse(write({ from: 10.4, to: 60 }, 100), 100)).toEqual({ from: 10, to: 60 });
   expect(write({ from: 0, to: 100 }, 100)).toBe("");
-  for (const text of ["", "5", "a-b", "60-10", "10-101", "-1-5"]) expect(parse(text, 100)).toEqual({ from: 0, to: 100 });
+  for (const text of ["", "5", "a-b", "60-10", "10-101", "-1-5"])
+    expect(parse(text, 100)).toEqual({ from: 0, to: 100 });
 });
 
 test("parts stay within the whole, and wide enough to be seen", () => {
@@ -81,5 +134,13 @@ test("what is looked for is found in any case, among the rows shown, and one goe
   expect(hits([0, ...found], found)).toEqual([1, 2]); // their places among those shown
   expect(hits([...found].slice(1), found)).toEqual([0]);
   expect([matching(all, "").size, matching(all, "nothing").size]).toEqual([0, 0]);
-  expect([step([2, 5, 9], -1, 1), step([2, 5, 9], 5, 1), step([2, 5, 9], 9, 1), step([2, 5, 9], 6, -1), step([2, 5, 9], 2, -1), step([2, 5], -1, -1), step([], 3, 1)]).toEqual([2, 9, 2, 5, 9, 5, undefined]);
+  expect([
+    step([2, 5, 9], -1, 1),
+    step([2, 5, 9], 5, 1),
+    step([2, 5, 9], 9, 1),
+    step([2, 5, 9], 6, -1),
+    step([2, 5, 9], 2, -1),
+    step([2, 5], -1, -1),
+    step([], 3, 1),
+  ]).toEqual([2, 9, 2, 5, 9, 5, undefined]);
 });

@@ -28,7 +28,8 @@ export function visible(nodes: Node[], folded: ReadonlySet<string>, passes?: (n:
 export function foldedAtFirst(nodes: Node[], matter: Iterable<number>, depth: number): Set<string> {
   const folded = new Set(nodes.filter((n) => n.depth >= depth && n.end > n.index + 1).map((n) => n.context));
   for (const index of matter) {
-    for (let above = nodes[nodes[index]?.parent ?? -1]; above; above = nodes[above.parent]) folded.delete(above.context);
+    for (let above = nodes[nodes[index]?.parent ?? -1]; above; above = nodes[above.parent])
+      folded.delete(above.context);
   }
   return folded;
 }

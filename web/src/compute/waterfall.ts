@@ -35,7 +35,8 @@ function gaps(sections: Stretch[], below: Span[], wire: Stretch[], least: number
     if (section.to - section.from < least) continue;
     const add = (to: number) => {
       const gap = { from, to: Math.min(to, section.to) };
-      if (gap.to > gap.from && gap.to - gap.from >= least) found.push({ ...gap, wire: wire.some((w) => w.from <= gap.from && w.to >= gap.to) });
+      if (gap.to > gap.from && gap.to - gap.from >= least)
+        found.push({ ...gap, wire: wire.some((w) => w.from <= gap.from && w.to >= gap.to) });
     };
     let from = section.from;
     for (const child of below) {
@@ -52,11 +53,14 @@ function gaps(sections: Stretch[], below: Span[], wire: Stretch[], least: number
 export function what({ span, gap }: Row): string {
   if (!gap) return `${span.service} ${span.name}`;
   const long = duration(gap.to - gap.from);
-  return gap.wire ? `wait ${long}: on the wire, or in the callee's queue` : `gap ${long}: nothing instrumented ran here`;
+  return gap.wire
+    ? `wait ${long}: on the wire, or in the callee's queue`
+    : `gap ${long}: nothing instrumented ran here`;
 }
 
 // extent returns when a row was.
-export const extent = ({ span, gap }: Row): Stretch => gap ?? { from: span.start_ns, to: span.start_ns + span.duration_ns };
+export const extent = ({ span, gap }: Row): Stretch =>
+  gap ?? { from: span.start_ns, to: span.start_ns + span.duration_ns };
 
 // inCircles returns one span of each circle that parents lead round in.
 function inCircles(byID: ReadonlyMap<string, Span>): Set<Span> {
@@ -88,7 +92,9 @@ export function rows(trace: Trace, refined: boolean): Row[] {
   const sections = sectionsOf(trace, refined);
   const all: Row[] = [];
   // Not recursive: a trace may be as deep as it is long.
-  const stack: { span: Span; gap?: Gap; depth: number }[] = [...(children.get("") ?? [])].reverse().map((span) => ({ span, depth: 0 }));
+  const stack: { span: Span; gap?: Gap; depth: number }[] = [...(children.get("") ?? [])]
+    .reverse()
+    .map((span) => ({ span, depth: 0 }));
   const open: number[] = [];
   const close = (depth: number) => {
     while (open.length > 0 && all[open.at(-1)!]!.depth >= depth) {
@@ -103,18 +109,38 @@ export function rows(trace: Trace, refined: boolean): Row[] {
     close(depth);
     if (gap) {
       open.push(all.length);
-      all.push({ id: `${span.id}~${gap.from}`, span, gap, depth, end: 0, parent: false, critical: [], wire: [], through: true });
+      all.push({
+        id: `${span.id}~${gap.from}`,
+        span,
+        gap,
+        depth,
+        end: 0,
+        parent: false,
+        critical: [],
+        wire: [],
+        through: true,
+      });
       continue;
     }
     const below = children.get(span.id) ?? [];
     const critical = sections.get(span.id) ?? [];
     open.push(all.length);
     const wire = wireOf(span, below);
-    all.push({ id: span.id, span, depth, end: 0, parent: below.length > 0, critical, wire, through: critical.length > 0 });
+    all.push({
+      id: span.id,
+      span,
+      depth,
+      end: 0,
+      parent: below.length > 0,
+      critical,
+      wire,
+      through: critical.length > 0,
+    });
     const named = below.length > 0 ? gaps(critical, below, wire, leastGap * trace.duration_ns) : [];
     let next = named.length - 1; // of those that are not on the stack, the last
     for (let i = below.length - 1; i >= 0; i--) {
-      while (next >= 0 && named[next]!.from >= below[i]!.start_ns) stack.push({ span, gap: named[next--]!, depth: depth + 1 });
+      while (next >= 0 && named[next]!.from >= below[i]!.start_ns)
+        stack.push({ span, gap: named[next--]!, depth: depth + 1 });
       stack.push({ span: below[i]!, depth: depth + 1 });
     }
     while (next >= 0) stack.push({ span, gap: named[next--]!, depth: depth + 1 });
@@ -170,7 +196,8 @@ export function matching(all: Row[], text: string): ReadonlySet<number> {
 }
 
 // hits returns the places, among the rows shown, of those that match.
-export const hits = (shown: number[], matching: ReadonlySet<number>) => shown.flatMap((index, i) => (matching.has(index) ? [i] : []));
+export const hits = (shown: number[], matching: ReadonlySet<number>) =>
+  shown.flatMap((index, i) => (matching.has(index) ? [i] : []));
 
 // step returns which of some hits, ascending, comes after, or before, a place, round and round.
 export function step(hits: number[], at: number, by: 1 | -1): number | undefined {

@@ -11,7 +11,8 @@ export function parse(text: string, whole: number): Stretch {
 }
 
 // write writes a part for the URL; "" for the whole.
-export const write = ({ from, to }: Stretch, whole: number) => (from <= 0 && to >= whole ? "" : `${Math.round(from)}-${Math.round(to)}`);
+export const write = ({ from, to }: Stretch, whole: number) =>
+  from <= 0 && to >= whole ? "" : `${Math.round(from)}-${Math.round(to)}`;
 
 // between returns the part between two times, in either order, kept within the whole and wide enough to be seen.
 export function between(a: number, b: number, whole: number): Stretch {

@@ -17,7 +17,17 @@ export function When({ at, brief }: { at: string | null | undefined; brief?: boo
 }
 
 // Bar is a share with its interval, drawn; the number stands beside it.
-export function Bar({ of, low, high, most = 1 }: { of: number | null; low?: number | null; high?: number | null; most?: number }) {
+export function Bar({
+  of,
+  low,
+  high,
+  most = 1,
+}: {
+  of: number | null;
+  low?: number | null;
+  high?: number | null;
+  most?: number;
+}) {
   const at = (x: number | null | undefined) => `${Math.max(0, Math.min(1, (x ?? 0) / most)) * 100}%`;
   return (
     <svg className="bar" width="100%" height="14" aria-hidden="true">
@@ -39,7 +49,14 @@ export function Path({ of }: { of: string[] }) {
   if (of.length < 2) return <span className="path">{of[0]}</span>;
   return (
     <span className="path" title={of.join(" → ")}>
-      <span className="dim">{of.length > 3 && "… → "}{of.slice(-3, -1).map((op, i) => <span key={i}><bdi>{op}</bdi> → </span>)}</span>
+      <span className="dim">
+        {of.length > 3 && "… → "}
+        {of.slice(-3, -1).map((op, i) => (
+          <span key={i}>
+            <bdi>{op}</bdi> →{" "}
+          </span>
+        ))}
+      </span>
       <bdi>{of.at(-1)}</bdi>
     </span>
   );

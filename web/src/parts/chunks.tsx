@@ -2,14 +2,21 @@ import { type ReactNode, useEffect, useRef, useState } from "react";
 
 // Chunks is the body of a long table: rows of any height, of which only those near what is in sight exist. Others leave as much room as they took,
 // or are guessed to take. see is told the first and the last row of what is near.
-export function Chunks(props: { count: number; columns: number; guess: number; see: (first: number, last: number) => void; row: (i: number) => ReactNode }) {
+export function Chunks(props: {
+  count: number;
+  columns: number;
+  guess: number;
+  see: (first: number, last: number) => void;
+  row: (i: number) => ReactNode;
+}) {
   const { count, see } = props;
   const near = useRef(new Set<number>());
   const [, changed] = useState(0);
   const watch = useRef<IntersectionObserver>(undefined);
   watch.current ??= new IntersectionObserver(
     (entries) => {
-      for (const e of entries) near.current[e.isIntersecting ? "add" : "delete"](Number((e.target as HTMLElement).dataset["chunk"]));
+      for (const e of entries)
+        near.current[e.isIntersecting ? "add" : "delete"](Number((e.target as HTMLElement).dataset["chunk"]));
       changed((n) => n + 1);
     },
     { rootMargin: "800px" },
@@ -22,7 +29,14 @@ export function Chunks(props: { count: number; columns: number; guess: number; s
     if (last >= first && Number.isFinite(first)) see(first, last);
   }, [first, last, see]);
   return Array.from({ length: Math.ceil(count / size) }, (_, i) => (
-    <Chunk key={i} number={i} watch={watch.current!} shown={near.current.has(i) || (i === 0 && near.current.size === 0)} columns={props.columns} room={(Math.min(count, (i + 1) * size) - i * size) * props.guess}>
+    <Chunk
+      key={i}
+      number={i}
+      watch={watch.current!}
+      shown={near.current.has(i) || (i === 0 && near.current.size === 0)}
+      columns={props.columns}
+      room={(Math.min(count, (i + 1) * size) - i * size) * props.guess}
+    >
       {() => Array.from({ length: Math.min(size, count - i * size) }, (_, k) => props.row(i * size + k))}
     </Chunk>
   ));
@@ -31,7 +45,21 @@ export function Chunks(props: { count: number; columns: number; guess: number; s
 const size = 25; // rows
 
 // Chunk is some rows of the table, or the room of them.
-function Chunk({ number, watch, shown, columns, room, children }: { number: number; watch: IntersectionObserver; shown: boolean; columns: number; room: number; children: () => ReactNode }) {
+function Chunk({
+  number,
+  watch,
+  shown,
+  columns,
+  room,
+  children,
+}: {
+  number: number;
+  watch: IntersectionObserver;
+  shown: boolean;
+  columns: number;
+  room: number;
+  children: () => ReactNode;
+}) {
   const body = useRef<HTMLTableSectionElement>(null);
   const height = useRef<number>(undefined);
   useEffect(() => {

@@ -3,7 +3,12 @@ import { type KeyboardEvent, useEffect, useState } from "react";
 import { mostSought } from "../url.ts";
 
 // Choice is one of a few things, as buttons side by side.
-export function Choice<T extends string>(props: { label: string; of: readonly (readonly [T, string])[]; value: T; pick: (value: T) => void }) {
+export function Choice<T extends string>(props: {
+  label: string;
+  of: readonly (readonly [T, string])[];
+  value: T;
+  pick: (value: T) => void;
+}) {
   return (
     <div className="choice" role="group" aria-label={props.label}>
       {props.of.map(([value, text]) => (
@@ -16,7 +21,12 @@ export function Choice<T extends string>(props: { label: string; of: readonly (r
 }
 
 // Select is one of many things.
-export function Select(props: { label: string; of: readonly (readonly [string, string])[]; value: string; pick: (value: string) => void }) {
+export function Select(props: {
+  label: string;
+  of: readonly (readonly [string, string])[];
+  value: string;
+  pick: (value: string) => void;
+}) {
   return (
     <label className="select">
       <span>{props.label}</span>
@@ -50,8 +60,14 @@ export function Search({ value, pick, label, step }: SearchProps) {
   };
   return (
     <input
-      type="search" data-search value={text} onChange={(e) => setText(e.target.value)} placeholder={label} aria-label={label}
-      maxLength={mostSought} onKeyDown={pressed}
+      type="search"
+      data-search
+      value={text}
+      onChange={(e) => setText(e.target.value)}
+      placeholder={label}
+      aria-label={label}
+      maxLength={mostSought}
+      onKeyDown={pressed}
     />
   );
 }

@@ -9,7 +9,14 @@ function opener(): HTMLElement | null {
 }
 
 // Dialog asks something; act does what was asked for, and while that fails the dialog stays and says why.
-export function Dialog(props: { title: string; close: () => void; act?: () => Promise<unknown>; verb?: string; children: ReactNode; wide?: boolean }) {
+export function Dialog(props: {
+  title: string;
+  close: () => void;
+  act?: () => Promise<unknown>;
+  verb?: string;
+  children: ReactNode;
+  wide?: boolean;
+}) {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState("");
   const [before] = useState(opener);
@@ -34,7 +41,11 @@ export function Dialog(props: { title: string; close: () => void; act?: () => Pr
     <Radix.Root open onOpenChange={(open) => !open && props.close()}>
       <Radix.Portal>
         <Radix.Overlay className="overlay" />
-        <Radix.Content className={props.wide ? "dialog wide" : "dialog"} aria-describedby={undefined} onCloseAutoFocus={back}>
+        <Radix.Content
+          className={props.wide ? "dialog wide" : "dialog"}
+          aria-describedby={undefined}
+          onCloseAutoFocus={back}
+        >
           <form onSubmit={submit}>
             <Radix.Title asChild>
               <h2>{props.title}</h2>

@@ -9,7 +9,16 @@ import { copy, say } from "./said.tsx";
 
 export type Table = { header: string[]; rows: Cell[][] };
 
-type Props = { id?: string; title: string; hint?: ReactNode; table: () => Table; tools?: ReactNode; children: ReactNode; tableOnly?: boolean; pictured?: boolean | (() => Promise<Blob>) };
+type Props = {
+  id?: string;
+  title: string;
+  hint?: ReactNode;
+  table: () => Table;
+  tools?: ReactNode;
+  children: ReactNode;
+  tableOnly?: boolean;
+  pictured?: boolean | (() => Promise<Blob>);
+};
 
 const mark = "\ufeff"; // tells spreadsheets that a file is UTF-8
 
@@ -44,9 +53,27 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, pic
   const heading = useId();
   const drawn = () => (typeof pictured === "function" ? pictured() : picture(body.current!));
   const items = [
-    ...(tableOnly ? [] : [{ text: asTable ? "Show the chart" : "Show the table", act: () => setTables(toggled(tables, named(title), !asTable)) }]),
+    ...(tableOnly
+      ? []
+      : [
+          {
+            text: asTable ? "Show the chart" : "Show the table",
+            act: () => setTables(toggled(tables, named(title), !asTable)),
+          },
+        ]),
     ...files(title, table),
-    ...((tableOnly && !pictured) || asTable ? [] : [{ text: "Save as PNG", act: () => void drawn().then((png) => save(`${named(title)}.png`, png), (error: unknown) => say(`No picture: ${String(error)}`)) }]),
+    ...((tableOnly && !pictured) || asTable
+      ? []
+      : [
+          {
+            text: "Save as PNG",
+            act: () =>
+              void drawn().then(
+                (png) => save(`${named(title)}.png`, png),
+                (error: unknown) => say(`No picture: ${String(error)}`),
+              ),
+          },
+        ]),
   ];
   return (
     <section className="figure" id={id} aria-labelledby={heading}>

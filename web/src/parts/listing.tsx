@@ -30,5 +30,9 @@ export function Listing({ label, head, children }: { label: string; head: Column
 // Further says that a list goes on behind what is shown of it, if it does, and how to see the rest.
 export function Further({ list, how }: { list: { items: unknown[]; next_cursor: string | null }; how: string }) {
   if (list.next_cursor === null) return null;
-  return <p className="under">These are the first {count(list.items.length)}, and there are more. {how}</p>;
+  return (
+    <p className="under">
+      These are the first {count(list.items.length)}, and there are more. {how}
+    </p>
+  );
 }

@@ -1,6 +1,15 @@
 // Charts as PNG: of a canvas what it shows, of an SVG what it looks like with the styles of the page.
 
-const painted = ["fill", "stroke", "stroke-width", "font-size", "font-family", "font-weight", "opacity", "text-anchor"] as const;
+const painted = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "font-size",
+  "font-family",
+  "font-weight",
+  "opacity",
+  "text-anchor",
+] as const;
 
 // noXML is what names may hold and XML may not: control characters and halves of surrogate pairs.
 const noXML = /[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu;
@@ -11,7 +20,13 @@ export async function picture(within: HTMLElement): Promise<Blob> {
   if (!source) throw new Error("there is no chart to draw");
   const box = source.getBoundingClientRect();
   const { canvas, context } = sheet(box.width, box.height);
-  context.drawImage(source instanceof HTMLCanvasElement ? source : await image(source, box), 0, 0, box.width, box.height);
+  context.drawImage(
+    source instanceof HTMLCanvasElement ? source : await image(source, box),
+    0,
+    0,
+    box.width,
+    box.height,
+  );
   return blob(canvas);
 }
 
@@ -32,7 +47,9 @@ function sheet(width: number, height: number) {
 const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name);
 
 function blob(canvas: HTMLCanvasElement): Promise<Blob> {
-  return new Promise((done, failed) => canvas.toBlob((png) => (png ? done(png) : failed(new Error("the browser drew nothing"))), "image/png"));
+  return new Promise((done, failed) =>
+    canvas.toBlob((png) => (png ? done(png) : failed(new Error("the browser drew nothing"))), "image/png"),
+  );
 }
 
 // Line is a row of an outline: how deep it lies, its text, what stands in the columns beside it, and whether it matters.
@@ -61,7 +78,12 @@ export function outline(head: string[], lines: Line[]): Promise<Blob> {
     context.textBaseline = "middle";
     texts.forEach((text, i) => {
       context.textAlign = i === 0 ? "left" : "right";
-      context.fillText(text, i === 0 ? x : right + (i - 1) * cellRoom, y, i === 0 ? right - cellRoom - x : cellRoom - 8);
+      context.fillText(
+        text,
+        i === 0 ? x : right + (i - 1) * cellRoom,
+        y,
+        i === 0 ? right - cellRoom - x : cellRoom - 8,
+      );
     });
   };
   write(0, margin, head, true, "--dim");

@@ -45,7 +45,8 @@ export function Failed({ failure, again }: { failure: Failure; again?: () => voi
 function Stale({ failure, again }: { failure: Failure; again: () => void }) {
   return (
     <p className="notice" role="status">
-      <strong>Stale.</strong> This could not be read again: {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
+      <strong>Stale.</strong> This could not be read again:{" "}
+      {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
       <button type="button" onClick={again}>
         Try again
       </button>
@@ -55,7 +56,8 @@ function Stale({ failure, again }: { failure: Failure; again: () => void }) {
 
 // Read shows what was read, or why it is not there (yet). A value that could not be read again is shown as stale.
 export function Read<T>({ of, what, children }: { of: Reading<T>; what: string; children: (value: T) => ReactNode }) {
-  if (of.value === undefined) return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;
+  if (of.value === undefined)
+    return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;
   return (
     <>
       {of.failure && <Stale failure={of.failure} again={of.again} />}

@@ -33,7 +33,10 @@ export function Said() {
 
 // copy puts a text on the clipboard, and says so. What the page came by is often HTTP, where browsers have no clipboard for scripts.
 export async function copy(text: string) {
-  const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => true, () => copySelected(text));
+  const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(
+    () => true,
+    () => copySelected(text),
+  );
   say(done ? "Copied." : "The browser does not let this page copy: save it instead.");
 }
 

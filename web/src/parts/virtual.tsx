@@ -4,7 +4,14 @@ import { type CSSProperties, type ReactNode, useEffect, useRef, useState } from 
 type Focus = { id: string; at: number };
 
 // Virtual is a list of rows of one height of which only those in sight exist. head stays on top.
-export function Virtual(props: { count: number; height: number; focus: Focus; label: string; head?: ReactNode; row: (i: number) => ReactNode }) {
+export function Virtual(props: {
+  count: number;
+  height: number;
+  focus: Focus;
+  label: string;
+  head?: ReactNode;
+  row: (i: number) => ReactNode;
+}) {
   const box = useRef<HTMLDivElement>(null);
   const [sight, setSight] = useState({ top: 0, height: 600 });
   useEffect(() => {
@@ -25,7 +32,8 @@ export function Virtual(props: { count: number; height: number; focus: Focus; la
     if (!there || !element) return;
     const top = focus.at * height;
     if (top < element.scrollTop + height) element.scrollTop = Math.max(0, top - 3 * height);
-    else if (top + 3 * height > element.scrollTop + element.clientHeight) element.scrollTop = top - element.clientHeight + 6 * height;
+    else if (top + 3 * height > element.scrollTop + element.clientHeight)
+      element.scrollTop = top - element.clientHeight + 6 * height;
   }, [focus.id, there, height]);
   const beyond = 8; // rows out of sight that exist, so that scrolling shows no blank
   const first = Math.max(0, Math.floor(sight.top / height) - beyond);

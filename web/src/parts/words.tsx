@@ -3,9 +3,21 @@ import type { Schemas } from "../api/client.ts";
 import { stateWord } from "../compute/format.ts";
 
 const glyphs: Record<string, string> = {
-  none: "○", opened: "○", investigating: "◔", located: "◑", explained: "●", exhausted: "⊘", gone: "✓",
-  on: "●", wanted: "◔", off: "○", baseline: "▪", forbidden: "⊘",
-  current: "●", behind: "◔", lost: "⊘",
+  none: "○",
+  opened: "○",
+  investigating: "◔",
+  located: "◑",
+  explained: "●",
+  exhausted: "⊘",
+  gone: "✓",
+  on: "●",
+  wanted: "◔",
+  off: "○",
+  baseline: "▪",
+  forbidden: "⊘",
+  current: "●",
+  behind: "◔",
+  lost: "⊘",
 };
 
 // State is a word with a shape: never colour alone. Pointing at it says what it means.
@@ -21,12 +33,21 @@ export function State({ of, title = meanings[of] }: { of: string; title?: string
 export function Tags({ onset, kind }: { onset: Schemas["Onset"]; kind: Schemas["Kind"] }) {
   return (
     <>
-      <span className="tag" title={meanings[onset]}>{onset}</span> <span className="tag" title={meanings[kind]}>{kindWords[kind]}</span>
+      <span className="tag" title={meanings[onset]}>
+        {onset}
+      </span>{" "}
+      <span className="tag" title={meanings[kind]}>
+        {kindWords[kind]}
+      </span>
     </>
   );
 }
 
-export const kindWords: Record<Schemas["Kind"], string> = { variable: "variable", slow: "slow", shifted: "other paths" };
+export const kindWords: Record<Schemas["Kind"], string> = {
+  variable: "variable",
+  slow: "slow",
+  shifted: "other paths",
+};
 
 // meanings says what the words of problems and tracepoints mean, for whom they are new.
 export const meanings: Record<string, string> = {

@@ -17,17 +17,23 @@ type Comparison = Schemas["Comparison"];
 
 const listedMost = 200; // groups to choose from; others are found by their name
 
-const named = (g: Schemas["Group"]) => `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`;
+const named = (g: Schemas["Group"]) =>
+  `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`;
 
 export default function Compare() {
   useTitle("Compare");
   const [group, setGroup] = useID("group");
   const [q, setQ] = useSought();
-  const groups = useRead(`groups ${q}`, (signal) => client.GET("/groups", { params: { query: { limit: listedMost, ...(q && { q }) } }, signal }));
-  const chosen = useRead(group ? `group ${group}` : null, (signal) => client.GET("/groups/{group}", { params: { path: { group } }, signal }));
+  const groups = useRead(`groups ${q}`, (signal) =>
+    client.GET("/groups", { params: { query: { limit: listedMost, ...(q && { q }) } }, signal }),
+  );
+  const chosen = useRead(group ? `group ${group}` : null, (signal) =>
+    client.GET("/groups/{group}", { params: { path: { group } }, signal }),
+  );
   const known = groups.value?.items ?? [];
   const listed = known.map((g): [string, string] => [g.id, named(g)]);
-  if (group && !known.some((g) => g.id === group)) listed.unshift([group, chosen.value ? named(chosen.value.group) : `group ${group.slice(0, 6)}`]);
+  if (group && !known.some((g) => g.id === group))
+    listed.unshift([group, chosen.value ? named(chosen.value.group) : `group ${group.slice(0, 6)}`]);
   return (
     <>
       <div className="toolbar">
@@ -35,10 +41,30 @@ export default function Compare() {
         <Search value={q} pick={setQ} label="Search requests ( / )" />
         <Select label="Requests" value={group} pick={setGroup} of={[["", "choose …"], ...listed]} />
         <span className="dim small" role="status">
-          {groups.value?.next_cursor ? `The ${count(known.length)} with most requests: search for others.` : q && groups.value ? `${count(known.length)} found` : ""}
+          {groups.value?.next_cursor
+            ? `The ${count(known.length)} with most requests: search for others.`
+            : q && groups.value
+              ? `${count(known.length)} found`
+              : ""}
         </span>
       </div>
-      {group ? <Group key={group} id={group} detail={chosen.value} /> : <Read of={groups} what="groups">{() => <Empty title={listed.length > 0 ? "Choose requests to compare" : q ? "No requests fit" : "There are no requests yet"}>{listed.length === 0 && q ? "Search for less of their name." : "Slow ones against the rest, or now against before."}</Empty>}</Read>}
+      {group ? (
+        <Group key={group} id={group} detail={chosen.value} />
+      ) : (
+        <Read of={groups} what="groups">
+          {() => (
+            <Empty
+              title={
+                listed.length > 0 ? "Choose requests to compare" : q ? "No requests fit" : "There are no requests yet"
+              }
+            >
+              {listed.length === 0 && q
+                ? "Search for less of their name."
+                : "Slow ones against the rest, or now against before."}
+            </Empty>
+          )}
+        </Read>
+      )}
     </>
   );
 }
@@ -53,14 +79,35 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   const [longer, setLonger] = useNanos("longer");
   const [shorter, setShorter] = useNanos("shorter");
   const windows = detail?.windows ?? [];
-  const times = { ...(from && { from }), ...(to && { to }), ...(baseFrom && { base_from: baseFrom }), ...(baseTo && { base_to: baseTo }) };
+  const times = {
+    ...(from && { from }),
+    ...(to && { to }),
+    ...(baseFrom && { base_from: baseFrom }),
+    ...(baseTo && { base_to: baseTo }),
+  };
   // Without any time: what is newest against when all was well.
   const newest = windows.at(-2)?.from ?? windows.at(-1)?.from;
   const bins = detail?.histogram ?? [];
-  const durations = longer || shorter ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) } : detail?.p50_ns ? { longer_ns: detail.p50_ns } : null;
+  const durations =
+    longer || shorter
+      ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) }
+      : detail?.p50_ns
+        ? { longer_ns: detail.p50_ns }
+        : null;
   const box = durations && { ...durations, ...(from && { from }), ...(to && { to }) };
-  const ask = by === "slowest" ? { slowest: Number(part) } : by === "duration" ? box : Object.keys(times).length > 0 ? times : newest ? { from: newest } : null;
-  const reading = useRead(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }));
+  const ask =
+    by === "slowest"
+      ? { slowest: Number(part) }
+      : by === "duration"
+        ? box
+        : Object.keys(times).length > 0
+          ? times
+          : newest
+            ? { from: newest }
+            : null;
+  const reading = useRead(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) =>
+    client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }),
+  );
   const timesInstead = () => {
     setBy("time");
     setBaseFrom(windows[0]?.from ?? "");
@@ -69,13 +116,45 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   return (
     <>
       <div className="toolbar">
-        <Choice label="Compare" value={by} pick={setBy} of={[["slowest", "Slowest against the rest"], ["duration", "By duration"], ["time", "Now against before"]]} />
+        <Choice
+          label="Compare"
+          value={by}
+          pick={setBy}
+          of={[
+            ["slowest", "Slowest against the rest"],
+            ["duration", "By duration"],
+            ["time", "Now against before"],
+          ]}
+        />
         {by === "slowest" ? (
-          <Select label="Slowest" value={part} pick={setPart} of={[["0.01", "1 %"], ["0.05", "5 %"], ["0.1", "10 %"], ["0.25", "25 %"], ["0.5", "50 %"]]} />
+          <Select
+            label="Slowest"
+            value={part}
+            pick={setPart}
+            of={[
+              ["0.01", "1 %"],
+              ["0.05", "5 %"],
+              ["0.1", "10 %"],
+              ["0.25", "25 %"],
+              ["0.5", "50 %"],
+            ]}
+          />
         ) : by === "duration" ? (
           <>
-            <Duration label="From" value={longer} pick={setLonger} bounds={bins.map((b) => b.low_ns)} none={shorter ? "the fastest" : "the median"} />
-            <Duration label="to" value={shorter} pick={setShorter} bounds={bins.map((b) => b.high_ns)} none="the slowest" />
+            <Duration
+              label="From"
+              value={longer}
+              pick={setLonger}
+              bounds={bins.map((b) => b.low_ns)}
+              none={shorter ? "the fastest" : "the median"}
+            />
+            <Duration
+              label="to"
+              value={shorter}
+              pick={setShorter}
+              bounds={bins.map((b) => b.high_ns)}
+              none="the slowest"
+            />
             <Time label="that came from" value={from} pick={setFrom} windows={windows} bound="from" none="any time" />
             <Time label="to" value={to} pick={setTo} windows={windows} bound="to" none="now" />
           </>
@@ -83,7 +162,14 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
           <>
             <Time label="From" value={from} pick={setFrom} windows={windows} bound="from" none="lately" />
             <Time label="to" value={to} pick={setTo} windows={windows} bound="to" none="now" />
-            <Time label="against from" value={baseFrom} pick={setBaseFrom} windows={windows} bound="from" none="when all was well" />
+            <Time
+              label="against from"
+              value={baseFrom}
+              pick={setBaseFrom}
+              windows={windows}
+              bound="from"
+              none="when all was well"
+            />
             <Time label="to" value={baseTo} pick={setBaseTo} windows={windows} bound="to" none="–" />
           </>
         )}
@@ -91,8 +177,28 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
       <Read of={reading} what="the comparison">
         {(c) => (
           <>
-            {by === "duration" && (c.note || from || to) && <OfBox group={id} note={c.note} from={from} to={to} longer={durations?.longer_ns ?? 0} shorter={Number(shorter) || Infinity} times={timesInstead} />}
-            {c.a.requests === 0 || c.b.requests === 0 ? <Empty title="One side has no requests">{by === "time" ? "Choose other times: windows count that lie in them for the most part." : by === "duration" ? "Of the requests sampled all, or none, are in it. Choose other durations or times." : "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}</Empty> : <Difference c={c} />}
+            {by === "duration" && (c.note || from || to) && (
+              <OfBox
+                group={id}
+                note={c.note}
+                from={from}
+                to={to}
+                longer={durations?.longer_ns ?? 0}
+                shorter={Number(shorter) || Infinity}
+                times={timesInstead}
+              />
+            )}
+            {c.a.requests === 0 || c.b.requests === 0 ? (
+              <Empty title="One side has no requests">
+                {by === "time"
+                  ? "Choose other times: windows count that lie in them for the most part."
+                  : by === "duration"
+                    ? "Of the requests sampled all, or none, are in it. Choose other durations or times."
+                    : "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}
+              </Empty>
+            ) : (
+              <Difference c={c} />
+            )}
           </>
         )}
       </Read>
@@ -100,18 +206,34 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   );
 }
 
-type BoxProps = { group: string; note: string | undefined; from: string; to: string; longer: number; shorter: number; times: () => void };
+type BoxProps = {
+  group: string;
+  note: string | undefined;
+  from: string;
+  to: string;
+  longer: number;
+  shorter: number;
+  times: () => void;
+};
 
 // OfBox says what to know of a box of times and durations, and which requests in it are kept.
 function OfBox({ group, note, from, to, longer, shorter, times }: BoxProps) {
   const [zone] = useZone();
   const now = useNow();
-  const exemplars = useRead(`exemplars ${group}`, (signal) => client.GET("/exemplars", { params: { query: { group } }, signal }));
+  const exemplars = useRead(`exemplars ${group}`, (signal) =>
+    client.GET("/exemplars", { params: { query: { group } }, signal }),
+  );
   const came = (at: number) => (!from || at >= Date.parse(from)) && (!to || at < Date.parse(to));
-  const within = (exemplars.value?.items ?? []).filter((e) => e.duration_ns >= longer && e.duration_ns < shorter && came(Date.parse(e.start)));
+  const within = (exemplars.value?.items ?? []).filter(
+    (e) => e.duration_ns >= longer && e.duration_ns < shorter && came(Date.parse(e.start)),
+  );
   return (
     <p className="notice" role="status">
-      {note && <><strong>{timesIn(sentence(note), zone, now)}</strong> </>}
+      {note && (
+        <>
+          <strong>{timesIn(sentence(note), zone, now)}</strong>{" "}
+        </>
+      )}
       {within.length > 0 ? (
         <>
           Requests to look at that lie in the box:{" "}
@@ -141,16 +263,37 @@ const sentence = (text: string) => `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 // Duration picks the bound of a bin of durations. One that is none, such as one that was brushed, stays.
 function Duration(props: { label: string; value: string; pick: (v: string) => void; bounds: number[]; none: string }) {
   const all = [...new Set([...props.bounds, ...(props.value ? [Number(props.value)] : [])])].sort((a, b) => a - b);
-  return <Select label={props.label} value={props.value} pick={props.pick} of={[["", props.none], ...all.map((ns) => [String(ns), duration(ns)] as const)]} />;
+  return (
+    <Select
+      label={props.label}
+      value={props.value}
+      pick={props.pick}
+      of={[["", props.none], ...all.map((ns) => [String(ns), duration(ns)] as const)]}
+    />
+  );
 }
 
 // Time picks the bound of a window. A time that is none, such as one that was brushed, stays.
-function Time(props: { label: string; value: string; pick: (v: string) => void; windows: Schemas["Window"][]; bound: "from" | "to"; none: string }) {
+function Time(props: {
+  label: string;
+  value: string;
+  pick: (v: string) => void;
+  windows: Schemas["Window"][];
+  bound: "from" | "to";
+  none: string;
+}) {
   const [zone] = useZone();
   const now = useNow();
   const all = props.windows.map((w) => w[props.bound]);
   if (props.value && !all.includes(props.value)) all.push(props.value);
-  return <Select label={props.label} value={props.value} pick={props.pick} of={[["", props.none], ...all.map((at) => [at, time(at, zone, now)] as const)]} />;
+  return (
+    <Select
+      label={props.label}
+      value={props.value}
+      pick={props.pick}
+      of={[["", props.none], ...all.map((at) => [at, time(at, zone, now)] as const)]}
+    />
+  );
 }
 
 function Difference({ c }: { c: Comparison }) {
@@ -164,7 +307,9 @@ function Difference({ c }: { c: Comparison }) {
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
-        {tied(`${duration(c.a.mean_ns)} on average for ${timesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`)}
+        {tied(
+          `${duration(c.a.mean_ns)} on average for ${timesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`,
+        )}
         {leading && tied(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
       </p>
       <Figure
@@ -173,12 +318,19 @@ function Difference({ c }: { c: Comparison }) {
         table={table}
       >
         <Icicle
-          boxes={boxes(c.edges.map((e) => e.place), (i) => Math.max(c.edges[i]!.a_ns ?? 0, c.edges[i]!.b_ns ?? 0))}
+          boxes={boxes(
+            c.edges.map((e) => e.place),
+            (i) => Math.max(c.edges[i]!.a_ns ?? 0, c.edges[i]!.b_ns ?? 0),
+          )}
           label="Difference of critical paths; the table has the numbers"
           look={(b) => {
             const d = difference(b.edges);
             const strength = Math.round(Math.min(1, Math.abs(d) / most) * 90);
-            return { fill: `color-mix(in srgb, var(--${d >= 0 ? "more" : "less"}) ${strength}%, var(--heat-0))`, ink: strength > 50 ? "var(--heat-ink)" : "var(--text)", note: b.edges.length > 0 ? signed(d, duration) : "" };
+            return {
+              fill: `color-mix(in srgb, var(--${d >= 0 ? "more" : "less"}) ${strength}%, var(--heat-0))`,
+              ink: strength > 50 ? "var(--heat-ink)" : "var(--text)",
+              note: b.edges.length > 0 ? signed(d, duration) : "",
+            };
           }}
           title={(b) => `${b.label}\n${signed(difference(b.edges), duration)} in itself`}
         />

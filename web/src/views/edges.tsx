@@ -18,7 +18,11 @@ const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail
   wrong: { name: "What is wrong", word: "of what is wrong", of: (e) => e.score },
   variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
   mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
-  tail: { name: "Slowest tenth", word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
+  tail: {
+    name: "Slowest tenth",
+    word: "of what the slowest tenth take longer",
+    of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail),
+  },
 };
 
 // measuresFor returns how the edges of a problem can be measured; first the measure of its sentence.
@@ -53,10 +57,18 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
       table={() => edgeTable(edges)}
     >
       <Icicle
-        boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
+        boxes={boxes(
+          edges.map((e) => e.place),
+          (i) => edges[i]!.mean_ns ?? 0,
+        )}
         label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
-        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "" })}
-        title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
+        look={(b) => ({
+          ...heat(part(b.edges)),
+          note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "",
+        })}
+        title={(b) =>
+          `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`
+        }
       />
       <div className="legend" aria-hidden="true">
         Part {measure.word}:
@@ -72,10 +84,27 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
 }
 
 const edgeTable = (edges: Edge[]) => ({
-  header: ["place", "context", "share of variance (of 1)", "low (of 1)", "high (of 1)", "share of mean (of 1)", "mean (ms)", "tail lift (ms)", "excess (ms)"],
+  header: [
+    "place",
+    "context",
+    "share of variance (of 1)",
+    "low (of 1)",
+    "high (of 1)",
+    "share of mean (of 1)",
+    "mean (ms)",
+    "tail lift (ms)",
+    "excess (ms)",
+  ],
   rows: edges.map((e) => [
-    e.place.label, e.place.context.join(" > "), e.share_variance.value, e.share_variance.low, e.share_variance.high, e.share_mean,
-    milli(e.mean_ns), milli(e.tail_lift_ns), milli(e.excess_ns.value),
+    e.place.label,
+    e.place.context.join(" > "),
+    e.share_variance.value,
+    e.share_variance.low,
+    e.share_variance.high,
+    e.share_mean,
+    milli(e.mean_ns),
+    milli(e.tail_lift_ns),
+    milli(e.excess_ns.value),
   ]),
 });
 
@@ -86,8 +115,10 @@ function byVariance([leading, ...rest]: Edge[]): Edge[] {
 }
 
 const edgeHints: Record<Measure, string> = {
-  wrong: "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
-  variance: "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
+  wrong:
+    "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
+  variance:
+    "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
   mean: "Places on the critical path, with their share of the mean.",
   tail: "",
 };
@@ -109,8 +140,10 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
       <Listing
         label="Edges"
         head={[
-          "Place", by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
-          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true }, { text: "Mean", number: true },
+          "Place",
+          by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
+          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true },
+          { text: "Mean", number: true },
           { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
           { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
         ]}
@@ -139,14 +172,18 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
             <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
             <td className="number nowrap">{duration(e.mean_ns)}</td>
             <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
-            <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
+            <td className="number nowrap" title={range(e.excess_ns, duration)}>
+              {signed(e.excess_ns.value, duration)}
+            </td>
           </tr>
         ))}
       </Listing>
       {few.length < edges.length && (
         <p className="under">
           <button type="button" className="link" aria-expanded={whole} onClick={() => setShown(whole ? "most" : "all")}>
-            {whole ? "Show only what carries most" : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
+            {whole
+              ? "Show only what carries most"
+              : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
           </button>
         </p>
       )}

@@ -31,14 +31,23 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
       <Figure
         id="exemplars"
         title="Requests to look at"
-        hint={problem.kind === "slow" && "Typical ones show why these requests are slow; what the slowest wait for may be something else."}
-        table={() => ({ header: ["stratum", "trace", "start", "duration (ms)"], rows: (reading.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]) })}
+        hint={
+          problem.kind === "slow" &&
+          "Typical ones show why these requests are slow; what the slowest wait for may be something else."
+        }
+        table={() => ({
+          header: ["stratum", "trace", "start", "duration (ms)"],
+          rows: (reading.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]),
+        })}
         tableOnly
       >
         <Read of={reading} what="exemplars">
           {({ items }) =>
             items.length === 0 ? (
-              <p className="dim">None are kept yet. They are when an epoch ends, if the setting <code>retention.exemplars</code> is above 0.</p>
+              <p className="dim">
+                None are kept yet. They are when an epoch ends, if the setting <code>retention.exemplars</code> is above
+                0.
+              </p>
             ) : (
               <div className="exemplars">
                 {strata.map(([stratum, name]) => (
@@ -49,7 +58,10 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
                         .filter((e) => e.stratum === stratum)
                         .map((e, i) => (
                           <li key={i}>
-                            <Link href={traceOf(e, problem.id)}>{duration(e.duration_ns)}</Link> <span className="dim small"><When at={e.start} brief /></span>
+                            <Link href={traceOf(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
+                            <span className="dim small">
+                              <When at={e.start} brief />
+                            </span>
                           </li>
                         ))}
                     </ul>
@@ -80,8 +92,18 @@ function Attributes({ items }: { items: Exemplar[] }) {
   useEffect(() => {
     const leave = new AbortController();
     const read = (some: string[]) =>
-      Promise.all(some.map((trace) => answered(client.GET("/traces/{trace}", { params: { path: { trace } }, signal: leave.signal })).catch(() => undefined))).then((all) => all.filter((t) => t !== undefined));
-    void Promise.all([read(slowest), read(others)]).then(([slow, rest]) => leave.signal.aborted || setCompared({ slow: slow.length, rest: rest.length, found: contrasts(slow, rest).slice(0, 12) }));
+      Promise.all(
+        some.map((trace) =>
+          answered(client.GET("/traces/{trace}", { params: { path: { trace } }, signal: leave.signal })).catch(
+            () => undefined,
+          ),
+        ),
+      ).then((all) => all.filter((t) => t !== undefined));
+    void Promise.all([read(slowest), read(others)]).then(
+      ([slow, rest]) =>
+        leave.signal.aborted ||
+        setCompared({ slow: slow.length, rest: rest.length, found: contrasts(slow, rest).slice(0, 12) }),
+    );
     return () => leave.abort();
   }, [ids]);
   if (!compared || compared.slow === 0 || compared.rest === 0) return null;
@@ -91,7 +113,10 @@ function Attributes({ items }: { items: Exemplar[] }) {
       id="attributes"
       title="Attributes of slow requests against the others"
       hint={`Of the ${slow} slowest requests above, and the ${rest} others: few, so take it as a hint; what was tested is under “What goes with it”.`}
-      table={() => ({ header: ["service", "attribute", "value", "of the slow (of 1)", "of the others (of 1)"], rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]) })}
+      table={() => ({
+        header: ["service", "attribute", "value", "of the slow (of 1)", "of the others (of 1)"],
+        rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]),
+      })}
       tableOnly
     >
       {found.length === 0 ? (
@@ -99,9 +124,7 @@ function Attributes({ items }: { items: Exemplar[] }) {
       ) : (
         <Listing
           label="Attributes of slow requests against the others"
-          head={[
-            "Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true },
-          ]}
+          head={["Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true }]}
         >
           {found.map((c) => (
             <tr key={`${c.service} ${c.key} ${c.value}`}>
@@ -109,7 +132,9 @@ function Attributes({ items }: { items: Exemplar[] }) {
                 <div className="clamp" title={`${c.key} = ${c.value}`}>
                   {c.key} = <strong>{c.value}</strong>
                 </div>
-                <div className="small dim clamp" title={c.service}>{c.service}</div>
+                <div className="small dim clamp" title={c.service}>
+                  {c.service}
+                </div>
               </td>
               <td className="number">{percent(c.slow)}</td>
               <td className="number">{percent(c.rest)}</td>

@@ -14,7 +14,12 @@ import { useNow, useZone } from "../settings.ts";
 import { query, useOneOf } from "../url.ts";
 
 // deploys are those of services on the path, the oldest first; undefined: they cannot be read.
-type Props = { group: Schemas["GroupDetail"]; problem: Schemas["Problem"]; decisions: Schemas["Decision"][]; deploys: Schemas["Deploy"][] | undefined };
+type Props = {
+  group: Schemas["GroupDetail"];
+  problem: Schemas["Problem"];
+  decisions: Schemas["Decision"][];
+  deploys: Schemas["Deploy"][] | undefined;
+};
 
 export function Latency({ group, problem, decisions, deploys }: Props) {
   return (
@@ -23,9 +28,17 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
       <Figure
         title="Durations of the requests judged"
         hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
-        table={() => ({ header: ["above (ms)", "to (ms)", "requests"], rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]) })}
+        table={() => ({
+          header: ["above (ms)", "to (ms)", "requests"],
+          rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]),
+        })}
       >
-        <Histogram bins={group.histogram} p50={group.p50_ns} p99={group.p99_ns} label="Distribution of durations; the table has the numbers" />
+        <Histogram
+          bins={group.histogram}
+          p50={group.p50_ns}
+          p99={group.p99_ns}
+          label="Distribution of durations; the table has the numbers"
+        />
       </Figure>
     </div>
   );
@@ -35,37 +48,79 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
   const [, go] = useLocation();
   const [as, setAs] = useOneOf("latency", ["map", "lines"]);
   const id = group.group.id;
-  const exemplars = useRead(`exemplars ${id}`, (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }), true);
+  const exemplars = useRead(
+    `exemplars ${id}`,
+    (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }),
+    true,
+  );
   const windows = group.windows.filter((w) => w.count > 0);
   const marks = marksOf(problem, decisions, deploys ?? []);
   const brush = (from: number, to: number, longer = 0, shorter = Infinity) => {
     const at = (ms: number) => new Date(ms).toISOString();
     const box = { group: id, from: at(from), to: at(to) };
     if (longer > 0 || shorter < Infinity) {
-      go(`/compare${query({ ...box, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`);
+      go(
+        `/compare${query({ ...box, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`,
+      );
       return;
     }
     go(`/compare${query({ ...box, by: "time", base_from: windows[0]?.from, base_to: box.from })}`);
   };
   const dots = (exemplars.value?.items ?? []).map((e) => ({
-    at: Date.parse(e.start), ns: e.duration_ns, title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`, go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
+    at: Date.parse(e.start),
+    ns: e.duration_ns,
+    title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`,
+    go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
   }));
   const came = byWindow(windows, deploys ?? []);
   const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
   return (
     <Figure
       title="Latency over time"
-      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare the requests in it, of those that are sampled, with the rest." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
-      tools={<><Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link> <Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} /></>}
+      hint={
+        as === "map"
+          ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare the requests in it, of those that are sampled, with the rest."
+          : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."
+      }
+      tools={
+        <>
+          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link>{" "}
+          <Choice
+            label="Show as"
+            value={as}
+            pick={setAs}
+            of={[
+              ["map", "Heat map"],
+              ["lines", "Lines"],
+            ]}
+          />
+        </>
+      }
       table={() => ({
         header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV", "deploys"],
-        rows: windows.map((w, i) => [w.from, w.to, w.count, w.failed, milli(w.mean_ns), milli(quantile(w.latency, 0.5)), milli(quantile(w.latency, 0.99)), w.cov, came[i]!.map(deployed).join("; ")]),
+        rows: windows.map((w, i) => [
+          w.from,
+          w.to,
+          w.count,
+          w.failed,
+          milli(w.mean_ns),
+          milli(quantile(w.latency, 0.5)),
+          milli(quantile(w.latency, 0.99)),
+          w.cov,
+          came[i]!.map(deployed).join("; "),
+        ]),
       })}
     >
       {windows.length === 0 ? (
         <p className="dim">No window has ended yet.</p>
       ) : as === "map" ? (
-        <HeatMap windows={windows} marks={marks} dots={dots} brush={brush} label={`Durations in ${windows.length} windows; the table has the numbers`} />
+        <HeatMap
+          windows={windows}
+          marks={marks}
+          dots={dots}
+          brush={brush}
+          label={`Durations in ${windows.length} windows; the table has the numbers`}
+        />
       ) : (
         <Lines
           label={`Durations in ${windows.length} windows; the table has the numbers`}
@@ -103,8 +158,20 @@ function Deploys({ of }: { of: Props["deploys"] }) {
 
 // marksOf returns when the problem began, what was deployed, and what was decided about it.
 function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], deploys: Schemas["Deploy"][]): Mark[] {
-  const marks: Mark[] = deploys.map((d) => ({ at: Date.parse(d.at), text: "deploy", title: `Deployed: ${deployed(d)}`, deploy: true }));
-  marks.push(...decisions.map((d) => ({ at: Date.parse(d.at), text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to, title: d.text })));
-  if (problem.since) marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
+  const marks: Mark[] = deploys.map((d) => ({
+    at: Date.parse(d.at),
+    text: "deploy",
+    title: `Deployed: ${deployed(d)}`,
+    deploy: true,
+  }));
+  marks.push(
+    ...decisions.map((d) => ({
+      at: Date.parse(d.at),
+      text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to,
+      title: d.text,
+    })),
+  );
+  if (problem.since)
+    marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
   return marks;
 }

@@ -7,10 +7,13 @@ export function LogIn({ enter }: { enter: () => void }) {
   useTitle("Log in");
   const [secret, setSecret] = useState("");
   const [stay, setStay] = useState(false);
-  const [wrong, setWrong] = useState(token() ? "The token that was used is not known any more, was revoked, or has expired." : "");
+  const [wrong, setWrong] = useState(
+    token() ? "The token that was used is not known any more, was revoked, or has expired." : "",
+  );
   const submit = async (event: FormEvent) => {
     event.preventDefault();
-    if (!/^[\x21-\x7e]+$/.test(secret.trim())) return setWrong("This is no token: those have letters, digits and signs of ASCII only.");
+    if (!/^[\x21-\x7e]+$/.test(secret.trim()))
+      return setWrong("This is no token: those have letters, digits and signs of ASCII only.");
     keepToken(secret.trim(), stay);
     try {
       await answered(client.GET("/status"));
@@ -26,14 +29,23 @@ export function LogIn({ enter }: { enter: () => void }) {
       <form onSubmit={submit}>
         <h1>Sibyl</h1>
         <p>
-          This service wants a token. Whoever runs it makes one with <code>sibyl token create --role viewer --name you</code>.
+          This service wants a token. Whoever runs it makes one with{" "}
+          <code>sibyl token create --role viewer --name you</code>.
         </p>
         <label>
           Token
-          <input type="password" autoComplete="current-password" required autoFocus value={secret} onChange={(e) => setSecret(e.target.value)} />
+          <input
+            type="password"
+            autoComplete="current-password"
+            required
+            autoFocus
+            value={secret}
+            onChange={(e) => setSecret(e.target.value)}
+          />
         </label>
         <label className="check">
-          <input type="checkbox" checked={stay} onChange={(e) => setStay(e.target.checked)} /> Keep it in this browser, not only this tab
+          <input type="checkbox" checked={stay} onChange={(e) => setStay(e.target.checked)} /> Keep it in this browser,
+          not only this tab
         </label>
         {wrong && (
           <p className="bad" role="alert">

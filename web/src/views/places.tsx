@@ -10,7 +10,14 @@ type Comparison = Schemas["Comparison"];
 // places is a comparison as a table for other programs.
 export const places = (c: Comparison | undefined): Table => ({
   header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "part of the difference"],
-  rows: (c?.edges ?? []).map((e) => [e.place.label, e.place.context.join(" > "), milli(e.a_ns), milli(e.b_ns), milli(e.difference_ns), e.part]),
+  rows: (c?.edges ?? []).map((e) => [
+    e.place.label,
+    e.place.context.join(" > "),
+    milli(e.a_ns),
+    milli(e.b_ns),
+    milli(e.difference_ns),
+    e.part,
+  ]),
 });
 
 // differ reports whether the sides differ by more than what places have more and others less: a part of that says something.
@@ -21,11 +28,23 @@ export function differ(c: Comparison): boolean {
 
 // Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
 export function Places({ label, c, few }: { label: string; c: Comparison; few?: number }) {
-  const [a, b] = c.a.label.startsWith("the slowest") ? ["Slowest", "Rest"] : c.a.label.startsWith("the requests sampled") ? ["These", "Rest"] : ["These times", "Before"];
+  const [a, b] = c.a.label.startsWith("the slowest")
+    ? ["Slowest", "Rest"]
+    : c.a.label.startsWith("the requests sampled")
+      ? ["These", "Rest"]
+      : ["These times", "Before"];
   const parts = differ(c);
-  const head: Column[] = ["Place", { text: a!, number: true }, { text: b!, number: true }, { text: "Difference", number: true }];
+  const head: Column[] = [
+    "Place",
+    { text: a!, number: true },
+    { text: b!, number: true },
+    { text: "Difference", number: true },
+  ];
   return (
-    <Listing label={label} head={few ? head : [...head, { text: "Part of it", number: true, title: "Of the difference" }]}>
+    <Listing
+      label={label}
+      head={few ? head : [...head, { text: "Part of it", number: true, title: "Of the difference" }]}
+    >
       {c.edges.slice(0, few).map((e) => (
         <tr key={e.place.edge}>
           <td title={e.place.context.join(" → ")}>

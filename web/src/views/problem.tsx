@@ -27,7 +27,11 @@ type Detail = Schemas["ProblemDetail"];
 type Problem = Schemas["Problem"];
 
 export default function ProblemView({ id }: { id: string }) {
-  const reading = useRead(`problem ${id}`, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }), true);
+  const reading = useRead(
+    `problem ${id}`,
+    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
+    true,
+  );
   if (reading.failure?.status === 404) {
     return (
       <Empty page title={reading.value ? "This problem is over" : "There is no such problem now"}>
@@ -46,12 +50,24 @@ export default function ProblemView({ id }: { id: string }) {
 function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
-  const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
-  const kept = useRead(`exemplars ${p.group}`, (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }), true);
+  const group = useRead(
+    `group ${p.group}`,
+    (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
+    true,
+  );
+  const kept = useRead(
+    `exemplars ${p.group}`,
+    (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }),
+    true,
+  );
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
-  const recent = useRead(since ? `deploys ${p.group}` : null, (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }), true);
+  const recent = useRead(
+    since ? `deploys ${p.group}` : null,
+    (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }),
+    true,
+  );
   const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
   const deploys = recent.failure ? undefined : within(windows, recent.value?.items ?? [], services);
   const whole = group.value !== undefined;
@@ -74,7 +90,12 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
         <Explanations of={detail.explanations} />
         <Contrast p={p} />
       </div>
-      {detail.refined.length > 0 && <Refined of={detail.refined} within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))} />}
+      {detail.refined.length > 0 && (
+        <Refined
+          of={detail.refined}
+          within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
+        />
+      )}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars kept={kept} problem={p} />
     </>
@@ -89,8 +110,11 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
   return (
     <>
       <div className="crumbs">
-        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank} <Tags onset={p.onset} kind={p.kind} />
-        <span>{p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}</span>
+        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank}{" "}
+        <Tags onset={p.onset} kind={p.kind} />
+        <span>
+          {p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}
+        </span>
       </div>
       <h1 className="diagnosis">
         {pieces(p.diagnosis).map((piece, i) =>
@@ -106,8 +130,25 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
       <Facts
         of={[
           ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When its investigation began"],
-          ["CoV", <>{hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span></>, "Coefficient of variation with its 95 % interval"],
-          ["Mean", <>{duration(p.mean_ns)}{p.expected_ns !== null && <span className="dim small"> {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}</span>}</>],
+          [
+            "CoV",
+            <>
+              {hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span>
+            </>,
+            "Coefficient of variation with its 95 % interval",
+          ],
+          [
+            "Mean",
+            <>
+              {duration(p.mean_ns)}
+              {p.expected_ns !== null && (
+                <span className="dim small">
+                  {" "}
+                  {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}
+                </span>
+              )}
+            </>,
+          ],
           ["P50", duration(p.p50_ns)],
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
@@ -118,14 +159,14 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
       <div className="does">
         <State of={p.state} />
         <span>{tied(detail.next) || "Nothing is being done about it."}</span>
-        {detail.missing.some((m) => !detail.next.includes(m)) && <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>}
+        {detail.missing.some((m) => !detail.next.includes(m)) && (
+          <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>
+        )}
       </div>
       <div className="toolbar">
         <Notes p={p} changed={again} />
         <Requests p={p} kept={kept} />
-        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>
-          Where it was searched
-        </Link>
+        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Where it was searched</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
         <Menu
           label="Share this problem"
@@ -176,17 +217,46 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
     <Figure
       id="explanations"
       title="What goes with it"
-      table={() => ({ header: ["explanation", "variable", "value", "part of the variance (of 1)", "low (of 1)", "high (of 1)", "p", "part of the CoV that remains (of 1)"], rows: of.map((x) => [x.text, x.variable, x.value, x.effect.value, x.effect.low, x.effect.high, x.p_value, x.remains]) })}
+      table={() => ({
+        header: [
+          "explanation",
+          "variable",
+          "value",
+          "part of the variance (of 1)",
+          "low (of 1)",
+          "high (of 1)",
+          "p",
+          "part of the CoV that remains (of 1)",
+        ],
+        rows: of.map((x) => [
+          x.text,
+          x.variable,
+          x.value,
+          x.effect.value,
+          x.effect.low,
+          x.effect.high,
+          x.p_value,
+          x.remains,
+        ]),
+      })}
       tableOnly
     >
       {of.length === 0 ? (
-        <p className="dim">No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code> names.</p>
+        <p className="dim">
+          No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code>{" "}
+          names.
+        </p>
       ) : (
         <Listing
           label="What goes with it"
           head={[
-            "Where it is, or what it grows with", { text: "Accounts for", title: "Part of the variance that it accounts for" },
-            { text: "Remains", number: true, title: "Part of the coefficient of variation that remains within equal values" },
+            "Where it is, or what it grows with",
+            { text: "Accounts for", title: "Part of the variance that it accounts for" },
+            {
+              text: "Remains",
+              number: true,
+              title: "Part of the coefficient of variation that remains within equal values",
+            },
           ]}
         >
           {of.map((x, i) => (
@@ -207,7 +277,11 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
 
 // Contrast says what the slowest requests spend more time in.
 function Contrast({ p }: { p: Problem }) {
-  const reading = useRead(`contrast ${p.group}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }), true);
+  const reading = useRead(
+    `contrast ${p.group}`,
+    (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
+    true,
+  );
   return (
     <Figure
       id="contrast"
@@ -217,14 +291,19 @@ function Contrast({ p }: { p: Problem }) {
       tableOnly
     >
       <Read of={reading} what="the comparison">
-        {(c) => c.a.requests === 0 || c.b.requests === 0 ? <p className="dim">Too few requests were sampled to compare.</p> : (
-          <>
-            <p className="hint dim small">
-              {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} ({count(c.b.requests)})
-            </p>
-            <Places label="Slowest tenth against the rest" c={c} few={6} />
-          </>
-        )}
+        {(c) =>
+          c.a.requests === 0 || c.b.requests === 0 ? (
+            <p className="dim">Too few requests were sampled to compare.</p>
+          ) : (
+            <>
+              <p className="hint dim small">
+                {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} (
+                {count(c.b.requests)})
+              </p>
+              <Places label="Slowest tenth against the rest" c={c} few={6} />
+            </>
+          )
+        }
       </Read>
     </Figure>
   );
@@ -239,19 +318,39 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
       id="refined"
       title="What switched-on tracepoints show"
       hint="Within the edges above, of the requests that had them on."
-      table={() => ({ header: ["operation", "within", "requests", "hits", "share of variance (of 1)", "low (of 1)", "high (of 1)", "mean (ms)"], rows: of.map((r) => [r.operation, names.get(r.within) ?? r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
+      table={() => ({
+        header: [
+          "operation",
+          "within",
+          "requests",
+          "hits",
+          "share of variance (of 1)",
+          "low (of 1)",
+          "high (of 1)",
+          "mean (ms)",
+        ],
+        rows: of.map((r) => [
+          r.operation,
+          names.get(r.within) ?? r.within,
+          r.requests,
+          r.hits,
+          r.share.value,
+          r.share.low,
+          r.share.high,
+          milli(r.mean_ns),
+        ]),
+      })}
       tableOnly
     >
       <Listing
         label="What switched-on tracepoints show"
-        head={[
-          "Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true },
-        ]}
+        head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
       >
         {of.map((r, i) => (
           <tr key={i}>
             <td title={r.context.join(" → ")}>
-              <strong>{r.operation}</strong> {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
+              <strong>{r.operation}</strong>{" "}
+              {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
             </td>
             <td className="bars">
               {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
@@ -266,4 +365,3 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
     </Figure>
   );
 }
-

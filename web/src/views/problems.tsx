@@ -33,9 +33,20 @@ export function Problems() {
   const [kind, setKind] = useOneOf("kind", ["", ...(Object.keys(kindWords) as Schemas["Kind"][])]);
   const [onset, setOnset] = useOneOf("onset", ["", "changed", "chronic"]);
   const [muted, setMuted] = useOneOf("muted", ["false", "all", "true"]);
-  const ask = { sort, muted, limit: page, explain: true, ...(q && { q }), ...(state && { state }), ...(kind && { kind }), ...(onset && { onset }) };
+  const ask = {
+    sort,
+    muted,
+    limit: page,
+    explain: true,
+    ...(q && { q }),
+    ...(state && { state }),
+    ...(kind && { kind }),
+    ...(onset && { onset }),
+  };
   const key = `problems ${JSON.stringify(ask)}`;
-  const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) => client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }));
+  const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) =>
+    client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }),
+  );
   const sorted = useRef(false);
   const filtered = Boolean(q || state || kind || onset || muted === "true");
   return (
@@ -45,12 +56,47 @@ export function Problems() {
         <Search value={q} pick={setQ} label="Search problems ( / )" />
         <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateWord(s) || "any"])} />
         <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindWords)]} />
-        <Select label="Onset" value={onset} pick={setOnset} of={[["", "any"], ["changed", "changed"], ["chronic", "chronic"]]} />
-        <Select label="Muted" value={muted} pick={setMuted} of={[["false", "hidden"], ["all", "shown"], ["true", "only"]]} />
-        {reading.value && <Menu label="Problems: table and files" icon="⋯" items={files("Problems", () => asTable(reading.value?.items ?? []))} />}
+        <Select
+          label="Onset"
+          value={onset}
+          pick={setOnset}
+          of={[
+            ["", "any"],
+            ["changed", "changed"],
+            ["chronic", "chronic"],
+          ]}
+        />
+        <Select
+          label="Muted"
+          value={muted}
+          pick={setMuted}
+          of={[
+            ["false", "hidden"],
+            ["all", "shown"],
+            ["true", "only"],
+          ]}
+        />
+        {reading.value && (
+          <Menu
+            label="Problems: table and files"
+            icon="⋯"
+            items={files("Problems", () => asTable(reading.value?.items ?? []))}
+          />
+        )}
       </div>
       <Read of={reading} what="problems">
-        {(list) => <Queue key={key} list={list} see={reading.see} filtered={filtered} sort={sort} setSort={setSort} sorted={sorted} changed={reading.again} />}
+        {(list) => (
+          <Queue
+            key={key}
+            list={list}
+            see={reading.see}
+            filtered={filtered}
+            sort={sort}
+            setSort={setSort}
+            sorted={sorted}
+            changed={reading.again}
+          />
+        )}
       </Read>
     </>
   );
@@ -58,14 +104,54 @@ export function Problems() {
 
 // asTable is the problems that were read so far as a table for other programs.
 const asTable = (items: Problem[]): Table => ({
-  header: ["rank", "what is wrong", "onset", "kind", "request type", "since", "CoV", "low", "high", "mean (ms)", "P50 (ms)", "P99 (ms)", "rate (1/s)", "impact (ms/s)", "state", "id"],
+  header: [
+    "rank",
+    "what is wrong",
+    "onset",
+    "kind",
+    "request type",
+    "since",
+    "CoV",
+    "low",
+    "high",
+    "mean (ms)",
+    "P50 (ms)",
+    "P99 (ms)",
+    "rate (1/s)",
+    "impact (ms/s)",
+    "state",
+    "id",
+  ],
   rows: items.map((p) => [
-    p.rank, p.diagnosis, p.onset, p.kind, p.request_type_name, p.since, p.cov.value, p.cov.low, p.cov.high, milli(p.mean_ns), milli(p.p50_ns), milli(p.p99_ns), p.rate, milli(p.impact), p.state, p.id,
+    p.rank,
+    p.diagnosis,
+    p.onset,
+    p.kind,
+    p.request_type_name,
+    p.since,
+    p.cov.value,
+    p.cov.low,
+    p.cov.high,
+    milli(p.mean_ns),
+    milli(p.p50_ns),
+    milli(p.p99_ns),
+    p.rate,
+    milli(p.impact),
+    p.state,
+    p.id,
   ]),
 });
 
 // sorted says that a head was just pressed, which makes the queue anew.
-type QueueProps = { list: Paged<Problem, Schemas["ProblemList"]>; see: (first: number, last: number) => void; filtered: boolean; sort: string; setSort: (s: string) => void; sorted: RefObject<boolean>; changed: () => void };
+type QueueProps = {
+  list: Paged<Problem, Schemas["ProblemList"]>;
+  see: (first: number, last: number) => void;
+  filtered: boolean;
+  sort: string;
+  setSort: (s: string) => void;
+  sorted: RefObject<boolean>;
+  changed: () => void;
+};
 
 function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueueProps) {
   const table = useRef<HTMLTableElement>(null);
@@ -89,7 +175,12 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
     m: () => note("mute"),
   });
   const head = (name: string, by: Sort, title: string, className = "") => (
-    <th scope="col" className={className} aria-sort={sort === by ? (by === "rank" || by === "since" ? "ascending" : "descending") : undefined} title={title}>
+    <th
+      scope="col"
+      className={className}
+      aria-sort={sort === by ? (by === "rank" || by === "since" ? "ascending" : "descending") : undefined}
+      title={title}
+    >
       <button type="button" className="sort" onClick={() => ((sorted.current = sort !== by), setSort(by))}>
         {name} <span aria-hidden="true">{sort === by ? (by === "rank" || by === "since" ? "▴" : "▾") : ""}</span>
       </button>
@@ -99,7 +190,11 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
     <>
       <p className="under" role="status">
         {total === 0 ? "" : `${count(total)} ${total === 1 ? "problem" : "problems"}`}
-        {epoch && <span>as of <When at={epoch} /></span>}
+        {epoch && (
+          <span>
+            as of <When at={epoch} />
+          </span>
+        )}
         {pending > 0 && (
           <button type="button" className="link" onClick={release}>
             {pending === 1 ? "1 row has" : `${pending} rows have`} changed places: show
@@ -109,24 +204,52 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
       {items.length === 0 ? (
         <Nothing filtered={filtered} learning={learning} />
       ) : (
-        <table ref={table} className="queue" aria-rowcount={total + 1} onPointerEnter={hold.point} onPointerLeave={hold.leave} onFocus={hold.focus} onBlur={hold.blur}>
+        <table
+          ref={table}
+          className="queue"
+          aria-rowcount={total + 1}
+          onPointerEnter={hold.point}
+          onPointerLeave={hold.leave}
+          onFocus={hold.focus}
+          onBlur={hold.blur}
+        >
           <thead>
             <tr>
-              {head("#", "rank", "How it ranks: what changed before what is chronic, then by kind and impact", "narrow")}
+              {head(
+                "#",
+                "rank",
+                "How it ranks: what changed before what is chronic, then by kind and impact",
+                "narrow",
+              )}
               <th scope="col">What is wrong, and where</th>
               {head("Since", "since", "When its investigation began")}
               {head("How bad", "cov", "Coefficient of variation, or slowness; sorted by the coefficient of variation")}
               {head("P50 → P99", "p99", "Median and 99th percentile; sorted by the latter")}
               {head("Rate", "rate", "Requests per second", "number")}
               {head("Impact", "impact", "Time lost per second, over all requests", "number")}
-              <th scope="col" title="How far the search for the place is">Investigation</th>
+              <th scope="col" title="How far the search for the place is">
+                Investigation
+              </th>
             </tr>
           </thead>
-          <Chunks count={items.length} columns={8} guess={62} see={see} row={(i) => <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} />} />
+          <Chunks
+            count={items.length}
+            columns={8}
+            guess={62}
+            see={see}
+            row={(i) => <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} />}
+          />
         </table>
       )}
       {list.more && <p className="under">Further ones are read as you scroll.</p>}
-      {noting && <Noting problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem} note={noting.note} close={() => setNoting(undefined)} changed={changed} />}
+      {noting && (
+        <Noting
+          problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem}
+          note={noting.note}
+          close={() => setNoting(undefined)}
+          changed={changed}
+        />
+      )}
     </>
   );
 }
@@ -142,7 +265,12 @@ function useHeld(now: Problem[]) {
   useEffect(() => {
     shown.current = items;
   });
-  const hold = { point: () => setPointed(true), leave: () => setPointed(false), focus: (e: FocusEvent) => setFocused(e.target.closest("tbody") !== null), blur: () => setFocused(false) };
+  const hold = {
+    point: () => setPointed(true),
+    leave: () => setPointed(false),
+    focus: (e: FocusEvent) => setFocused(e.target.closest("tbody") !== null),
+    blur: () => setFocused(false),
+  };
   const release = () => {
     setPointed(false);
     setFocused(false);
@@ -161,20 +289,30 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
         <div className="where">
           <Tags onset={p.onset} kind={p.kind} />
           {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
-          {p.notes.muted && <span className="tag noted">muted by {p.notes.muted.by}<Until at={p.notes.muted.expires} /></span>}
+          {p.notes.muted && (
+            <span className="tag noted">
+              muted by {p.notes.muted.by}
+              <Until at={p.notes.muted.expires} />
+            </span>
+          )}
           <span className="dim" title={`Request type ${p.request_type_name}`}>
             {p.level === "group" ? `one group of ${p.request_type_name}` : p.request_type_name}
           </span>
         </div>
       </td>
-      <td data-label="Since" className="nowrap">{p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}</td>
+      <td data-label="Since" className="nowrap">
+        {p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}
+      </td>
       <td data-label="How bad">
         <How p={p} />
       </td>
       <td data-label="P50 → P99" className="nowrap">
         <span>
           {duration(p.p50_ns)} → <strong>{duration(p.p99_ns)}</strong>
-          <Sparkline of={p.trend_ns} label={`Mean over time, from ${duration(p.trend_ns[0])} to ${duration(p.trend_ns.at(-1))}`} />
+          <Sparkline
+            of={p.trend_ns}
+            label={`Mean over time, from ${duration(p.trend_ns[0])} to ${duration(p.trend_ns.at(-1))}`}
+          />
         </span>
       </td>
       <td data-label="Rate" className="number nowrap">
@@ -214,10 +352,16 @@ function How({ p }: { p: Problem }) {
 
 function Nothing({ filtered, learning }: { filtered: boolean; learning: boolean }) {
   if (filtered) return <Empty title="No problem fits the filter">Take a filter away to see more.</Empty>;
-  if (learning) return <Empty title="No problems yet">Sibyl is learning what is normal. Problems are shown here as soon as requests leave it.</Empty>;
+  if (learning)
+    return (
+      <Empty title="No problems yet">
+        Sibyl is learning what is normal. Problems are shown here as soon as requests leave it.
+      </Empty>
+    );
   return (
     <Empty title="Nothing is wrong">
-      All requests are as they should be. What there is to see: <Link href="/trees">calling contexts</Link>, <Link href="/service">the service itself</Link>.
+      All requests are as they should be. What there is to see: <Link href="/trees">calling contexts</Link>,{" "}
+      <Link href="/service">the service itself</Link>.
     </Empty>
   );
 }

@@ -20,10 +20,20 @@ const verbs: Record<Kind, [verb: string, means: string]> = {
   forbid: ["Forbid", "It is switched off, and the search may not switch it on."],
 };
 
-const lengths = [["1", "an hour"], ["8", "8 hours"], ["24", "a day"], ["168", "a week"], ["", "until somebody takes it back"]] as const;
+const lengths = [
+  ["1", "an hour"],
+  ["8", "8 hours"],
+  ["24", "a day"],
+  ["168", "a week"],
+  ["", "until somebody takes it back"],
+] as const;
 
 export function Switching({ id, changed }: { id: string; changed: () => void }) {
-  const reading = useRead(`tracepoint ${id}`, (signal) => client.GET("/tracepoints/{tracepoint}", { params: { path: { tracepoint: id } }, signal }), true);
+  const reading = useRead(
+    `tracepoint ${id}`,
+    (signal) => client.GET("/tracepoints/{tracepoint}", { params: { path: { tracepoint: id } }, signal }),
+    true,
+  );
   return (
     <Read of={reading} what="the tracepoint">
       {(t) => <Switch t={t} changed={() => (reading.again(), changed())} />}
@@ -34,17 +44,25 @@ export function Switching({ id, changed }: { id: string; changed: () => void }) 
 export function Switch({ t, changed }: { t: Tracepoint; changed: () => void }) {
   const [kind, setKind] = useState<Kind>();
   const withdraw = () =>
-    void answered<unknown>(client.DELETE("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } } })).then(changed, (error: unknown) => {
-      say(`The search does not decide yet: ${error instanceof Failure ? error.detail : String(error)}`);
-      changed();
-    });
+    void answered<unknown>(client.DELETE("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } } })).then(
+      changed,
+      (error: unknown) => {
+        say(`The search does not decide yet: ${error instanceof Failure ? error.detail : String(error)}`);
+        changed();
+      },
+    );
   return (
     <>
       {t.wish && (
         <p className="small">
           {t.wish.by} decided: {t.wish.kind}
           {t.wish.forced && ", beyond the budget"}
-          {t.wish.until && <> until <When at={t.wish.until} /></>}
+          {t.wish.until && (
+            <>
+              {" "}
+              until <When at={t.wish.until} />
+            </>
+          )}
         </p>
       )}
       <Menu
@@ -66,7 +84,12 @@ function Confirm({ t, kind, close, changed }: { t: Tracepoint; kind: Kind; close
   const budget = useRead("budget", (signal) => client.GET("/budget", { signal }));
   const act = async () => {
     const until = hours ? { until: new Date(present() + Number(hours) * 3_600_000).toISOString() } : {};
-    await answered(client.PUT("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } }, body: { kind, force, ...until } }));
+    await answered(
+      client.PUT("/tracepoints/{tracepoint}", {
+        params: { path: { tracepoint: t.id } },
+        body: { kind, force, ...until },
+      }),
+    );
     changed();
   };
   return (
@@ -75,14 +98,22 @@ function Confirm({ t, kind, close, changed }: { t: Tracepoint; kind: Kind; close
       <p>{verbs[kind][1]}</p>
       {kind !== "forbid" && (
         <p>
-          <strong>Estimated overhead</strong> on all requests: {rate(t.cost.hits)} hits, {bytes(t.cost.bytes)}/s of trace data, {digits((t.cost.cpu ?? 0) * 1000)} ms of CPU a second
-          {budget.value && budget.value.total.bytes > 0 && <>; that is {percent((t.cost.bytes ?? 0) / budget.value.total.bytes)} of the budget for data, of which {percent((budget.value.estimate.bytes ?? 0) / budget.value.total.bytes)} is used</>}.
+          <strong>Estimated overhead</strong> on all requests: {rate(t.cost.hits)} hits, {bytes(t.cost.bytes)}/s of
+          trace data, {digits((t.cost.cpu ?? 0) * 1000)} ms of CPU a second
+          {budget.value && budget.value.total.bytes > 0 && (
+            <>
+              ; that is {percent((t.cost.bytes ?? 0) / budget.value.total.bytes)} of the budget for data, of which{" "}
+              {percent((budget.value.estimate.bytes ?? 0) / budget.value.total.bytes)} is used
+            </>
+          )}
+          .
         </p>
       )}
       <Select label="For" value={hours} pick={setHours} of={kind === "enable" ? lengths.slice(0, 4) : lengths} />
       {kind !== "forbid" && (
         <label className="check">
-          <input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} /> Even beyond the budget (needs the role admin)
+          <input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} /> Even beyond the budget
+          (needs the role admin)
         </label>
       )}
     </Dialog>

@@ -14,8 +14,13 @@ type Deploy = Schemas["Deploy"];
 export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]; deploys: Deploy[] }) {
   const found = detail.investigation;
   const decisions = detail.decisions;
-  const steps = [...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })), ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d }))].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
-  const suspects = (found?.investigation.suspects ?? []).filter((x, i) => i === 0 || (x.share.value ?? 0) >= 0.01).slice(0, 3);
+  const steps = [
+    ...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })),
+    ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d })),
+  ].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
+  const suspects = (found?.investigation.suspects ?? [])
+    .filter((x, i) => i === 0 || (x.share.value ?? 0) >= 0.01)
+    .slice(0, 3);
   return (
     <Figure
       id="investigation"
@@ -26,18 +31,36 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
           : "None is going on."
       }
       tools={<Link href={`/tracepoints${query({ state: "on" })}`}>What is on</Link>}
-      table={() => ({ header: ["at", "from", "to", "what", "reason", "on", "off"], rows: steps.map(({ at, made: d, deploy }) => (d ? [at, d.from, d.to, d.text, d.reason, d.picks.map((p) => p.tracepoint_name).join(" "), d.off.map((o) => o.tracepoint_name).join(" ")] : [at, "", "", `deployed: ${deployed(deploy)}`, "", "", ""])) })}
+      table={() => ({
+        header: ["at", "from", "to", "what", "reason", "on", "off"],
+        rows: steps.map(({ at, made: d, deploy }) =>
+          d
+            ? [
+                at,
+                d.from,
+                d.to,
+                d.text,
+                d.reason,
+                d.picks.map((p) => p.tracepoint_name).join(" "),
+                d.off.map((o) => o.tracepoint_name).join(" "),
+              ]
+            : [at, "", "", `deployed: ${deployed(deploy)}`, "", "", ""],
+        ),
+      })}
       tableOnly
     >
       {suspects.length > 0 && (
         <p className="hint">
-          What is wrong is, as far as is known, in {suspects.map((x) => `${x.operation} (${share(x.share.value)})`).join(", ")}.
+          What is wrong is, as far as is known, in{" "}
+          {suspects.map((x) => `${x.operation} (${share(x.share.value)})`).join(", ")}.
         </p>
       )}
       {decisions.length === 0 && <p className="dim">Nothing was decided yet. Decisions are made when an epoch ends.</p>}
       {steps.length > 0 && (
         <ol className="timeline">
-          {steps.map(({ made, deploy }) => (made ? <Step key={made.id} d={made} /> : <Deployed key={deploy.id} d={deploy} />))}
+          {steps.map(({ made, deploy }) =>
+            made ? <Step key={made.id} d={made} /> : <Deployed key={deploy.id} d={deploy} />,
+          )}
         </ol>
       )}
     </Figure>
@@ -64,7 +87,9 @@ function Step({ d }: { d: Decision }) {
       <div className="path">{tied(d.text)}</div>
       <div className="small dim">
         {cost(d)} · judged by {count(d.requests)} requests
-        {d.overhead && d.overhead.mean_ns.value !== null && <> · seen to cost requests {digits(Math.max(0, d.overhead.mean_ns.value) / 1e6)} ms on average</>}
+        {d.overhead && d.overhead.mean_ns.value !== null && (
+          <> · seen to cost requests {digits(Math.max(0, d.overhead.mean_ns.value) / 1e6)} ms on average</>
+        )}
       </div>
       {(d.picks.length > 0 || d.off.length > 0 || d.rejected.length > 0) && (
         <details>
@@ -93,7 +118,8 @@ function Lists({ d }: { d: Decision }) {
           <ul>
             {d.picks.map((p) => (
               <li key={p.tracepoint}>
-                <span className="mono">{p.tracepoint_name}</span> — {p.reason}; expected to show {percent(p.score)}, for {bytes(p.cost.bytes)}/s
+                <span className="mono">{p.tracepoint_name}</span> — {p.reason}; expected to show {percent(p.score)}, for{" "}
+                {bytes(p.cost.bytes)}/s
               </li>
             ))}
           </ul>

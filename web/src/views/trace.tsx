@@ -20,9 +20,16 @@ type Trace = Schemas["Trace"];
 
 export default function TraceView({ id }: { id: string }) {
   useTitle(`Trace ${id.slice(0, 8)}`);
-  const reading = useRead(`trace ${id}`, (signal) => client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }));
+  const reading = useRead(`trace ${id}`, (signal) =>
+    client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }),
+  );
   if (reading.failure?.status === 404) {
-    return <Empty page title="This trace is not kept any more">Of each group only a few requests are kept: the slowest, some typical and the fastest. Your tracing backend may have it: {id}</Empty>;
+    return (
+      <Empty page title="This trace is not kept any more">
+        Of each group only a few requests are kept: the slowest, some typical and the fastest. Your tracing backend may
+        have it: {id}
+      </Empty>
+    );
   }
   return (
     <Read of={reading} what="the trace">
@@ -33,7 +40,9 @@ export default function TraceView({ id }: { id: string }) {
 
 function Shown({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");
-  const p = useRead(problem ? `problem ${problem}` : null, (signal) => client.GET("/problems/{problem}", { params: { path: { problem } }, signal })).value?.problem;
+  const p = useRead(problem ? `problem ${problem}` : null, (signal) =>
+    client.GET("/problems/{problem}", { params: { path: { problem } }, signal }),
+  ).value?.problem;
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];
   const own = trace.roots[0]?.sections.length ?? 0;
   return (
@@ -50,12 +59,22 @@ function Shown({ trace }: { trace: Trace }) {
       <h1>{root ? `${root.service} ${root.name}` : "A trace without spans"}</h1>
       <Facts
         of={[
-          ["Took", <>{duration(trace.duration_ns)}{p && <span className="dim small"> {duration(p.p50_ns)} is the median</span>}</>],
+          [
+            "Took",
+            <>
+              {duration(trace.duration_ns)}
+              {p && <span className="dim small"> {duration(p.p50_ns)} is the median</span>}
+            </>,
+          ],
           ["Began", <When at={trace.start} />],
           ["Spans", count(trace.spans.length)],
           ["Critical path", `${count(own)} ${own === 1 ? "section" : "sections"}`],
-          ...(trace.dropped_spans > 0 ? ([["Not shown", `${count(trace.dropped_spans)} spans, beyond the bound`]] as [string, string][]) : []),
-          ...(trace.flags.length > 0 ? ([["Unusual", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][]) : []),
+          ...(trace.dropped_spans > 0
+            ? ([["Not shown", `${count(trace.dropped_spans)} spans, beyond the bound`]] as [string, string][])
+            : []),
+          ...(trace.flags.length > 0
+            ? ([["Unusual", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][])
+            : []),
         ]}
       />
       {p && (
@@ -141,21 +160,72 @@ function Waterfall({ trace }: { trace: Trace }) {
         <>
           <Search value={q} pick={seek} label="Find a span ( / )" step={go} />
           {q && <Found of={found} at={at} hidden={matched.size - found.length} step={go} />}
-          <Choice label="Spans" value={only} pick={setOnly} of={[["", "All"], ["critical", "Critical path"]]} />
+          <Choice
+            label="Spans"
+            value={only}
+            pick={setOnly}
+            of={[
+              ["", "All"],
+              ["critical", "Critical path"],
+            ]}
+          />
           {zoom && (
             <button type="button" onClick={() => setZoom("")}>
               Show the whole trace
             </button>
           )}
-          {hasRefined && <Choice label="Path" value={path} pick={setPath} of={[["refined", "With switched-on"], ["baseline", "Baseline"]]} />}
+          {hasRefined && (
+            <Choice
+              label="Path"
+              value={path}
+              pick={setPath}
+              of={[
+                ["refined", "With switched-on"],
+                ["baseline", "Baseline"],
+              ]}
+            />
+          )}
         </>
       }
       table={() => ({
-        header: ["service", "operation", "kind", "start (ms)", "duration (ms)", "own on the critical path (ms)", "slower than (%)", "of so many spans", "error", "tracepoint"],
+        header: [
+          "service",
+          "operation",
+          "kind",
+          "start (ms)",
+          "duration (ms)",
+          "own on the critical path (ms)",
+          "slower than (%)",
+          "of so many spans",
+          "error",
+          "tracepoint",
+        ],
         rows: all.map(({ span: s, gap }) =>
           gap
-            ? [s.service, `${gap.wire ? "wire or queue" : "nothing instrumented ran"} in ${s.name}`, gap.wire ? "wait" : "gap", gap.from / 1e6, (gap.to - gap.from) / 1e6, null, null, null, "", ""]
-            : [s.service, s.name, s.kind, s.start_ns / 1e6, s.duration_ns / 1e6, s.exclusive_ns / 1e6, s.percentile, s.among, s.error ? "error" : "", s.tracepoint],
+            ? [
+                s.service,
+                `${gap.wire ? "wire or queue" : "nothing instrumented ran"} in ${s.name}`,
+                gap.wire ? "wait" : "gap",
+                gap.from / 1e6,
+                (gap.to - gap.from) / 1e6,
+                null,
+                null,
+                null,
+                "",
+                "",
+              ]
+            : [
+                s.service,
+                s.name,
+                s.kind,
+                s.start_ns / 1e6,
+                s.duration_ns / 1e6,
+                s.exclusive_ns / 1e6,
+                s.percentile,
+                s.among,
+                s.error ? "error" : "",
+                s.tracepoint,
+              ],
         ),
       })}
       tableOnly
@@ -173,7 +243,10 @@ function Waterfall({ trace }: { trace: Trace }) {
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
           <Virtual
-            label="Spans" count={visible.length} height={26} focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
+            label="Spans"
+            count={visible.length}
+            height={26}
+            focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
             head={
               <div className="vhead">
                 <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>
@@ -185,7 +258,18 @@ function Waterfall({ trace }: { trace: Trace }) {
             }
             row={(i) => {
               const row = all[visible[i]!]!;
-              return <SpanRow key={row.id} row={row} part={part} folded={folded.has(row.id)} fold={(yes) => fold(row, yes)} selected={row.id === picked} hit={matched.has(visible[i]!)} pick={() => setPicked(row.id)} />;
+              return (
+                <SpanRow
+                  key={row.id}
+                  row={row}
+                  part={part}
+                  folded={folded.has(row.id)}
+                  fold={(yes) => fold(row, yes)}
+                  selected={row.id === picked}
+                  hit={matched.has(visible[i]!)}
+                  pick={() => setPicked(row.id)}
+                />
+              );
             }}
           />
         </div>
@@ -205,10 +289,24 @@ function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: num
         {of.length === 0 ? "none" : count(of.length)}
         {hidden > 0 && <span className="dim"> ({count(hidden)} not shown)</span>}
       </span>
-      <button type="button" className="quiet" disabled={of.length === 0} aria-label="The one before" title="The one before (Shift+Enter)" onClick={() => step(-1)}>
+      <button
+        type="button"
+        className="quiet"
+        disabled={of.length === 0}
+        aria-label="The one before"
+        title="The one before (Shift+Enter)"
+        onClick={() => step(-1)}
+      >
         ↑
       </button>
-      <button type="button" className="quiet" disabled={of.length === 0} aria-label="The next one" title="The next one (Enter)" onClick={() => step(1)}>
+      <button
+        type="button"
+        className="quiet"
+        disabled={of.length === 0}
+        aria-label="The next one"
+        title="The next one (Enter)"
+        onClick={() => step(1)}
+      >
         ↓
       </button>
     </span>
@@ -225,7 +323,15 @@ function Scale({ of }: { of: Stretch }) {
   );
 }
 
-type SpanRowProps = { row: Row; part: Stretch; folded: boolean; fold: (yes: boolean) => void; selected: boolean; hit: boolean; pick: () => void };
+type SpanRowProps = {
+  row: Row;
+  part: Stretch;
+  folded: boolean;
+  fold: (yes: boolean) => void;
+  selected: boolean;
+  hit: boolean;
+  pick: () => void;
+};
 
 const shortService = 28; // signs
 
@@ -234,13 +340,33 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
   const { from, to } = extent(row);
   const rect = (s: Stretch, className: string, y: number, height: number, key = 0) => {
     const placed = place(s, part);
-    return placed && <rect key={`${className} ${key}`} className={className} x={`${placed.x * 100}%`} style={{ width: `max(1.5px, ${placed.width * 100}%)` }} y={y} height={height} />;
+    return (
+      placed && (
+        <rect
+          key={`${className} ${key}`}
+          className={className}
+          x={`${placed.x * 100}%`}
+          style={{ width: `max(1.5px, ${placed.width * 100}%)` }}
+          y={y}
+          height={height}
+        />
+      )
+    );
   };
   return (
-    <div className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`} onClick={pick}>
+    <div
+      className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`}
+      onClick={pick}
+    >
       <div className="vname" style={depth(Math.min(row.depth, 30))}>
         {row.parent ? (
-          <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
+          <button
+            type="button"
+            className="fold"
+            aria-expanded={!folded}
+            aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`}
+            onClick={(e) => (e.stopPropagation(), fold(!folded))}
+          >
             {folded ? "▸" : "▾"}
           </button>
         ) : (
@@ -285,10 +411,18 @@ const slowRank = 95;
 
 // Rank is a percentile: the number, and where that is on a line.
 function Rank({ of: { percentile, among } }: { of: Schemas["Span"] }) {
-  if (percentile === null) return <span className="dim" title={`too few spans of this operation were seen: ${among}`}>–</span>;
+  if (percentile === null)
+    return (
+      <span className="dim" title={`too few spans of this operation were seen: ${among}`}>
+        –
+      </span>
+    );
   const slow = percentile >= slowRank;
   return (
-    <span className={slow ? "rank-slow" : ""} title={`slower than ${rank(percentile)} of ${count(among)} spans of this operation`}>
+    <span
+      className={slow ? "rank-slow" : ""}
+      title={`slower than ${rank(percentile)} of ${count(among)} spans of this operation`}
+    >
       {rank(percentile)}
       <svg className="rank-mark" width="30" height="10" aria-hidden="true">
         <line x1="0" x2="30" y1="5" y2="5" />

@@ -7,7 +7,17 @@ import { When } from "../parts/basics.tsx";
 
 type Trace = Schemas["Trace"];
 
-export function Details({ trace, row, all, pick }: { trace: Trace; row: Row | undefined; all: Row[]; pick: (row: Row) => void }) {
+export function Details({
+  trace,
+  row,
+  all,
+  pick,
+}: {
+  trace: Trace;
+  row: Row | undefined;
+  all: Row[];
+  pick: (row: Row) => void;
+}) {
   if (!row) return <Whole trace={trace} all={all} pick={pick} />;
   return (
     <aside className="side" aria-live="polite" aria-label="The span" tabIndex={0}>
@@ -22,7 +32,10 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
   const s = row.span;
   const wire = row.wire.reduce((sum, w) => sum + w.to - w.from, 0);
   const facts: [string, string][] = [
-    ["Service", s.service], ["Kind", s.kind], ["Starts", duration(s.start_ns)], ["Took", duration(s.duration_ns)],
+    ["Service", s.service],
+    ["Kind", s.kind],
+    ["Starts", duration(s.start_ns)],
+    ["Took", duration(s.duration_ns)],
     ["Own", `${duration(s.exclusive_ns)} on the critical path, ${part(s.exclusive_ns, trace)}`],
     ...(wire > 0 ? ([["Wire", `${duration(wire)} outside of its callee`]] as [string, string][]) : []),
     ...(s.tracepoint ? ([["Tracepoint", s.tracepoint]] as [string, string][]) : []),
@@ -48,7 +61,13 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
 }
 
 function Ranked({ of: s }: { of: Schemas["Span"] }) {
-  if (s.percentile === null) return <span className="dim">{s.among === 0 ? "No spans" : s.among === 1 ? "One span" : `${s.among} spans`} of this operation lately: too few to compare it with.</span>;
+  if (s.percentile === null)
+    return (
+      <span className="dim">
+        {s.among === 0 ? "No spans" : s.among === 1 ? "One span" : `${s.among} spans`} of this operation lately: too few
+        to compare it with.
+      </span>
+    );
   return (
     <>
       Slower than <strong>{rank(s.percentile)}</strong> of {count(s.among)} spans of this operation.
@@ -60,7 +79,9 @@ function OfGap({ trace, row }: { trace: Trace; row: Row }) {
   const { span: s } = row;
   const gap = row.gap!;
   const facts: [string, string][] = [
-    [gap.wire ? "Caller" : "Within", `${s.service} ${s.name}`], ["Starts", duration(gap.from)], ["Took", `${duration(gap.to - gap.from)}, ${part(gap.to - gap.from, trace)}`],
+    [gap.wire ? "Caller" : "Within", `${s.service} ${s.name}`],
+    ["Starts", duration(gap.from)],
+    ["Took", `${duration(gap.to - gap.from)}, ${part(gap.to - gap.from, trace)}`],
   ];
   return (
     <>
@@ -94,15 +115,37 @@ function Whole({ trace, all, pick }: { trace: Trace; all: Row[]; pick: (row: Row
   return (
     <aside className="side">
       <h2>Where the time went</h2>
-      <Shares of={spans.slice(0, mostListed).map((row) => ({ row, ns: own(row), text: what(row) }))} whole={trace.duration_ns} pick={pick} />
+      <Shares
+        of={spans.slice(0, mostListed).map((row) => ({ row, ns: own(row), text: what(row) }))}
+        whole={trace.duration_ns}
+        pick={pick}
+      />
       {gaps.length > 0 && <h3>Of which unaccounted for</h3>}
-      <Shares of={gaps.slice(0, mostListed).map((row) => ({ row, ns: long(row), text: `${row.gap!.wire ? "wait" : "gap"} in ${row.span.service} ${row.span.name}` }))} whole={trace.duration_ns} pick={pick} />
+      <Shares
+        of={gaps
+          .slice(0, mostListed)
+          .map((row) => ({
+            row,
+            ns: long(row),
+            text: `${row.gap!.wire ? "wait" : "gap"} in ${row.span.service} ${row.span.name}`,
+          }))}
+        whole={trace.duration_ns}
+        pick={pick}
+      />
       <p className="dim small">Pick a span to see what it says of itself, and how slow it is for its operation.</p>
     </aside>
   );
 }
 
-function Shares({ of, whole, pick }: { of: { row: Row; ns: number; text: string }[]; whole: number; pick: (row: Row) => void }) {
+function Shares({
+  of,
+  whole,
+  pick,
+}: {
+  of: { row: Row; ns: number; text: string }[];
+  whole: number;
+  pick: (row: Row) => void;
+}) {
   return (
     <dl>
       {of.map(({ row, ns, text }) => (

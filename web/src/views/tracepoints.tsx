@@ -23,7 +23,16 @@ export default function Tracepoints() {
     <>
       <div className="toolbar">
         <h1>Tracepoints</h1>
-        <Choice label="Show" value={tab} pick={setTab} of={[["tracepoints", "Tracepoints"], ["agents", "Agents"], ["plan", "Plan"]]} />
+        <Choice
+          label="Show"
+          value={tab}
+          pick={setTab}
+          of={[
+            ["tracepoints", "Tracepoints"],
+            ["agents", "Agents"],
+            ["plan", "Plan"],
+          ]}
+        />
       </div>
       <Read of={budget} what="the budget">
         {(b) => <Budget b={b} />}
@@ -46,7 +55,8 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
     </div>
   );
   // Below a hundredth of a core, time a second says more.
-  const cores = (x: number | null) => (x === null ? "–" : x > 0 && x < 0.01 ? `${duration(x * 1e9)}/s` : `${digits(x)} ${x === 1 ? "core" : "cores"}`);
+  const cores = (x: number | null) =>
+    x === null ? "–" : x > 0 && x < 0.01 ? `${duration(x * 1e9)}/s` : `${digits(x)} ${x === 1 ? "core" : "cores"}`;
   return (
     <>
       <div className="gauges">
@@ -56,7 +66,8 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       </div>
       {b.measured_plan > 0 && b.estimate.tracepoints > 0 && (
         <p className="under">
-          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and {ratio(b.overrun_cpu)} the estimates.
+          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and{" "}
+          {ratio(b.overrun_cpu)} the estimates.
         </p>
       )}
     </>
@@ -73,7 +84,11 @@ function List() {
   const [limit, setLimit] = useCount("limit", 100, most);
   useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
   const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
-  const reading = useRead(`tracepoints ${JSON.stringify(ask)}`, (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }), true);
+  const reading = useRead(
+    `tracepoints ${JSON.stringify(ask)}`,
+    (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }),
+    true,
+  );
   return (
     <Figure
       title="What can be on, and what is"
@@ -81,12 +96,48 @@ function List() {
         <>
           <Search value={q} pick={setQ} label="Search tracepoints ( / )" />
           <Select label="State" value={state} pick={setState} of={states.map((s) => [s, s || "any"])} />
-          <Select label="By" value={sort} pick={setSort} of={[["state", "state"], ["name", "name"], ["bytes", "data"], ["cpu", "CPU"]]} />
+          <Select
+            label="By"
+            value={sort}
+            pick={setSort}
+            of={[
+              ["state", "state"],
+              ["name", "name"],
+              ["bytes", "data"],
+              ["cpu", "CPU"],
+            ]}
+          />
         </>
       }
       table={() => ({
-        header: ["tracepoint", "operation", "layer", "kind", "state", "share of requests (of 1)", "data (bytes/s)", "CPU (cores)", "since", "expires", "cause", "owner"],
-        rows: (reading.value?.items ?? []).map((t) => [t.name, t.operation, t.layer, t.kind, t.state, t.share, t.cost.bytes, t.cost.cpu, t.leases[0]?.since, t.leases[0]?.expires, t.leases[0]?.cause, t.leases[0]?.owner]),
+        header: [
+          "tracepoint",
+          "operation",
+          "layer",
+          "kind",
+          "state",
+          "share of requests (of 1)",
+          "data (bytes/s)",
+          "CPU (cores)",
+          "since",
+          "expires",
+          "cause",
+          "owner",
+        ],
+        rows: (reading.value?.items ?? []).map((t) => [
+          t.name,
+          t.operation,
+          t.layer,
+          t.kind,
+          t.state,
+          t.share,
+          t.cost.bytes,
+          t.cost.cpu,
+          t.leases[0]?.since,
+          t.leases[0]?.expires,
+          t.leases[0]?.cause,
+          t.leases[0]?.owner,
+        ]),
       })}
       tableOnly
     >
@@ -99,10 +150,18 @@ function List() {
               <Listing
                 label="Tracepoints"
                 head={[
-                  "Tracepoint", "State", "Why, and for whom", "Until",
+                  "Tracepoint",
+                  "State",
+                  "Why, and for whom",
+                  "Until",
                   { text: "Of requests", number: true, title: "Part of the requests that have it on" },
                   { text: "Data", number: true, title: "What it costs, or would cost, on all requests" },
-                  { text: "CPU", number: true, title: "CPU time a second that it costs, or would cost, on all requests" }, "Do",
+                  {
+                    text: "CPU",
+                    number: true,
+                    title: "CPU time a second that it costs, or would cost, on all requests",
+                  },
+                  "Do",
                 ]}
               >
                 {list.items.map((t) => (
@@ -127,9 +186,18 @@ function List() {
 }
 
 function None({ q, state }: { q: string; state: string }) {
-  if (state === "on" && !q) return <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated, and off again when that is done.</Empty>;
+  if (state === "on" && !q)
+    return (
+      <Empty title="Nothing is on">
+        Tracepoints are switched on when a problem is investigated, and off again when that is done.
+      </Empty>
+    );
   if (state || q) return <Empty title="No tracepoint fits">Take a filter away to see more.</Empty>;
-  return <Empty title="No tracepoints are known">They come from agents, and from spans that carry sibyl.tracepoint.id.</Empty>;
+  return (
+    <Empty title="No tracepoints are known">
+      They come from agents, and from spans that carry sibyl.tracepoint.id.
+    </Empty>
+  );
 }
 
 function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
@@ -148,7 +216,10 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
         {lease ? (
           <>
             {lease.cause}
-            <div className="dim">{lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"}, <When at={lease.since} brief /></div>
+            <div className="dim">
+              {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"},{" "}
+              <When at={lease.since} brief />
+            </div>
           </>
         ) : t.wish ? (
           `${t.wish.by}: ${t.wish.kind}`
@@ -160,7 +231,9 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
       <td className="number">{lease ? percent(t.share) : "–"}</td>
       <td className="number nowrap">{t.cost.bytes === null ? "–" : `${bytes(t.cost.bytes)}/s`}</td>
       <td className="number nowrap">{t.cost.cpu === null ? "–" : `${digits(t.cost.cpu * 1e6)} µs/s`}</td>
-      <td>{t.state === "baseline" ? <span className="dim small">always on</span> : <Switch t={t} changed={changed} />}</td>
+      <td>
+        {t.state === "baseline" ? <span className="dim small">always on</span> : <Switch t={t} changed={changed} />}
+      </td>
     </tr>
   );
 }
@@ -173,13 +246,29 @@ function Agents() {
     <Figure
       title="Agents"
       tools={<Search value={q} pick={setQ} label="Search agents ( / )" />}
-      table={() => ({ header: ["service", "id", "state", "seen", "plan", "applied", "failed", "problem"], rows: (reading.value?.items ?? []).map((a) => [a.service, a.id, a.state, a.seen, a.plan, a.applied, a.failed, a.problem]) })}
+      table={() => ({
+        header: ["service", "id", "state", "seen", "plan", "applied", "failed", "problem"],
+        rows: (reading.value?.items ?? []).map((a) => [
+          a.service,
+          a.id,
+          a.state,
+          a.seen,
+          a.plan,
+          a.applied,
+          a.failed,
+          a.problem,
+        ]),
+      })}
       tableOnly
     >
       <Read of={reading} what="agents">
         {(list) =>
           list.items.length === 0 ? (
-            <Empty title={q ? "No agent fits" : "No agent has come"}>{q ? "Search for less." : "Without agents nothing can be switched on; problems are found all the same. Build one into a service with the Go module agents/tracepoint."}</Empty>
+            <Empty title={q ? "No agent fits" : "No agent has come"}>
+              {q
+                ? "Search for less."
+                : "Without agents nothing can be switched on; problems are found all the same. Build one into a service with the Go module agents/tracepoint."}
+            </Empty>
           ) : (
             <>
               <p className="under">
@@ -188,9 +277,14 @@ function Agents() {
               <Listing
                 label="Agents"
                 head={[
-                  "Service", "State", "Seen", { text: "Plan", number: true },
+                  "Service",
+                  "State",
+                  "Seen",
+                  { text: "Plan", number: true },
                   { text: "On", number: true, title: "Tracepoints of its plan that are on" },
-                  { text: "Can switch", number: true, title: "That it can switch" }, { text: "Data", number: true }, "What is wrong with it",
+                  { text: "Can switch", number: true, title: "That it can switch" },
+                  { text: "Data", number: true },
+                  "What is wrong with it",
                 ]}
               >
                 {list.items.map((a) => (
@@ -202,13 +296,22 @@ function Agents() {
                     <td>
                       <State of={a.state} />
                     </td>
-                    <td className="small nowrap"><When at={a.seen} brief /></td>
+                    <td className="small nowrap">
+                      <When at={a.seen} brief />
+                    </td>
                     <td className="number">{a.plan || "–"}</td>
                     <td className="number">{count(a.applied)}</td>
                     <td className="number">{count(a.catalogue)}</td>
                     <td className="number nowrap">{bytes(a.usage.bytes)}/s</td>
                     <td className="small">
-                      {a.problem || (a.failed > 0 ? `${count(a.failed)} could not be switched on` : a.conflicts > 0 ? "another uses its ID" : a.drops > 0 ? `${count(a.drops)} hits dropped` : "–")}
+                      {a.problem ||
+                        (a.failed > 0
+                          ? `${count(a.failed)} could not be switched on`
+                          : a.conflicts > 0
+                            ? "another uses its ID"
+                            : a.drops > 0
+                              ? `${count(a.drops)} hits dropped`
+                              : "–")}
                     </td>
                   </tr>
                 ))}
@@ -228,14 +331,20 @@ function Plan() {
     <Figure
       title="The plan"
       hint="Requests are divided at random: those of an arm have its tracepoints on. Arms that have more on say what that costs the requests."
-      table={() => ({ header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"], rows: (reading.value?.arms ?? []).flatMap((a) => a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause])) })}
+      table={() => ({
+        header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"],
+        rows: (reading.value?.arms ?? []).flatMap((a) =>
+          a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause]),
+        ),
+      })}
       tableOnly
     >
       <Read of={reading} what="the plan">
         {(p) => (
           <>
             <p className="under">
-              Version {count(p.version)}; agents: {count(p.agents.current)} current, {count(p.agents.behind)} behind, {count(p.agents.lost)} lost
+              Version {count(p.version)}; agents: {count(p.agents.current)} current, {count(p.agents.behind)} behind,{" "}
+              {count(p.agents.lost)} lost
             </p>
             {p.arms.length === 0 ? (
               <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated.</Empty>
@@ -251,7 +360,9 @@ function Plan() {
                       <details>
                         <summary>{count(a.tracepoints.length)} on</summary>
                         {a.tracepoints.map((t) => (
-                          <div key={t.id} className="mono">{t.name}</div>
+                          <div key={t.id} className="mono">
+                            {t.name}
+                          </div>
                         ))}
                       </details>
                     </td>

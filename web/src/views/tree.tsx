@@ -29,13 +29,17 @@ const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
 // read reads all pages of a tree, and again from the start if it changed in between.
 async function read(id: string, problem: string, signal: AbortSignal): Answer<Whole> {
   let nodes: Node[] = [];
-  for (let cursor = "", version = ""; ; ) {
+  for (let cursor = "", version = ""; ;) {
     const query = { limit: page, ...(cursor && { cursor }), ...(problem && { problem }) };
-    const { data: got, ...rest } = await client.GET("/trees/{request_type}", { params: { path: { request_type: id }, query }, signal });
+    const { data: got, ...rest } = await client.GET("/trees/{request_type}", {
+      params: { path: { request_type: id }, query },
+      signal,
+    });
     if (!got) return rest;
     const changed = version !== "" && got.version !== version;
     nodes = changed ? [] : [...nodes, ...got.items];
-    if (!changed && got.next_cursor === null) return { data: { name: got.request_type_name, nodes, matches: got.matches }, ...rest };
+    if (!changed && got.next_cursor === null)
+      return { data: { name: got.request_type_name, nodes, matches: got.matches }, ...rest };
     cursor = changed ? "" : got.next_cursor!;
     version = changed ? "" : got.version;
   }
@@ -46,8 +50,17 @@ export default function TreeView({ id }: { id: string }) {
   const reading = useRead(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
   const { value: tree, failure, again } = reading;
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
-  const investigation = useRead(problem ? `investigation ${problem}` : null, (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }), true);
-  if (failure?.status === 404) return <Empty page title="There is no such tree">Requests of this type may not have come for long. <Link href="/trees">All trees</Link></Empty>;
+  const investigation = useRead(
+    problem ? `investigation ${problem}` : null,
+    (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }),
+    true,
+  );
+  if (failure?.status === 404)
+    return (
+      <Empty page title="There is no such tree">
+        Requests of this type may not have come for long. <Link href="/trees">All trees</Link>
+      </Empty>
+    );
   return (
     <Read of={reading} what="the tree">
       {(tree) => (
@@ -61,7 +74,12 @@ export default function TreeView({ id }: { id: string }) {
             )}
           </div>
           <h1>What {tree.name} calls</h1>
-          <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} located={locatedIn(investigation.value)} again={again} />
+          <Contexts
+            tree={tree}
+            wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))}
+            located={locatedIn(investigation.value)}
+            again={again}
+          />
         </>
       )}
     </Read>
@@ -86,13 +104,20 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
   // What is folded at first, and which context is led to. What happens later moves nothing under the cursor.
   const fresh = () => ({
-    folded: foldedAtFirst(nodes, [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth),
+    folded: foldedAtFirst(
+      nodes,
+      [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)],
+      firstDepth,
+    ),
     leading: nodes[leading]?.context ?? "",
   });
   const [first, setFirst] = useState(fresh);
   const [foldedSince, setFoldedSince] = useSet("folded");
   const [unfolded, setUnfolded] = useSet("unfolded");
-  const folded = useMemo(() => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))), [first, foldedSince, unfolded]);
+  const folded = useMemo(
+    () => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))),
+    [first, foldedSince, unfolded],
+  );
   const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
   const seen = useRef(known);
   useEffect(() => {
@@ -101,7 +126,12 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     setFirst(fresh());
   });
   const low = q.toLowerCase();
-  const passes = q || state ? (n: Node) => (!state || n.state === state) && (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low)) : undefined;
+  const passes =
+    q || state
+      ? (n: Node) =>
+          (!state || n.state === state) &&
+          (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low))
+      : undefined;
   const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
   const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
@@ -115,8 +145,12 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
     if (next !== undefined) setPicked(nodes[next]!.context);
   };
-  const contextsAbove = (n: Node) => wayTo(n, nodes).slice(0, -1).map((x) => x.context);
-  const unfold = (contexts: string[]) => setUnfolded(new Set([...unfolded, ...contexts.filter((context) => first.folded.has(context))]));
+  const contextsAbove = (n: Node) =>
+    wayTo(n, nodes)
+      .slice(0, -1)
+      .map((x) => x.context);
+  const unfold = (contexts: string[]) =>
+    setUnfolded(new Set([...unfolded, ...contexts.filter((context) => first.folded.has(context))]));
   // Where a context is hidden, what hides it is taken away.
   const reveal = (n: Node) => {
     setPicked(n.context);
@@ -147,8 +181,32 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
         </>
       }
       table={() => ({
-        header: ["depth", "service", "operation", "layer", "kind", "state", "tracepoint", "hits per request", "bytes per hit", "CPU per hit (µs)", "requests"],
-        rows: nodes.map((n) => [n.depth, n.service, n.operation, n.layer, n.kind, n.state, n.tracepoint_name, n.hits_per_request, n.bytes_per_hit, n.cost_ns / 1000, n.requests]),
+        header: [
+          "depth",
+          "service",
+          "operation",
+          "layer",
+          "kind",
+          "state",
+          "tracepoint",
+          "hits per request",
+          "bytes per hit",
+          "CPU per hit (µs)",
+          "requests",
+        ],
+        rows: nodes.map((n) => [
+          n.depth,
+          n.service,
+          n.operation,
+          n.layer,
+          n.kind,
+          n.state,
+          n.tracepoint_name,
+          n.hits_per_request,
+          n.bytes_per_hit,
+          n.cost_ns / 1000,
+          n.requests,
+        ]),
       })}
       tableOnly
       pictured={() =>
@@ -156,8 +214,20 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
           ["Operation", "State", "Hits", "CPU"],
           rows.map((i) => {
             const n = nodes[i]!;
-            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶ next", !passes && folded.has(n.context) && "▸"].filter(Boolean);
-            return { depth: Math.min(n.depth, mostIndent), text: [...marks, shortened(n.operation, 70), n.service && `· ${shortened(n.service, shortService)}`].join(" "), cells: [n.state, hitsOf(n), cpuOf(n)], strong: matched.has(i) || i === cause };
+            const marks = [
+              matched.has(i) && "◆",
+              i === cause && "★ located",
+              wanted.has(n.tracepoint_name) && "▶ next",
+              !passes && folded.has(n.context) && "▸",
+            ].filter(Boolean);
+            return {
+              depth: Math.min(n.depth, mostIndent),
+              text: [...marks, shortened(n.operation, 70), n.service && `· ${shortened(n.service, shortService)}`].join(
+                " ",
+              ),
+              cells: [n.state, hitsOf(n), cpuOf(n)],
+              strong: matched.has(i) || i === cause,
+            };
           }),
         )
       }
@@ -165,24 +235,56 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
       <div className="split">
         <div className="tree">
           <Virtual
-            label="Calling contexts" count={rows.length} height={26} focus={{ id: [chosen?.context ?? first.leading, q, state].join(" "), at: chosen ? at : passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading) }}
+            label="Calling contexts"
+            count={rows.length}
+            height={26}
+            focus={{
+              id: [chosen?.context ?? first.leading, q, state].join(" "),
+              at: chosen ? at : passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading),
+            }}
             head={
               <div className="vhead">
                 <span>Operation</span>
                 <span>State</span>
-                <span className="number" title="How often a request runs it">Hits</span>
-                <span className="number" title="CPU time of a hit">CPU</span>
-                <span className="number" title="Trace data of a hit">Data</span>
-                <span className="number" title="Part of what was wrong that it had in past investigations">Past</span>
+                <span className="number" title="How often a request runs it">
+                  Hits
+                </span>
+                <span className="number" title="CPU time of a hit">
+                  CPU
+                </span>
+                <span className="number" title="Trace data of a hit">
+                  Data
+                </span>
+                <span className="number" title="Part of what was wrong that it had in past investigations">
+                  Past
+                </span>
               </div>
             }
             row={(i) => {
               const n = nodes[rows[i]!]!;
-              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={folded.has(n.context)} fold={passes ? undefined : (yes) => fold(n, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
+              return (
+                <NodeRow
+                  key={n.index}
+                  n={n}
+                  next={wanted.has(n.tracepoint_name)}
+                  cause={n.index === cause}
+                  match={matched.get(n.index)}
+                  folded={folded.has(n.context)}
+                  fold={passes ? undefined : (yes) => fold(n, yes)}
+                  selected={n.context === picked}
+                  pick={() => setPicked(n.context)}
+                />
+              );
             }}
           />
         </div>
-        <aside className="side">{chosen ? <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} /> : <Matches tree={tree} pick={reveal} />}</aside>
+        <aside className="side">
+          {chosen ? (
+            <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} />
+          ) : (
+            <Matches tree={tree} pick={reveal} />
+          )}
+        </aside>
       </div>
     </Figure>
   );
@@ -210,21 +312,43 @@ function matchedNodes(matches: Match[]): Map<number, Match> {
 const hitsOf = (n: Node) => (n.hits_per_request === null ? "–" : `${digits(n.hits_per_request)}×`);
 const cpuOf = (n: Node) => (n.cost_ns ? duration(n.cost_ns) : "–");
 
-type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; cause: boolean; folded: boolean; fold: ((yes: boolean) => void) | undefined; selected: boolean; pick: () => void };
+type NodeRowProps = {
+  n: Node;
+  match: Match | undefined;
+  next: boolean;
+  cause: boolean;
+  folded: boolean;
+  fold: ((yes: boolean) => void) | undefined;
+  selected: boolean;
+  pick: () => void;
+};
 
 function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRowProps) {
   return (
-    <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`} onClick={pick}>
+    <div
+      className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`}
+      onClick={pick}
+    >
       <div className="vname" style={depth(Math.min(n.depth, mostIndent))}>
         {fold && folds(n) ? (
-          <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
+          <button
+            type="button"
+            className="fold"
+            aria-expanded={!folded}
+            aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`}
+            onClick={(e) => (e.stopPropagation(), fold(!folded))}
+          >
             {folded ? "▸" : "▾"}
           </button>
         ) : (
           <span className="fold" />
         )}
         <span title={`${n.operation}, ${n.service} (${n.layer}, ${n.kind})`}>
-          {match && <span aria-label={`the problem was matched to this: ${share(match.score)} of what is wrong`}>◆ {percent(Math.min(1, match.score ?? 0))} </span>}
+          {match && (
+            <span aria-label={`the problem was matched to this: ${share(match.score)} of what is wrong`}>
+              ◆ {percent(Math.min(1, match.score ?? 0))}{" "}
+            </span>
+          )}
           {cause && <strong>★ located </strong>}
           {next && <span aria-label="tried next, or now">▶ </span>}
           {n.operation} <span className="dim">{shortened(n.service, shortService)}</span>
@@ -246,24 +370,42 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
 function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
   const shown = tree.matches.filter(matters);
   const problem = tree.matches[0]?.problem;
-  const reading = useRead(problem ? `problem ${problem}` : null, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }), true);
+  const reading = useRead(
+    problem ? `problem ${problem}` : null,
+    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }),
+    true,
+  );
   const p = reading.value?.problem;
-  const shares = new Map((p?.kind === "variable" && p.onset === "changed" ? reading.value!.edges : []).map((e) => [e.place.edge, e.share_variance.value]));
+  const shares = new Map(
+    (p?.kind === "variable" && p.onset === "changed" ? reading.value!.edges : []).map((e) => [
+      e.place.edge,
+      e.share_variance.value,
+    ]),
+  );
   return (
     <>
       <h2>Where the problem was matched</h2>
-      {tree.matches.length === 0 ? <p className="dim">No problem of these requests is open.</p> : p && <p className="dim small">{wrongIs(p)}</p>}
+      {tree.matches.length === 0 ? (
+        <p className="dim">No problem of these requests is open.</p>
+      ) : (
+        p && <p className="dim small">{wrongIs(p)}</p>
+      )}
       {shown.map((m) => (
         <div className="match" key={m.place.edge}>
           <strong>{m.place.label}</strong>
           <div className="dim">
-            {share(m.score)} of what is wrong{shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge)!)} of the variance`}
+            {share(m.score)} of what is wrong
+            {shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge)!)} of the variance`}
           </div>
           <div className="small">
             {m.nodes.length === 0 && "matched to nothing: no tracepoint is known there"}
             {m.nodes.slice(0, 5).map((x) => (
               <div key={x.index}>
-                <button type="button" className="link" onClick={() => tree.nodes[x.index] && pick(tree.nodes[x.index]!)}>
+                <button
+                  type="button"
+                  className="link"
+                  onClick={() => tree.nodes[x.index] && pick(tree.nodes[x.index]!)}
+                >
                   {tree.nodes[x.index]?.service} {tree.nodes[x.index]?.operation}
                 </button>{" "}
                 <span className="dim">{m.distance === 0 ? "exactly" : `edit distance ${m.distance}`}</span>
@@ -277,7 +419,9 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
           </div>
         </div>
       ))}
-      {shown.length < tree.matches.length && <p className="dim small match">Others have less than {percent(least)} each.</p>}
+      {shown.length < tree.matches.length && (
+        <p className="dim small match">Others have less than {percent(least)} each.</p>
+      )}
       <p className="dim small">Pick a context to see what it costs, and to switch it.</p>
     </>
   );
@@ -297,20 +441,48 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
       </h2>
       <dl>
         <dt>State</dt>
-        <dd><State of={n.state} /></dd>
+        <dd>
+          <State of={n.state} />
+        </dd>
         <dt>Layer</dt>
-        <dd>{n.layer}, {n.kind}</dd>
-        {n.tracepoint_name && <><dt>Tracepoint</dt><dd className="mono">{n.tracepoint_name}</dd></>}
+        <dd>
+          {n.layer}, {n.kind}
+        </dd>
+        {n.tracepoint_name && (
+          <>
+            <dt>Tracepoint</dt>
+            <dd className="mono">{n.tracepoint_name}</dd>
+          </>
+        )}
         <dt>Requests</dt>
-        <dd>{count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}</dd>
+        <dd>
+          {count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}
+        </dd>
         <dt>Healthy</dt>
         <dd>{n.reference_ns === null ? "not known" : `${duration(n.reference_ns)} on average`}</dd>
         <dt>Seen</dt>
-        <dd><When at={n.seen} /></dd>
-        {match && <><dt>Matched</dt><dd>{match.place.label}, {match.distance === 0 ? "exactly" : `edit distance ${match.distance}`}</dd></>}
+        <dd>
+          <When at={n.seen} />
+        </dd>
+        {match && (
+          <>
+            <dt>Matched</dt>
+            <dd>
+              {match.place.label}, {match.distance === 0 ? "exactly" : `edit distance ${match.distance}`}
+            </dd>
+          </>
+        )}
       </dl>
-      <p className="small dim path">{wayTo(n, nodes).map((w) => `${w.service} ${w.operation}`).join(" → ")}</p>
-      {n.tracepoint ? <Switching id={n.tracepoint} changed={again} /> : <p className="dim small">Part of the baseline: it is always on.</p>}
+      <p className="small dim path">
+        {wayTo(n, nodes)
+          .map((w) => `${w.service} ${w.operation}`)
+          .join(" → ")}
+      </p>
+      {n.tracepoint ? (
+        <Switching id={n.tracepoint} changed={again} />
+      ) : (
+        <p className="dim small">Part of the baseline: it is always on.</p>
+      )}
     </>
   );
 }

@@ -25,20 +25,36 @@ export default function Trees() {
       </div>
       <Figure
         title="Request types"
-        table={() => ({ header: ["request type", "requests", "calling contexts", "tracepoints", "left out"], rows: (reading.value?.items ?? []).map((t) => [t.request_type_name, t.requests, t.nodes, t.tracepoints, t.dropped]) })}
+        table={() => ({
+          header: ["request type", "requests", "calling contexts", "tracepoints", "left out"],
+          rows: (reading.value?.items ?? []).map((t) => [
+            t.request_type_name,
+            t.requests,
+            t.nodes,
+            t.tracepoints,
+            t.dropped,
+          ]),
+        })}
         tableOnly
       >
         <Read of={reading} what="trees">
           {(list) =>
             list.items.length === 0 ? (
-              <Empty title={q ? "No request type fits" : "No trees yet"}>{q ? "Search for less of its name." : "They grow with the requests that come: send traces, and look again after an epoch."}</Empty>
+              <Empty title={q ? "No request type fits" : "No trees yet"}>
+                {q
+                  ? "Search for less of its name."
+                  : "They grow with the requests that come: send traces, and look again after an epoch."}
+              </Empty>
             ) : (
               <>
                 <Listing
                   label="Trees"
                   head={[
-                    "Request type", { text: "Requests", number: true }, { text: "Calling contexts", number: true },
-                    { text: "Tracepoints", number: true }, { text: "Left out", number: true, title: "Contexts beyond the bound" },
+                    "Request type",
+                    { text: "Requests", number: true },
+                    { text: "Calling contexts", number: true },
+                    { text: "Tracepoints", number: true },
+                    { text: "Left out", number: true, title: "Contexts beyond the bound" },
                   ]}
                 >
                   {list.items.map((t) => (
