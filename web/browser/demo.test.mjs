@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { test } from "node:test";
-import { launch, open, settle } from "./world.mjs";
+import { launch, open, settle } from "./harness.mjs";
 
 const patience = 150_000; // ms, from the fault
 

@@ -6,7 +6,7 @@ import { mkdtempSync, readFileSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, open, serve } from "./world.mjs";
+import { launch, open, serve } from "./harness.mjs";
 
 // How long an hour of updates takes depends on how short epochs may be: of so many updates, 360 are an hour.
 const updates = Number(process.env.UPDATES ?? 45);

@@ -1,5 +1,5 @@
 // Pictures of every view, for the documentation: web/browser/run screens, or make screens.
-import { launch, open, places, serve, settle } from "./world.mjs";
+import { launch, open, places, serve, settle } from "./harness.mjs";
 
 const folder = new URL("../../docs/images/", import.meta.url).pathname;
 const service = await serve();

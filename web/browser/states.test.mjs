@@ -1,7 +1,7 @@
 // What the UI shows when things are not as they should be: nothing there, learning, failing, gone, old, locked; and while things change.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations } from "./world.mjs";
+import { launch, open, places, serve, settle, violations } from "./harness.mjs";
 
 let service, browser;
 before(async () => {

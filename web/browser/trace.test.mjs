@@ -1,7 +1,7 @@
 // What the view of a trace does: the strip above the waterfall, gaps, and how slow spans are for their operation.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, places, serve, settle, violations, visit } from "./world.mjs";
+import { launch, places, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, path;
 before(async () => {

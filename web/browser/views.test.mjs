@@ -1,7 +1,7 @@
 // Every view, in both themes, magnified twice (a window half as wide), and on a phone: it shows, axe has nothing against it, nothing fails, and nothing sticks out.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations, visit } from "./world.mjs";
+import { launch, open, places, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {

@@ -1,18 +1,27 @@
 // The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
-import { base, client, keepToken, lock, token, unauthorized } from "./api/client.ts";
+import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
 import { useConnection, useRead } from "./api/read.ts";
-import { brief } from "./compute/format.ts";
-import { useKeys } from "./keys.ts";
-import { Boundary } from "./parts/boundary.tsx";
-import { Dialog } from "./parts/dialog.tsx";
-import { Menu } from "./parts/menu.tsx";
-import { Empty, Loading } from "./parts/reading.tsx";
-import { Said } from "./parts/said.tsx";
-import { kindWords, meanings } from "./parts/words.tsx";
-import { InEffect, Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
+import { coarseDuration } from "./lib/format.ts";
+import { useKeys } from "./use-keys.ts";
+import { ErrorBoundary } from "./components/error-boundary.tsx";
+import { Dialog } from "./components/dialog.tsx";
+import { Menu } from "./components/menu.tsx";
+import { Empty, Loading } from "./components/async-state.tsx";
+import { Toast } from "./components/toast.tsx";
+import { kindLabels, definitions } from "./components/badges.tsx";
+import {
+  ThemeContext,
+  NowContext,
+  type Theme,
+  useNow,
+  useTheme,
+  useApplyTheme,
+  useClock,
+  useZone,
+} from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Problems } from "./views/problems.tsx";
 
@@ -35,8 +44,8 @@ const views = [
 export function App() {
   const [locked, setLocked] = useState(false);
   const [run, setRun] = useState(0); // a new one begins with each log-in
-  const theme = useThemeOnPage();
-  const now = useTicking(10_000);
+  const theme = useApplyTheme();
+  const now = useClock(10_000);
   useEffect(() => {
     const close = () => setLocked(true);
     unauthorized.addEventListener("unauthorized", close);
@@ -52,16 +61,16 @@ export function App() {
     setRun(run + 1);
   };
   return (
-    <Now value={now}>
-      <InEffect value={theme}>
+    <NowContext value={now}>
+      <ThemeContext value={theme}>
         <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={run} />}</Router>
-      </InEffect>
-    </Now>
+      </ThemeContext>
+    </NowContext>
   );
 }
 
 // useArrival begins a view where it begins, for eyes and for screen readers. Going back leads to where one was, which the browser knows.
-function useArrival(at: string) {
+function useScrollReset(at: string) {
   const was = useRef(at);
   const path = useRef(location.pathname);
   const back = useRef(false);
@@ -83,9 +92,9 @@ function useArrival(at: string) {
 
 function Frame() {
   const [at, go] = useLocation();
-  useArrival(at);
+  useScrollReset(at);
   const [help, setHelp] = useState(false);
-  const connection = useLasting();
+  const connection = useSteadyConnection();
   useKeys({
     "?": () => setHelp(true),
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
@@ -102,17 +111,17 @@ function Frame() {
         </Link>
         <nav aria-label="Views">
           {views.map(([path, name]) => (
-            <Link key={path} href={path} aria-current={here(at, path) ? "page" : undefined}>
+            <Link key={path} href={path} aria-current={isCurrent(at, path) ? "page" : undefined}>
               {name}
             </Link>
           ))}
         </nav>
-        <Live of={connection} />
+        <LiveIndicator of={connection} />
         <Preferences help={() => setHelp(true)} />
       </header>
-      <Notices connection={connection} />
+      <Banners connection={connection} />
       <main id="main" tabIndex={-1}>
-        <Boundary key={at}>
+        <ErrorBoundary key={at}>
           <Suspense fallback={<Loading what="the view" />}>
             <Switch>
               <Route path="/">
@@ -143,21 +152,21 @@ function Frame() {
               </Route>
             </Switch>
           </Suspense>
-        </Boundary>
+        </ErrorBoundary>
       </main>
-      <Said />
+      <Toast />
       {help && <Help close={() => setHelp(false)} />}
     </>
   );
 }
 
-const here = (at: string, path: string) =>
+const isCurrent = (at: string, path: string) =>
   path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path);
 
 const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
 
 // useLasting is useConnection without losses that do not last.
-function useLasting() {
+function useSteadyConnection() {
   const connection = useConnection();
   const [lasted, setLasted] = useState(connection);
   const [ever, setEver] = useState(connection.live);
@@ -169,9 +178,9 @@ function useLasting() {
   return { ...lasted, ever };
 }
 
-type Lasting = ReturnType<typeof useLasting>;
+type SteadyConnection = ReturnType<typeof useSteadyConnection>;
 
-function Live({ of: { live, since, ever } }: { of: Lasting }) {
+function LiveIndicator({ of: { live, since, ever } }: { of: SteadyConnection }) {
   useNow(); // what follows is drawn again as time passes
   const lately = Date.now() - since;
   const long = !live && lately > 4000;
@@ -182,7 +191,7 @@ function Live({ of: { live, since, ever } }: { of: Lasting }) {
       title={live ? "What is shown follows what happens." : "Events do not come; trying again."}
     >
       <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>
-      {long && ` for ${brief(lately)}`}
+      {long && ` for ${coarseDuration(lately)}`}
     </span>
   );
 }
@@ -204,16 +213,16 @@ function Preferences({ help }: { help: () => void }) {
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
         { text: "Keys and words", act: help },
-        ...(token() ? [{ text: "Log out", act: () => (keepToken("", false), lock()) }] : []),
+        ...(token() ? [{ text: "Log out", act: () => (storeToken("", false), requireLogin()) }] : []),
       ]}
     />
   );
 }
 
-const away = 10_000; // ms without events after which that is said above all that is shown
+const outage = 10_000; // ms without events after which that is said above all that is shown
 
 // Notices say what holds for everything that is shown.
-function Notices({ connection: { live, since, ever } }: { connection: Lasting }) {
+function Banners({ connection: { live, since, ever } }: { connection: SteadyConnection }) {
   useNow(); // what follows is drawn again as time passes
   const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
@@ -223,7 +232,7 @@ function Notices({ connection: { live, since, ever } }: { connection: Lasting })
         <strong>{failure.title}.</strong> {failure.detail} What is shown may be old.
       </>,
     );
-  else if (ever && !live && Date.now() - since > away)
+  else if (ever && !live && Date.now() - since > outage)
     notices.push(
       <>
         <strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by
@@ -278,7 +287,7 @@ const keys: [string, string][] = [
 ];
 
 // words are those of the list of problems that the key ? explains.
-const words = [
+const helpTerms = [
   "changed",
   "chronic",
   "variable",
@@ -292,8 +301,8 @@ const words = [
   "exhausted",
 ];
 
-const wordOf = (name: string) =>
-  name === "none" ? "queued" : name in kindWords ? kindWords[name as keyof typeof kindWords] : name;
+const termLabel = (name: string) =>
+  name === "none" ? "queued" : name in kindLabels ? kindLabels[name as keyof typeof kindLabels] : name;
 
 function Help({ close }: { close: () => void }) {
   return (
@@ -315,10 +324,10 @@ function Help({ close }: { close: () => void }) {
         <section>
           <h3>What is said of problems</h3>
           <dl className="keys">
-            {words.map((name) => (
+            {helpTerms.map((name) => (
               <div key={name}>
-                <dt>{wordOf(name)}</dt>
-                <dd>{meanings[name]}</dd>
+                <dt>{termLabel(name)}</dt>
+                <dd>{definitions[name]}</dd>
               </div>
             ))}
           </dl>

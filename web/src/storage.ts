@@ -5,7 +5,7 @@ type Kind = "localStorage" | "sessionStorage";
 const memory = new Map<string, string>();
 
 // kept returns what is kept under a key; null: nothing.
-export function kept(kind: Kind, key: string): string | null {
+export function load(kind: Kind, key: string): string | null {
   try {
     return globalThis[kind].getItem(key);
   } catch {
@@ -14,7 +14,7 @@ export function kept(kind: Kind, key: string): string | null {
 }
 
 // keep keeps a value under a key, or forgets it, for null.
-export function keep(kind: Kind, key: string, value: string | null) {
+export function store(kind: Kind, key: string, value: string | null) {
   try {
     if (value === null) globalThis[kind].removeItem(key);
     else globalThis[kind].setItem(key, value);

@@ -8,10 +8,10 @@ let ahead = 0; // ms that the service's clock is ahead
 export const corrected = new EventTarget();
 
 // present returns the time in ms.
-export const present = () => Date.now() + ahead;
+export const serverNow = () => Date.now() + ahead;
 
 // told takes the time from the Date header of an answer that has just come.
-export function told(date: string | null) {
+export function syncClock(date: string | null) {
   const off = Date.parse(date ?? "") - Date.now();
   const now = Math.abs(off) > tolerated ? off : 0;
   if (Number.isNaN(off) || Math.abs(now - ahead) <= tolerated) return;

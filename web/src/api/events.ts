@@ -1,7 +1,7 @@
 // Server-sent events. Read by fetch, since EventSource cannot show a token.
-import { type Schemas, authorization, base, lock } from "./client.ts";
-import { Parser } from "../compute/parser.ts";
-import { failed, pause } from "../compute/retry.ts";
+import { type Schemas, authorization, base, requireLogin } from "./client.ts";
+import { Parser } from "../lib/parser.ts";
+import { countFailures, delay } from "../lib/backoff.ts";
 
 export type Happened = Schemas["Event"];
 
@@ -56,10 +56,10 @@ export function connect() {
       } catch {
         // Whatever it was: try again.
       }
-      failures = failed(failures, Date.now() - began, made);
+      failures = countFailures(failures, Date.now() - began, made);
       if (mine.signal.aborted) return;
       connected(false);
-      await rest(pause(failures));
+      await rest(delay(failures));
     }
   })();
 }
@@ -92,7 +92,7 @@ async function read(signal: AbortSignal, made: () => void) {
 async function follow(signal: AbortSignal, made: () => void, heard: () => void) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
-  if (response.status === 401) lock(); // else a page whose token is over waits for ever: it reads nothing without events
+  if (response.status === 401) requireLogin(); // else a page whose token is over waits for ever: it reads nothing without events
   if (!response.ok || !response.body) throw new Error(String(response.status));
   heard();
   made();

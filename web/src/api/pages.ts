@@ -1,9 +1,9 @@
 // Reading lists that have many pages: those in sight, and the first, are read again when an epoch ends; others when they come into sight.
 import { useCallback, useEffect, useRef, useState } from "react";
-import { type Answer, Failure, answered, unauthorized } from "./client.ts";
+import { type Answer, ApiError, unwrap, unauthorized } from "./client.ts";
 import { onEvent } from "./events.ts";
 import { type Reading, useRetry } from "./read.ts";
-import { type Page, due, flat, put } from "../compute/pages.ts";
+import { type Page, due, flat, put } from "../lib/pages.ts";
 
 type List<T> = { items: T[]; next_cursor: string | null };
 type Ask<L> = (cursor: string | undefined, signal: AbortSignal) => Answer<L>;
@@ -23,7 +23,7 @@ export function usePages<T extends { id: string }, L extends List<T>>(
   ask: Ask<L>,
 ): Reading<Paged<T, L>> & { see: (first: number, last: number) => void } {
   const [, changed] = useState(0);
-  const [failure, setFailure] = useState<{ key: string; failure: Failure }>();
+  const [failure, setFailure] = useState<{ key: string; failure: ApiError }>();
   const asking = useRef(ask);
   asking.current = ask;
   const round = useRef(1); // how often everything became old
@@ -39,7 +39,7 @@ export function usePages<T extends { id: string }, L extends List<T>>(
         const at = due(pages, round.current, ...sight.current);
         if (at < 0) return;
         const as = round.current;
-        const list = await answered(asking.current(at === 0 ? undefined : pages[at - 1]!.next!, mine.abort.signal));
+        const list = await unwrap(asking.current(at === 0 ? undefined : pages[at - 1]!.next!, mine.abort.signal));
         if (mine.abort.signal.aborted) return;
         kept.delete(key);
         kept.set(key, put(pages, at, { items: list.items, next: list.next_cursor, round: as, list }));
@@ -48,7 +48,7 @@ export function usePages<T extends { id: string }, L extends List<T>>(
         changed((n) => n + 1);
       }
     } catch (error) {
-      if (!mine.abort.signal.aborted && error instanceof Failure) setFailure({ key, failure: error });
+      if (!mine.abort.signal.aborted && error instanceof ApiError) setFailure({ key, failure: error });
     } finally {
       if (work.current === mine) work.current = undefined;
     }

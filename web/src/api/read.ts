@@ -1,10 +1,10 @@
 // Reading from the API in components: what was read last is shown at once, and read again when an epoch ends.
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
-import { type Answer, Failure, answered, unauthorized } from "./client.ts";
+import { type Answer, ApiError, unwrap, unauthorized } from "./client.ts";
 import { currentConnection, onConnection, onEvent } from "./events.ts";
 
 // Reading is what is known of a resource. With a value and a failure, the value is stale.
-export type Reading<T> = { value?: T; failure?: Failure; again: () => void };
+export type Reading<T> = { value?: T; failure?: ApiError; again: () => void };
 
 const kept = new Map<string, { value: unknown; items: number }>(); // latest last
 const mostKept = 40;
@@ -36,7 +36,7 @@ export function useRead<T>(
   live: boolean | "decision" = false,
 ): Reading<T> {
   const [, changed] = useState(0);
-  const [failure, setFailure] = useState<{ key: string; failure: Failure }>();
+  const [failure, setFailure] = useState<{ key: string; failure: ApiError }>();
   const asking = useRef(ask);
   asking.current = ask;
   const work = useRef<AbortController>(undefined); // what is being read
@@ -50,7 +50,7 @@ export function useRead<T>(
       work.current = undefined;
       if (due.current) again();
     };
-    answered(asking.current(mine.signal)).then(
+    unwrap(asking.current(mine.signal)).then(
       (value) => {
         if (mine.signal.aborted) return;
         keep(key, value);
@@ -60,7 +60,7 @@ export function useRead<T>(
       },
       (error: unknown) => {
         if (mine.signal.aborted) return;
-        if (error instanceof Failure) setFailure({ key, failure: error });
+        if (error instanceof ApiError) setFailure({ key, failure: error });
         over();
       },
     );
@@ -93,9 +93,9 @@ export function useRead<T>(
 const untilRetry = 3000; // ms
 
 // useRetry tries again after each failure that may pass.
-export function useRetry(failure: Failure | undefined, again: () => void) {
+export function useRetry(failure: ApiError | undefined, again: () => void) {
   useEffect(() => {
-    if (!failure?.passes) return;
+    if (!failure?.transient) return;
     const timer = setTimeout(again, untilRetry);
     return () => clearTimeout(timer);
   }, [failure, again]);

@@ -2,10 +2,10 @@
 // happened; dragging picks a time, or, up and down too, a box of times and durations.
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
-import { count, duration, percent, time } from "../compute/format.ts";
-import { type Drag, type Point, axis, cells, pick } from "../compute/heat.ts";
+import { count, duration, percent, time } from "../lib/format.ts";
+import { type Drag, type Point, axis, cells, selection } from "../lib/heatmap.ts";
 import { useNow, useZone } from "../settings.ts";
-import { useSize } from "./size.ts";
+import { useSize } from "./use-size.ts";
 
 // Mark is something that happened. That of a deploy has a solid line on a foot, others a dashed one.
 export type Mark = { at: number; text: string; title: string; deploy?: boolean };
@@ -50,7 +50,7 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
       Math.max(0, Math.min(1, (event.clientY - box.top - top) / plot.height)),
     ];
   };
-  const picked = drag && pick(drag);
+  const picked = drag && selection(drag);
   const nanos = (y: number) => Math.exp(high - y * (high - low));
   const end = () => {
     if (picked)

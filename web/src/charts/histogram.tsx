@@ -1,8 +1,8 @@
 // Histogram draws how durations are distributed, on a logarithmic axis.
 import type { Schemas } from "../api/client.ts";
-import { count, duration } from "../compute/format.ts";
-import { coarse } from "../compute/bins.ts";
-import { useSize } from "./size.ts";
+import { count, duration } from "../lib/format.ts";
+import { coarse } from "../lib/bins.ts";
+import { useSize } from "./use-size.ts";
 
 const least = 150; // height
 const foot = 20;

@@ -1,6 +1,6 @@
 // Icicle draws boxes nested by calling context, as an SVG that also makes the PNG.
-import type { Box } from "../compute/icicle.ts";
-import { useSize } from "./size.ts";
+import type { Box } from "../lib/icicle.ts";
+import { useSize } from "./use-size.ts";
 
 const rowHeight = 24;
 const letter = 6.6; // px, on average

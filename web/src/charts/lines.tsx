@@ -2,8 +2,8 @@
 import { useContext, useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { duration, time } from "../compute/format.ts";
-import { InEffect, useNow, useZone } from "../settings.ts";
+import { duration, time } from "../lib/format.ts";
+import { ThemeContext, useNow, useZone } from "../settings.ts";
 import type { Mark } from "./heatmap.tsx";
 
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
@@ -25,7 +25,7 @@ export function Lines({
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
   const now = useNow();
-  const theme = useContext(InEffect);
+  const theme = useContext(ThemeContext);
   const brushed = useRef(brush);
   brushed.current = brush;
   const data = JSON.stringify([at, series.map((s) => s.values), marks]);

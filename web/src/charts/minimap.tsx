@@ -1,15 +1,21 @@
 // Minimap draws a whole trace into one strip, and the part of it that is looked at as a box that pointers and keys move.
 import { type PointerEvent, memo, useContext, useEffect, useRef, useState } from "react";
-import { count, duration } from "../compute/format.ts";
-import { type Row, type Stretch, extent } from "../compute/waterfall.ts";
-import { between, moved, scaled } from "../compute/zoom.ts";
-import { InEffect } from "../settings.ts";
-import { useSize } from "./size.ts";
+import { count, duration } from "../lib/format.ts";
+import { type Row, type Interval, extent } from "../lib/waterfall.ts";
+import { between, moved, scaled } from "../lib/zoom.ts";
+import { ThemeContext } from "../settings.ts";
+import { useSize } from "./use-size.ts";
 
 // part is what is looked at, of the whole. See is told while it changes, keep when it has.
-type Props = { rows: Row[]; whole: number; part: Stretch; see: (part: Stretch) => void; keep: (part: Stretch) => void };
+type Props = {
+  rows: Row[];
+  whole: number;
+  part: Interval;
+  see: (part: Interval) => void;
+  keep: (part: Interval) => void;
+};
 
-type Drag = { from: number; part: Stretch; how: "all" | "from" | "to" | "new" };
+type Drag = { from: number; part: Interval; how: "all" | "from" | "to" | "new" };
 
 const height = 56;
 
@@ -20,7 +26,7 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
     const { left, width } = box.current!.getBoundingClientRect();
     return Math.max(0, Math.min(1, (event.clientX - left) / width)) * whole;
   };
-  const dragged = (event: PointerEvent, d: Drag): Stretch => {
+  const dragged = (event: PointerEvent, d: Drag): Interval => {
     const at = time(event);
     if (d.how === "all") return moved(d.part, at - d.from, whole);
     return between(d.how === "from" ? d.part.to : d.how === "to" ? d.part.from : d.from, at, whole);
@@ -39,7 +45,7 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
     setDrag(undefined);
   };
   const percent = (ns: number) => `${(ns / (whole || 1)) * 100}%`;
-  const slider = (how: "from" | "to" | "all", name: string, now: number, press: (by: number) => Stretch) => ({
+  const slider = (how: "from" | "to" | "all", name: string, now: number, press: (by: number) => Interval) => ({
     role: "slider",
     tabIndex: 0,
     "data-grip": how,
@@ -50,7 +56,7 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
     "aria-valuetext": how === "all" ? `${duration(part.from)} to ${duration(part.to)}` : duration(now),
     onKeyDown: (event: React.KeyboardEvent) => {
       const step = (whole / 100) * (event.shiftKey ? 10 : 1);
-      const does: Record<string, () => Stretch> = {
+      const does: Record<string, () => Interval> = {
         ArrowLeft: () => press(-step),
         ArrowRight: () => press(step),
         Home: () => press(-whole),
@@ -108,7 +114,7 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
 // Strip is the drawing. It is made anew only when the trace is another, or the room for it.
 const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number }) {
   const [canvas, { width }] = useSize<HTMLCanvasElement>({ width: 0, height: 0 });
-  const theme = useContext(InEffect);
+  const theme = useContext(ThemeContext);
   useEffect(() => {
     const { devicePixelRatio: ratio } = window;
     const to = canvas.current!;
@@ -119,7 +125,7 @@ const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number 
     context.scale(ratio, ratio);
     const colour = (name: string) => getComputedStyle(to).getPropertyValue(name);
     const lane = (height - 8) / Math.max(1, rows.length);
-    const draw = (s: Stretch, i: number, least: number) =>
+    const draw = (s: Interval, i: number, least: number) =>
       context.fillRect(
         (s.from / (whole || 1)) * width,
         4 + i * lane,

@@ -3,27 +3,27 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Icicle } from "../charts/icicle.tsx";
-import { count, duration, share, signed, tied, time, timesIn } from "../compute/format.ts";
-import { boxes } from "../compute/icicle.ts";
-import { useTitle } from "../parts/basics.tsx";
-import { Choice, Search, Select } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
+import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../lib/format.ts";
+import { boxes } from "../lib/icicle.ts";
+import { useTitle } from "../components/basics.tsx";
+import { Choice, Search, Select } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
 import { useNow, useZone } from "../settings.ts";
-import { useID, useMoment, useNanos, useOneOf, useSought } from "../url.ts";
-import { Places, differ, places } from "./places.tsx";
+import { useID, useTimestamp, useNanos, useEnum, useSearchText } from "../url.ts";
+import { ComparisonTable, hasDifference, comparisonData } from "./comparison-table.tsx";
 
 type Comparison = Schemas["Comparison"];
 
 const listedMost = 200; // groups to choose from; others are found by their name
 
-const named = (g: Schemas["Group"]) =>
+const groupLabel = (g: Schemas["Group"]) =>
   `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`;
 
 export default function Compare() {
   useTitle("Compare");
   const [group, setGroup] = useID("group");
-  const [q, setQ] = useSought();
+  const [q, setQ] = useSearchText();
   const groups = useRead(`groups ${q}`, (signal) =>
     client.GET("/groups", { params: { query: { limit: listedMost, ...(q && { q }) } }, signal }),
   );
@@ -31,9 +31,9 @@ export default function Compare() {
     client.GET("/groups/{group}", { params: { path: { group } }, signal }),
   );
   const known = groups.value?.items ?? [];
-  const listed = known.map((g): [string, string] => [g.id, named(g)]);
+  const listed = known.map((g): [string, string] => [g.id, groupLabel(g)]);
   if (group && !known.some((g) => g.id === group))
-    listed.unshift([group, chosen.value ? named(chosen.value.group) : `group ${group.slice(0, 6)}`]);
+    listed.unshift([group, chosen.value ? groupLabel(chosen.value.group) : `group ${group.slice(0, 6)}`]);
   return (
     <>
       <div className="toolbar">
@@ -51,7 +51,7 @@ export default function Compare() {
       {group ? (
         <Group key={group} id={group} detail={chosen.value} />
       ) : (
-        <Read of={groups} what="groups">
+        <Async of={groups} what="groups">
           {() => (
             <Empty
               title={
@@ -63,19 +63,19 @@ export default function Compare() {
                 : "Slow ones against the rest, or now against before."}
             </Empty>
           )}
-        </Read>
+        </Async>
       )}
     </>
   );
 }
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
-  const [by, setBy] = useOneOf("by", ["slowest", "duration", "time"]);
-  const [part, setPart] = useOneOf("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
-  const [from, setFrom] = useMoment("from");
-  const [to, setTo] = useMoment("to");
-  const [baseFrom, setBaseFrom] = useMoment("base_from");
-  const [baseTo, setBaseTo] = useMoment("base_to");
+  const [by, setBy] = useEnum("by", ["slowest", "duration", "time"]);
+  const [part, setPart] = useEnum("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
+  const [from, setFrom] = useTimestamp("from");
+  const [to, setTo] = useTimestamp("to");
+  const [baseFrom, setBaseFrom] = useTimestamp("base_from");
+  const [baseTo, setBaseTo] = useTimestamp("base_to");
   const [longer, setLonger] = useNanos("longer");
   const [shorter, setShorter] = useNanos("shorter");
   const windows = detail?.windows ?? [];
@@ -119,7 +119,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
         <Choice
           label="Compare"
           value={by}
-          pick={setBy}
+          onPick={setBy}
           of={[
             ["slowest", "Slowest against the rest"],
             ["duration", "By duration"],
@@ -174,11 +174,11 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
           </>
         )}
       </div>
-      <Read of={reading} what="the comparison">
+      <Async of={reading} what="the comparison">
         {(c) => (
           <>
             {by === "duration" && (c.note || from || to) && (
-              <OfBox
+              <SelectionNotice
                 group={id}
                 note={c.note}
                 from={from}
@@ -201,7 +201,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
             )}
           </>
         )}
-      </Read>
+      </Async>
     </>
   );
 }
@@ -217,7 +217,7 @@ type BoxProps = {
 };
 
 // OfBox says what to know of a box of times and durations, and which requests in it are kept.
-function OfBox({ group, note, from, to, longer, shorter, times }: BoxProps) {
+function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxProps) {
   const [zone] = useZone();
   const now = useNow();
   const exemplars = useRead(`exemplars ${group}`, (signal) =>
@@ -231,7 +231,7 @@ function OfBox({ group, note, from, to, longer, shorter, times }: BoxProps) {
     <p className="notice" role="status">
       {note && (
         <>
-          <strong>{timesIn(sentence(note), zone, now)}</strong>{" "}
+          <strong>{formatTimesIn(sentence(note), zone, now)}</strong>{" "}
         </>
       )}
       {within.length > 0 ? (
@@ -302,15 +302,15 @@ function Difference({ c }: { c: Comparison }) {
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
   const most = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
   const difference = (is: number[]) => is.reduce((sum, i) => sum + (c.edges[i]!.difference_ns ?? 0), 0);
-  const leading = differ(c) ? c.edges.find((e) => (e.part ?? 0) > 0) : undefined; // those that differ most come first, the other way, too
-  const table = () => places(c);
+  const leading = hasDifference(c) ? c.edges.find((e) => (e.part ?? 0) > 0) : undefined; // those that differ most come first, the other way, too
+  const table = () => comparisonData(c);
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
-        {tied(
-          `${duration(c.a.mean_ns)} on average for ${timesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`,
+        {keepUnits(
+          `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`,
         )}
-        {leading && tied(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
+        {leading && keepUnits(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
       </p>
       <Figure
         title="Difference of critical paths"
@@ -336,7 +336,7 @@ function Difference({ c }: { c: Comparison }) {
         />
       </Figure>
       <Figure title="Places" table={table} tableOnly>
-        <Places label="Places" c={c} />
+        <ComparisonTable label="Places" c={c} />
       </Figure>
     </>
   );

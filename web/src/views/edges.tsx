@@ -1,13 +1,13 @@
 // The edges of a problem: as the critical path that they make up, and as a list.
 import type { Schemas } from "../api/client.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
-import { count, duration, milli, percent, range, share, signed } from "../compute/format.ts";
-import { boxes } from "../compute/icicle.ts";
-import { Bar, Path } from "../parts/basics.tsx";
-import { Choice } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
-import { useOneOf } from "../url.ts";
+import { count, duration, milli, percent, range, share, signed } from "../lib/format.ts";
+import { boxes } from "../lib/icicle.ts";
+import { Bar, ContextPath } from "../components/basics.tsx";
+import { Choice } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+import { useEnum } from "../url.ts";
 
 type Problem = Schemas["Problem"];
 type Edge = Schemas["Edge"];
@@ -43,7 +43,7 @@ type PathProps = { p: Problem; named: Edge[]; all: Edge[]; mean: number | null }
 export function CriticalPath({ p, named, all, mean }: PathProps) {
   const edges = all.length > 0 ? scored(all, named) : named;
   const offered = measuresFor(p);
-  const [by, setBy] = useOneOf("by", offered);
+  const [by, setBy] = useEnum("by", offered);
   const measure = measures[by];
   const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
   const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
@@ -53,7 +53,7 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
       id="path"
       title="Critical path"
       hint={`As wide as the time of a request on the critical path, callers above callees; the colour and the number are the part ${measure.word} that lies there, callees not included.`}
-      tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
+      tools={<Choice label="Colour by" value={by} onPick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
       table={() => edgeTable(edges)}
     >
       <Icicle
@@ -128,7 +128,7 @@ const first = 3; // edges that are shown at once whatever they carry
 
 // Edges lists them by the measure of the problem's sentence, so that its number is found again.
 export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
-  const [shown, setShown] = useOneOf("edges", ["most", "all"]);
+  const [shown, setShown] = useEnum("edges", ["most", "all"]);
   const whole = shown === "all";
   const by = measuresFor(p)[0]!;
   const part = (e: Edge) => measures[by].of(e, 0);
@@ -137,7 +137,7 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
   const most = Math.max(1, ...edges.map((e) => part(e) ?? 0));
   return (
     <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
-      <Listing
+      <Table
         label="Edges"
         head={[
           "Place",
@@ -153,7 +153,7 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
             <td>
               <strong>{e.place.label}</strong>
               <div className="small dim">
-                <Path of={e.place.context} />
+                <ContextPath of={e.place.context} />
               </div>
             </td>
             <td className="bars">
@@ -177,7 +177,7 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
             </td>
           </tr>
         ))}
-      </Listing>
+      </Table>
       {few.length < edges.length && (
         <p className="under">
           <button type="button" className="link" aria-expanded={whole} onClick={() => setShown(whole ? "most" : "all")}>

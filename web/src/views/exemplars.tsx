@@ -1,23 +1,23 @@
 // Exemplars: requests to look at, and in what the slow ones differ from the others.
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, answered, client } from "../api/client.ts";
+import { type Schemas, unwrap, client } from "../api/client.ts";
 import type { Reading } from "../api/read.ts";
-import { type Contrast, contrasts } from "../compute/contrasts.ts";
-import { duration, percent } from "../compute/format.ts";
-import { When } from "../parts/basics.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
-import { Read } from "../parts/reading.tsx";
+import { type Contrast, contrastAttributes } from "../lib/contrasts.ts";
+import { duration, percent } from "../lib/format.ts";
+import { When } from "../components/basics.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+import { Async } from "../components/async-state.tsx";
 import { query } from "../url.ts";
 
 type Exemplar = Schemas["Exemplar"];
 
 // Kept are those of a group.
-export type Kept = Reading<Schemas["ExemplarList"]>;
+export type ExemplarReading = Reading<Schemas["ExemplarList"]>;
 
 // traceOf returns where an exemplar is looked at, as one of a problem.
-export const traceOf = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;
+export const traceLink = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;
 
 const strata = [
   ["slow", "Slowest"],
@@ -25,7 +25,7 @@ const strata = [
   ["fast", "Fastest"],
 ] as const;
 
-export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Schemas["Problem"] }) {
+export function Exemplars({ kept: reading, problem }: { kept: ExemplarReading; problem: Schemas["Problem"] }) {
   return (
     <>
       <Figure
@@ -41,7 +41,7 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
         })}
         tableOnly
       >
-        <Read of={reading} what="exemplars">
+        <Async of={reading} what="exemplars">
           {({ items }) =>
             items.length === 0 ? (
               <p className="dim">
@@ -58,7 +58,7 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
                         .filter((e) => e.stratum === stratum)
                         .map((e, i) => (
                           <li key={i}>
-                            <Link href={traceOf(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
+                            <Link href={traceLink(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
                             <span className="dim small">
                               <When at={e.start} brief />
                             </span>
@@ -70,7 +70,7 @@ export function Exemplars({ kept: reading, problem }: { kept: Kept; problem: Sch
               </div>
             )
           }
-        </Read>
+        </Async>
       </Figure>
       {reading.value && reading.value.items.length > 3 && <Attributes items={reading.value.items} />}
     </>
@@ -94,7 +94,7 @@ function Attributes({ items }: { items: Exemplar[] }) {
     const read = (some: string[]) =>
       Promise.all(
         some.map((trace) =>
-          answered(client.GET("/traces/{trace}", { params: { path: { trace } }, signal: leave.signal })).catch(
+          unwrap(client.GET("/traces/{trace}", { params: { path: { trace } }, signal: leave.signal })).catch(
             () => undefined,
           ),
         ),
@@ -102,7 +102,7 @@ function Attributes({ items }: { items: Exemplar[] }) {
     void Promise.all([read(slowest), read(others)]).then(
       ([slow, rest]) =>
         leave.signal.aborted ||
-        setCompared({ slow: slow.length, rest: rest.length, found: contrasts(slow, rest).slice(0, 12) }),
+        setCompared({ slow: slow.length, rest: rest.length, found: contrastAttributes(slow, rest).slice(0, 12) }),
     );
     return () => leave.abort();
   }, [ids]);
@@ -122,7 +122,7 @@ function Attributes({ items }: { items: Exemplar[] }) {
       {found.length === 0 ? (
         <p className="dim">They differ in no attribute.</p>
       ) : (
-        <Listing
+        <Table
           label="Attributes of slow requests against the others"
           head={["Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true }]}
         >
@@ -140,7 +140,7 @@ function Attributes({ items }: { items: Exemplar[] }) {
               <td className="number">{percent(c.rest)}</td>
             </tr>
           ))}
-        </Listing>
+        </Table>
       )}
     </Figure>
   );

@@ -5,13 +5,13 @@ import { useRead } from "../api/read.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
-import { byWindow, deployed } from "../compute/deploys.ts";
-import { count, duration, hundredths, milli, time } from "../compute/format.ts";
-import { quantile } from "../compute/heat.ts";
-import { Choice } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
+import { byWindow, describeDeploy } from "../lib/deploys.ts";
+import { count, duration, hundredths, milli, time } from "../lib/format.ts";
+import { quantile } from "../lib/heatmap.ts";
+import { Choice } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
-import { query, useOneOf } from "../url.ts";
+import { query, useEnum } from "../url.ts";
 
 // deploys are those of services on the path, the oldest first; undefined: they cannot be read.
 type Props = {
@@ -46,7 +46,7 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
 
 function OverTime({ group, problem, decisions, deploys }: Props) {
   const [, go] = useLocation();
-  const [as, setAs] = useOneOf("latency", ["map", "lines"]);
+  const [as, setAs] = useEnum("latency", ["map", "lines"]);
   const id = group.group.id;
   const exemplars = useRead(
     `exemplars ${id}`,
@@ -88,7 +88,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           <Choice
             label="Show as"
             value={as}
-            pick={setAs}
+            onPick={setAs}
             of={[
               ["map", "Heat map"],
               ["lines", "Lines"],
@@ -107,7 +107,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           milli(quantile(w.latency, 0.5)),
           milli(quantile(w.latency, 0.99)),
           w.cov,
-          came[i]!.map(deployed).join("; "),
+          came[i]!.map(describeDeploy).join("; "),
         ]),
       })}
     >
@@ -147,7 +147,7 @@ function Deploys({ of }: { of: Props["deploys"] }) {
   const now = useNow();
   if (!of) return <p className="hint dim small">Which services were deployed could not be read.</p>;
   if (of.length === 0) return null;
-  const named = of.slice(-fewDeploys).map((d) => `${deployed(d)}, ${time(d.at, zone, now)}`);
+  const named = of.slice(-fewDeploys).map((d) => `${describeDeploy(d)}, ${time(d.at, zone, now)}`);
   return (
     <p className="hint dim small">
       ▲ Deployed, of the services on its path: {named.join("; ")}
@@ -161,7 +161,7 @@ function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], 
   const marks: Mark[] = deploys.map((d) => ({
     at: Date.parse(d.at),
     text: "deploy",
-    title: `Deployed: ${deployed(d)}`,
+    title: `Deployed: ${describeDeploy(d)}`,
     deploy: true,
   }));
   marks.push(

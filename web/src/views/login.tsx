@@ -1,6 +1,6 @@
 import { type FormEvent, useState } from "react";
-import { Failure, answered, client, keepToken, token } from "../api/client.ts";
-import { useTitle } from "../parts/basics.tsx";
+import { ApiError, unwrap, client, storeToken, token } from "../api/client.ts";
+import { useTitle } from "../components/basics.tsx";
 
 // LogIn asks for a token and tries it.
 export function LogIn({ enter }: { enter: () => void }) {
@@ -14,13 +14,13 @@ export function LogIn({ enter }: { enter: () => void }) {
     event.preventDefault();
     if (!/^[\x21-\x7e]+$/.test(secret.trim()))
       return setWrong("This is no token: those have letters, digits and signs of ASCII only.");
-    keepToken(secret.trim(), stay);
+    storeToken(secret.trim(), stay);
     try {
-      await answered(client.GET("/status"));
+      await unwrap(client.GET("/status"));
       enter();
     } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      keepToken("", false);
+      if (!(error instanceof ApiError)) throw error;
+      storeToken("", false);
       setWrong(error.status === 401 ? "This token is not known, was revoked, or has expired." : error.detail);
     }
   };

@@ -3,24 +3,24 @@ import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { pieces } from "../compute/diagnosis.ts";
-import { within } from "../compute/deploys.ts";
-import { count, duration, hundredths, milli, percent, range, rate, ratio, tied } from "../compute/format.ts";
-import { markdown } from "../compute/markdown.ts";
-import { useKeys } from "../keys.ts";
-import { Bar, Facts, When, useTitle } from "../parts/basics.tsx";
-import { Figure, save } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
-import { Menu } from "../parts/menu.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { copy } from "../parts/said.tsx";
-import { State, Tags } from "../parts/words.tsx";
+import { parseDiagnosis } from "../lib/diagnosis.ts";
+import { deploysSince } from "../lib/deploys.ts";
+import { count, duration, hundredths, milli, percent, range, rate, ratio, keepUnits } from "../lib/format.ts";
+import { markdown } from "../lib/markdown.ts";
+import { useKeys } from "../use-keys.ts";
+import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Figure, saveFile } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+import { Menu } from "../components/menu.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { copyText } from "../components/toast.tsx";
+import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { query } from "../url.ts";
 import { CriticalPath, Edges } from "./edges.tsx";
-import { Exemplars, type Kept, traceOf } from "./exemplars.tsx";
+import { Exemplars, type ExemplarReading, traceLink } from "./exemplars.tsx";
 import { Latency } from "./latency.tsx";
-import { type Note, Noting } from "./noting.tsx";
-import { Places, places } from "./places.tsx";
+import { type Note, NoteDialog } from "./notes.tsx";
+import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
 import { Timeline } from "./timeline.tsx";
 
 type Detail = Schemas["ProblemDetail"];
@@ -41,9 +41,9 @@ export default function ProblemView({ id }: { id: string }) {
     );
   }
   return (
-    <Read of={reading} what="the problem">
+    <Async of={reading} what="the problem">
       {(detail) => <Shown detail={detail} again={reading.again} />}
-    </Read>
+    </Async>
   );
 }
 
@@ -69,7 +69,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
     true,
   );
   const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
-  const deploys = recent.failure ? undefined : within(windows, recent.value?.items ?? [], services);
+  const deploys = recent.failure ? undefined : deploysSince(windows, recent.value?.items ?? [], services);
   const whole = group.value !== undefined;
   useEffect(() => {
     if (whole && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it was not there when the browser looked
@@ -77,14 +77,14 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   return (
     <>
       <Head detail={detail} kept={kept} again={again} />
-      <Read of={group} what="the requests">
+      <Async of={group} what="the requests">
         {(g) => (
           <>
             <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
             <CriticalPath p={p} named={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
-      </Read>
+      </Async>
       <Edges p={p} edges={edges} />
       <div className="columns">
         <Explanations of={detail.explanations} />
@@ -102,28 +102,29 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   );
 }
 
-function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () => void }) {
+function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; again: () => void }) {
   const p = detail.problem;
   const search = useSearch();
   const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
-  const asFile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  const asFile = () =>
+    saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
     <>
       <div className="crumbs">
         <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank}{" "}
-        <Tags onset={p.onset} kind={p.kind} />
+        <ProblemTags onset={p.onset} kind={p.kind} />
         <span>
           {p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}
         </span>
       </div>
       <h1 className="diagnosis">
-        {pieces(p.diagnosis).map((piece, i) =>
+        {parseDiagnosis(p.diagnosis).map((piece, i) =>
           piece.evidence ? (
             <a key={i} href={path(piece.evidence)}>
-              {tied(piece.text)}
+              {keepUnits(piece.text)}
             </a>
           ) : (
-            <span key={i}>{tied(piece.text)}</span>
+            <span key={i}>{keepUnits(piece.text)}</span>
           ),
         )}
       </h1>
@@ -157,23 +158,23 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
         ]}
       />
       <div className="does">
-        <State of={p.state} />
-        <span>{tied(detail.next) || "Nothing is being done about it."}</span>
+        <StateBadge of={p.state} />
+        <span>{keepUnits(detail.next) || "Nothing is being done about it."}</span>
         {detail.missing.some((m) => !detail.next.includes(m)) && (
           <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>
         )}
       </div>
       <div className="toolbar">
         <Notes p={p} changed={again} />
-        <Requests p={p} kept={kept} />
+        <SampleLinks p={p} kept={kept} />
         <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Where it was searched</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
         <Menu
           label="Share this problem"
           icon="Share"
           items={[
-            { text: "Copy the link", act: () => void copy(location.href) },
-            { text: "Copy as Markdown", act: () => void copy(markdown(detail, location.href)) },
+            { text: "Copy the link", act: () => void copyText(location.href) },
+            { text: "Copy as Markdown", act: () => void copyText(markdown(detail, location.href)) },
             { text: "Save as JSON", act: asFile },
           ]}
         />
@@ -183,13 +184,13 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
 }
 
 // Requests leads to one to look at: of the slow, and a typical one if all are slow.
-function Requests({ p, kept }: { p: Problem; kept: Kept }) {
+function SampleLinks({ p, kept }: { p: Problem; kept: ExemplarReading }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
   const found = strata.map((s) => kept.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
-        <Link key={e.stratum} href={traceOf(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
+        <Link key={e.stratum} href={traceLink(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
       ))}
     </span>
   );
@@ -207,7 +208,7 @@ function Notes({ p, changed }: { p: Problem; changed: () => void }) {
       <button type="button" onClick={() => setNote("mute")}>
         {p.notes.muted ? `Muted by ${p.notes.muted.by}` : "Mute …"}
       </button>
-      {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
+      {note && <NoteDialog problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
     </>
   );
 }
@@ -247,7 +248,7 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
           names.
         </p>
       ) : (
-        <Listing
+        <Table
           label="What goes with it"
           head={[
             "Where it is, or what it grows with",
@@ -269,7 +270,7 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
               <td className="number">{percent(x.remains)}</td>
             </tr>
           ))}
-        </Listing>
+        </Table>
       )}
     </Figure>
   );
@@ -287,10 +288,10 @@ function Contrast({ p }: { p: Problem }) {
       id="contrast"
       title="Slowest tenth against the rest"
       tools={<Link href={`/compare${query({ group: p.group })}`}>All of it</Link>}
-      table={() => places(reading.value)}
+      table={() => comparisonData(reading.value)}
       tableOnly
     >
-      <Read of={reading} what="the comparison">
+      <Async of={reading} what="the comparison">
         {(c) =>
           c.a.requests === 0 || c.b.requests === 0 ? (
             <p className="dim">Too few requests were sampled to compare.</p>
@@ -300,11 +301,11 @@ function Contrast({ p }: { p: Problem }) {
                 {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} (
                 {count(c.b.requests)})
               </p>
-              <Places label="Slowest tenth against the rest" c={c} few={6} />
+              <ComparisonTable label="Slowest tenth against the rest" c={c} few={6} />
             </>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
@@ -342,7 +343,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
       })}
       tableOnly
     >
-      <Listing
+      <Table
         label="What switched-on tracepoints show"
         head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
       >
@@ -360,7 +361,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
             <td className="number">{count(r.requests)}</td>
           </tr>
         ))}
-      </Listing>
+      </Table>
       {idle.length > 0 && <p className="under dim small">No request ran: {idle.join(", ")}.</p>}
     </Figure>
   );

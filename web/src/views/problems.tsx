@@ -4,19 +4,19 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type Paged, usePages } from "../api/pages.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, milli, range, rate, ratio, stateWord, tied } from "../compute/format.ts";
-import { heldOrder } from "../compute/order.ts";
-import { moveFocus, useKeys } from "../keys.ts";
-import { When, useTitle } from "../parts/basics.tsx";
-import { Chunks } from "../parts/chunks.tsx";
-import { Search, Select } from "../parts/controls.tsx";
-import { type Table, files } from "../parts/figure.tsx";
-import { Menu } from "../parts/menu.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { State, Tags, kindWords } from "../parts/words.tsx";
+import { ago, count, duration, hundredths, milli, range, rate, ratio, stateLabel, keepUnits } from "../lib/format.ts";
+import { stableOrder } from "../lib/stable-order.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { When, useTitle } from "../components/basics.tsx";
+import { VirtualTbody } from "../components/virtual-tbody.tsx";
+import { Search, Select } from "../components/controls.tsx";
+import { type TableData, exportItems } from "../components/figure.tsx";
+import { Menu } from "../components/menu.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { StateBadge, ProblemTags, kindLabels } from "../components/badges.tsx";
 import { useNow } from "../settings.ts";
-import { useOneOf, useSought } from "../url.ts";
-import { Noting, type Note } from "./noting.tsx";
+import { useEnum, useSearchText } from "../url.ts";
+import { NoteDialog, type Note } from "./notes.tsx";
 
 type Problem = Schemas["Problem"];
 
@@ -27,12 +27,12 @@ const page = 200; // read at a time
 
 export function Problems() {
   useTitle("Problems");
-  const [q, setQ] = useSought();
-  const [sort, setSort] = useOneOf("sort", sorts);
-  const [state, setState] = useOneOf("state", states);
-  const [kind, setKind] = useOneOf("kind", ["", ...(Object.keys(kindWords) as Schemas["Kind"][])]);
-  const [onset, setOnset] = useOneOf("onset", ["", "changed", "chronic"]);
-  const [muted, setMuted] = useOneOf("muted", ["false", "all", "true"]);
+  const [q, setQ] = useSearchText();
+  const [sort, setSort] = useEnum("sort", sorts);
+  const [state, setState] = useEnum("state", states);
+  const [kind, setKind] = useEnum("kind", ["", ...(Object.keys(kindLabels) as Schemas["Kind"][])]);
+  const [onset, setOnset] = useEnum("onset", ["", "changed", "chronic"]);
+  const [muted, setMuted] = useEnum("muted", ["false", "all", "true"]);
   const ask = {
     sort,
     muted,
@@ -54,8 +54,8 @@ export function Problems() {
       <div className="toolbar">
         <h1>Problems</h1>
         <Search value={q} pick={setQ} label="Search problems ( / )" />
-        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateWord(s) || "any"])} />
-        <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindWords)]} />
+        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateLabel(s) || "any"])} />
+        <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindLabels)]} />
         <Select
           label="Onset"
           value={onset}
@@ -80,11 +80,11 @@ export function Problems() {
           <Menu
             label="Problems: table and files"
             icon="⋯"
-            items={files("Problems", () => asTable(reading.value?.items ?? []))}
+            items={exportItems("Problems", () => asTable(reading.value?.items ?? []))}
           />
         )}
       </div>
-      <Read of={reading} what="problems">
+      <Async of={reading} what="problems">
         {(list) => (
           <Queue
             key={key}
@@ -97,13 +97,13 @@ export function Problems() {
             changed={reading.again}
           />
         )}
-      </Read>
+      </Async>
     </>
   );
 }
 
 // asTable is the problems that were read so far as a table for other programs.
-const asTable = (items: Problem[]): Table => ({
+const asTable = (items: Problem[]): TableData => ({
   header: [
     "rank",
     "what is wrong",
@@ -159,7 +159,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
     if (sorted.current) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // where whoever sorts by keys was
     sorted.current = false;
   }, [sorted]);
-  const { items, pending, hold, release } = useHeld(list.items);
+  const { items, pending, hold, release } = useHeldRows(list.items);
   const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
   const { total, epoch, learning } = list.first;
   const present = useMemo(() => new Set(list.items.map((p) => p.id)), [list.items]);
@@ -232,7 +232,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
               </th>
             </tr>
           </thead>
-          <Chunks
+          <VirtualTbody
             count={items.length}
             columns={8}
             guess={62}
@@ -243,7 +243,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
       )}
       {list.more && <p className="under">Further ones are read as you scroll.</p>}
       {noting && (
-        <Noting
+        <NoteDialog
           problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem}
           note={noting.note}
           close={() => setNoting(undefined)}
@@ -255,13 +255,13 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
 }
 
 // useHeld keeps rows where they are while somebody points at one or has one focused, or until they are released.
-function useHeld(now: Problem[]) {
+function useHeldRows(now: Problem[]) {
   const [pointed, setPointed] = useState(false);
   const [focused, setFocused] = useState(false);
   const held = pointed || focused;
   const shown = useRef(now);
   if (!held) shown.current = now;
-  const { items, pending } = heldOrder(shown.current, now);
+  const { items, pending } = stableOrder(shown.current, now);
   useEffect(() => {
     shown.current = items;
   });
@@ -284,10 +284,10 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
       <td className="narrow number rank">{p.rank}</td>
       <td className="what">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
-          {tied(p.diagnosis)}
+          {keepUnits(p.diagnosis)}
         </Link>
         <div className="where">
-          <Tags onset={p.onset} kind={p.kind} />
+          <ProblemTags onset={p.onset} kind={p.kind} />
           {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
           {p.notes.muted && (
             <span className="tag noted">
@@ -304,7 +304,7 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
         {p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}
       </td>
       <td data-label="How bad">
-        <How p={p} />
+        <Severity p={p} />
       </td>
       <td data-label="P50 → P99" className="nowrap">
         <span>
@@ -322,7 +322,7 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
         {p.impact === null ? "–" : `${duration(p.impact)}/s`}
       </td>
       <td data-label="Investigation">
-        <State of={gone ? "gone" : p.state} />
+        <StateBadge of={gone ? "gone" : p.state} />
       </td>
     </tr>
   );
@@ -334,7 +334,7 @@ function Until({ at }: { at: string | undefined }) {
 }
 
 // How says how bad a problem is: in the measure that it is a problem by.
-function How({ p }: { p: Problem }) {
+function Severity({ p }: { p: Problem }) {
   if (p.kind !== "variable" && p.expected_ns) {
     return (
       <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
@@ -342,7 +342,7 @@ function How({ p }: { p: Problem }) {
       </span>
     );
   }
-  if (p.kind === "shifted") return <span>{kindWords.shifted}</span>;
+  if (p.kind === "shifted") return <span>{kindLabels.shifted}</span>;
   return (
     <span title="Coefficient of variation with its 95 % interval">
       CoV {hundredths(p.cov.value)} <span className="dim small range">{range(p.cov, hundredths)}</span>

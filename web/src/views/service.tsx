@@ -1,15 +1,15 @@
 // Service: how Sibyl itself is, and what webhooks did not take.
 import { useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, answered, client } from "../api/client.ts";
+import { type Schemas, unwrap, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { bytes, count, duration, percent } from "../compute/format.ts";
-import { type Meaning, counted, filling, meaning } from "../compute/health.ts";
-import { Bar, Facts, When, useTitle } from "../parts/basics.tsx";
-import { Dialog } from "../parts/dialog.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Further, Listing } from "../parts/listing.tsx";
-import { Read } from "../parts/reading.tsx";
+import { bytes, count, duration, percent } from "../lib/format.ts";
+import { type Meaning, describeCounts, isFilling, describe } from "../lib/health.ts";
+import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Dialog } from "../components/dialog.tsx";
+import { Figure } from "../components/figure.tsx";
+import { TruncationNote, Table } from "../components/table.tsx";
+import { Async } from "../components/async-state.tsx";
 
 export default function Service() {
   useTitle("Service");
@@ -19,11 +19,11 @@ export default function Service() {
       <div className="toolbar">
         <h1>Service</h1>
       </div>
-      <Read of={status} what="the status">
+      <Async of={status} what="the status">
         {(s) => <Health s={s} />}
-      </Read>
+      </Async>
       <Webhooks />
-      <Dead />
+      <DeadLetters />
     </>
   );
 }
@@ -84,8 +84,8 @@ function Health({ s }: { s: Schemas["Status"] }) {
           <Counts
             title="What is refused or left out"
             of={[
-              ...counted("refused", s.refused),
-              ...counted("unusable", s.unusable).map(([m, n]): Count => [
+              ...describeCounts("refused", s.refused),
+              ...describeCounts("unusable", s.unusable).map(([m, n]): Count => [
                 { ...m, name: `Traces left out: ${m.name.toLowerCase()}` },
                 n,
               ]),
@@ -94,13 +94,13 @@ function Health({ s }: { s: Schemas["Status"] }) {
           />
           <Counts
             title="Traces that are over"
-            of={counted("closed", s.closed)}
+            of={describeCounts("closed", s.closed)}
             note="Since the start of the service. Most should be complete."
           />
         </div>
         <Counts
           title="What is taken"
-          of={counted("ingest", taken)}
+          of={describeCounts("ingest", taken)}
           note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`}
         />
       </div>
@@ -110,7 +110,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
           hint="Short is well: where a bar stays more than half full, it says what to do."
           table={() => ({
             header: ["queue", "meaning", "length", "capacity"],
-            rows: s.queues.map((q) => [q.name, meaning("queues", q.name).means, q.length, q.capacity]),
+            rows: s.queues.map((q) => [q.name, describe("queues", q.name).means, q.length, q.capacity]),
           })}
           tableOnly
         >
@@ -128,7 +128,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
 const amount = (name: string, n: number) => (name.endsWith("_bytes") ? bytes(n) : count(n));
 
 function Gauge({ q }: { q: Schemas["Queue"] }) {
-  const { name, means, remedy } = meaning("queues", q.name);
+  const { name, means, remedy } = describe("queues", q.name);
   return (
     <div className="gauge">
       <div className="small">
@@ -139,7 +139,7 @@ function Gauge({ q }: { q: Schemas["Queue"] }) {
       </div>
       <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
       <p className="small dim">{means}</p>
-      {filling(q.length, q.capacity) && <p className="small bad">Fills up. {remedy}</p>}
+      {isFilling(q.length, q.capacity) && <p className="small bad">Fills up. {remedy}</p>}
     </div>
   );
 }
@@ -210,7 +210,7 @@ function Webhooks() {
       })}
       tableOnly
     >
-      <Read of={reading} what="webhooks">
+      <Async of={reading} what="webhooks">
         {({ items }) =>
           items.length === 0 ? (
             <p className="dim">
@@ -218,7 +218,7 @@ function Webhooks() {
               opens, is located, or closes.
             </p>
           ) : (
-            <Listing
+            <Table
               label="Webhooks"
               head={[
                 "Webhook",
@@ -261,16 +261,16 @@ function Webhooks() {
                   <td className="number">{count(w.dead)}</td>
                 </tr>
               ))}
-            </Listing>
+            </Table>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
 
 // Dead shows events that a webhook did not take in time.
-function Dead() {
+function DeadLetters() {
   const reading = useRead(
     "dead",
     (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }),
@@ -287,13 +287,13 @@ function Dead() {
       })}
       tableOnly
     >
-      <Read of={reading} what="dead letters">
+      <Async of={reading} what="dead letters">
         {(list) =>
           list.items.length === 0 ? (
             <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
           ) : (
             <>
-              <Listing
+              <Table
                 label="Dead letters"
                 head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Do"]}
               >
@@ -319,15 +319,20 @@ function Dead() {
                     </td>
                   </tr>
                 ))}
-              </Listing>
-              <Further list={list} how="Send these again, or forget them, to see the others." />
+              </Table>
+              <TruncationNote list={list} how="Send these again, or forget them, to see the others." />
             </>
           )
         }
-      </Read>
-      {open?.verb === "show" && <Body letter={open.letter} close={() => setOpen(undefined)} />}
+      </Async>
+      {open?.verb === "show" && <DeadLetterDialog letter={open.letter} close={() => setOpen(undefined)} />}
       {open && open.verb !== "show" && (
-        <Handle letter={open.letter} verb={open.verb} close={() => setOpen(undefined)} changed={reading.again} />
+        <DeadLetterAction
+          letter={open.letter}
+          verb={open.verb}
+          close={() => setOpen(undefined)}
+          changed={reading.again}
+        />
       )}
     </Figure>
   );
@@ -335,24 +340,24 @@ function Dead() {
 
 const names = { show: "Show", resend: "Send again", drop: "Forget" };
 
-function Body({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
+function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
   const reading = useRead(`dead ${letter.number}`, (signal) =>
     client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }),
   );
   return (
     <Dialog title={`${letter.type} for ${letter.endpoint}`} close={close} wide>
-      <Read of={reading} what="what was sent">
+      <Async of={reading} what="what was sent">
         {({ body }) => (
           <pre className="mono" tabIndex={0}>
             {body}
           </pre>
         )}
-      </Read>
+      </Async>
     </Dialog>
   );
 }
 
-function Handle({
+function DeadLetterAction({
   letter,
   verb,
   close,
@@ -365,7 +370,7 @@ function Handle({
 }) {
   const params = { params: { path: { letter: letter.number } } };
   const act = async () => {
-    await answered<unknown>(
+    await unwrap<unknown>(
       verb === "drop"
         ? client.DELETE("/webhooks/dead/{letter}", params)
         : client.POST("/webhooks/dead/{letter}/resend", params),

@@ -1,11 +1,11 @@
 // Timeline: what Sibyl did about a problem: what it switched on and off, why, what that showed, and what it cost; between, what was deployed.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
-import { deployed } from "../compute/deploys.ts";
-import { bytes, count, digits, duration, percent, share, tied } from "../compute/format.ts";
-import { When } from "../parts/basics.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { State } from "../parts/words.tsx";
+import { describeDeploy } from "../lib/deploys.ts";
+import { bytes, count, digits, duration, percent, share, keepUnits } from "../lib/format.ts";
+import { When } from "../components/basics.tsx";
+import { Figure } from "../components/figure.tsx";
+import { StateBadge } from "../components/badges.tsx";
 import { query } from "../url.ts";
 
 type Decision = Schemas["Decision"];
@@ -44,7 +44,7 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
                 d.picks.map((p) => p.tracepoint_name).join(" "),
                 d.off.map((o) => o.tracepoint_name).join(" "),
               ]
-            : [at, "", "", `deployed: ${deployed(deploy)}`, "", "", ""],
+            : [at, "", "", `deployed: ${describeDeploy(deploy)}`, "", "", ""],
         ),
       })}
       tableOnly
@@ -73,7 +73,7 @@ function Deployed({ d }: { d: Deploy }) {
       <div className="dim small">
         <When at={d.at} />
       </div>
-      <div className="path">▲ Deployed: {deployed(d)}</div>
+      <div className="path">▲ Deployed: {describeDeploy(d)}</div>
     </li>
   );
 }
@@ -82,9 +82,9 @@ function Step({ d }: { d: Decision }) {
   return (
     <li>
       <div className="dim small">
-        <When at={d.at} /> {d.from !== d.to && <State of={d.to} />}
+        <When at={d.at} /> {d.from !== d.to && <StateBadge of={d.to} />}
       </div>
-      <div className="path">{tied(d.text)}</div>
+      <div className="path">{keepUnits(d.text)}</div>
       <div className="small dim">
         {cost(d)} · judged by {count(d.requests)} requests
         {d.overhead && d.overhead.mean_ns.value !== null && (

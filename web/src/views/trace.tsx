@@ -4,17 +4,27 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
 import { Minimap } from "../charts/minimap.tsx";
-import { count, duration, rank, shortened, tied } from "../compute/format.ts";
-import { type Row, type Stretch, extent, hits, matching, rows, shown, step, what } from "../compute/waterfall.ts";
-import { parse, place, write } from "../compute/zoom.ts";
-import { useKeys } from "../keys.ts";
-import { Facts, When, useTitle } from "../parts/basics.tsx";
-import { Choice, Search } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { Virtual, depth } from "../parts/virtual.tsx";
-import { toggled, useID, useOneOf, useQuery, useSet, useSought } from "../url.ts";
-import { Details } from "./tracedetails.tsx";
+import { count, duration, rank, abbreviate, keepUnits } from "../lib/format.ts";
+import {
+  type Row,
+  type Interval,
+  extent,
+  hits,
+  matching,
+  rows,
+  visibleRows,
+  step,
+  rowLabel,
+} from "../lib/waterfall.ts";
+import { parseZoom, place, formatZoom } from "../lib/zoom.ts";
+import { useKeys } from "../use-keys.ts";
+import { Facts, When, useTitle } from "../components/basics.tsx";
+import { Choice, Search } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { VirtualList, indent } from "../components/virtual-list.tsx";
+import { toggled, useID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
+import { TraceDetails } from "./trace-details.tsx";
 
 type Trace = Schemas["Trace"];
 
@@ -32,9 +42,9 @@ export default function TraceView({ id }: { id: string }) {
     );
   }
   return (
-    <Read of={reading} what="the trace">
+    <Async of={reading} what="the trace">
       {(trace) => <Shown trace={trace} />}
-    </Read>
+    </Async>
   );
 }
 
@@ -80,7 +90,7 @@ function Shown({ trace }: { trace: Trace }) {
       {p && (
         <p className="does">
           <span>
-            <Link href={`/problems/${problem}`}>A request of the problem</Link>: {tied(p.diagnosis)}
+            <Link href={`/problems/${problem}`}>A request of the problem</Link>: {keepUnits(p.diagnosis)}
           </span>
         </p>
       )}
@@ -100,17 +110,17 @@ function Shown({ trace }: { trace: Trace }) {
 
 function Waterfall({ trace }: { trace: Trace }) {
   const hasRefined = trace.roots.some((r) => r.refined.length > 0);
-  const [path, setPath] = useOneOf("path", ["refined", "baseline"]);
-  const [only, setOnly] = useOneOf("only", ["", "critical"]);
-  const [q, setQ] = useSought();
+  const [path, setPath] = useEnum("path", ["refined", "baseline"]);
+  const [only, setOnly] = useEnum("only", ["", "critical"]);
+  const [q, setQ] = useSearchText();
   const [picked, setPicked] = useQuery("span");
   const [zoom, setZoom] = useQuery("zoom");
-  const [dragged, setDragged] = useState<Stretch>(); // while the part that is shown is being changed
+  const [dragged, setDragged] = useState<Interval>(); // while the part that is shown is being changed
   const [folded, setFolded] = useSet("folded");
   const all = useMemo(() => rows(trace, path === "refined"), [trace, path]);
-  const kept = useMemo(() => parse(zoom, trace.duration_ns), [zoom, trace]);
+  const kept = useMemo(() => parseZoom(zoom, trace.duration_ns), [zoom, trace]);
   const part = dragged ?? kept;
-  const visible = useMemo(() => shown(all, folded, only === "critical", part), [all, folded, only, part]);
+  const visible = useMemo(() => visibleRows(all, folded, only === "critical", part), [all, folded, only, part]);
   const matched = useMemo(() => matching(all, q), [all, q]);
   const found = useMemo(() => hits(visible, matched), [visible, matched]);
   const at = visible.findIndex((i) => all[i]!.id === picked);
@@ -128,9 +138,9 @@ function Waterfall({ trace }: { trace: Trace }) {
     const [first] = hits(visible, matching(all, text));
     if (first !== undefined) pickAt(first);
   };
-  const keep = (part: Stretch) => {
+  const keep = (part: Interval) => {
     setDragged(undefined);
-    setZoom(write(part, trace.duration_ns));
+    setZoom(formatZoom(part, trace.duration_ns));
   };
   const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
   // Where a row is hidden, what hides it is taken away.
@@ -163,7 +173,7 @@ function Waterfall({ trace }: { trace: Trace }) {
           <Choice
             label="Spans"
             value={only}
-            pick={setOnly}
+            onPick={setOnly}
             of={[
               ["", "All"],
               ["critical", "Critical path"],
@@ -178,7 +188,7 @@ function Waterfall({ trace }: { trace: Trace }) {
             <Choice
               label="Path"
               value={path}
-              pick={setPath}
+              onPick={setPath}
               of={[
                 ["refined", "With switched-on"],
                 ["baseline", "Baseline"],
@@ -229,7 +239,7 @@ function Waterfall({ trace }: { trace: Trace }) {
         ),
       })}
       tableOnly
-      pictured
+      image
     >
       <svg width="0" height="0" aria-hidden="true" style={{ position: "absolute" }}>
         <pattern id="wire" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
@@ -242,7 +252,7 @@ function Waterfall({ trace }: { trace: Trace }) {
       <div className="split">
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
-          <Virtual
+          <VirtualList
             label="Spans"
             count={visible.length}
             height={26}
@@ -273,7 +283,7 @@ function Waterfall({ trace }: { trace: Trace }) {
             }}
           />
         </div>
-        <Details trace={trace} row={chosen} all={all} pick={reveal} />
+        <TraceDetails trace={trace} row={chosen} all={all} pick={reveal} />
       </div>
     </Figure>
   );
@@ -313,7 +323,7 @@ function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: num
   );
 }
 
-function Scale({ of }: { of: Stretch }) {
+function Scale({ of }: { of: Interval }) {
   return (
     <span className="scale">
       <span>{of.from > 0 ? duration(of.from) : "0"}</span>
@@ -325,7 +335,7 @@ function Scale({ of }: { of: Stretch }) {
 
 type SpanRowProps = {
   row: Row;
-  part: Stretch;
+  part: Interval;
   folded: boolean;
   fold: (yes: boolean) => void;
   selected: boolean;
@@ -338,7 +348,7 @@ const shortService = 28; // signs
 function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps) {
   const { span, gap } = row;
   const { from, to } = extent(row);
-  const rect = (s: Stretch, className: string, y: number, height: number, key = 0) => {
+  const rect = (s: Interval, className: string, y: number, height: number, key = 0) => {
     const placed = place(s, part);
     return (
       placed && (
@@ -358,7 +368,7 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
       className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`}
       onClick={pick}
     >
-      <div className="vname" style={depth(Math.min(row.depth, 30))}>
+      <div className="vname" style={indent(Math.min(row.depth, 30))}>
         {row.parent ? (
           <button
             type="button"
@@ -373,12 +383,12 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
           <span className="fold" />
         )}
         {gap ? (
-          <span title={`${what(row)}, in ${span.service} ${span.name}`}>{what(row)}</span>
+          <span title={`${rowLabel(row)}, in ${span.service} ${span.name}`}>{rowLabel(row)}</span>
         ) : (
           <span title={`${span.name}, ${span.service} (${span.kind})`}>
             {row.through && <span aria-label="on the critical path">● </span>}
             {span.error && <span className="bad">✕ error </span>}
-            {span.name} <span className="dim">{shortened(span.service, shortService)}</span>
+            {span.name} <span className="dim">{abbreviate(span.service, shortService)}</span>
           </span>
         )}
       </div>

@@ -2,22 +2,22 @@
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { bytes, count, digits, duration, percent, ratio } from "../compute/format.ts";
-import { moveFocus, useKeys } from "../keys.ts";
-import { Bar, When, useTitle } from "../parts/basics.tsx";
-import { Choice, Search, Select } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Further, Listing } from "../parts/listing.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { State } from "../parts/words.tsx";
-import { useCount, useOneOf, useSought } from "../url.ts";
-import { Switch } from "./switching.tsx";
+import { bytes, count, digits, duration, percent, ratio } from "../lib/format.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { Bar, When, useTitle } from "../components/basics.tsx";
+import { Choice, Search, Select } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { TruncationNote, Table } from "../components/table.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { StateBadge } from "../components/badges.tsx";
+import { useCount, useEnum, useSearchText } from "../url.ts";
+import { OverrideMenu } from "./override.tsx";
 
 type Tracepoint = Schemas["Tracepoint"];
 
 export default function Tracepoints() {
   useTitle("Tracepoints");
-  const [tab, setTab] = useOneOf("show", ["tracepoints", "agents", "plan"]);
+  const [tab, setTab] = useEnum("show", ["tracepoints", "agents", "plan"]);
   const budget = useRead("budget", (signal) => client.GET("/budget", { signal }), true);
   return (
     <>
@@ -26,7 +26,7 @@ export default function Tracepoints() {
         <Choice
           label="Show"
           value={tab}
-          pick={setTab}
+          onPick={setTab}
           of={[
             ["tracepoints", "Tracepoints"],
             ["agents", "Agents"],
@@ -34,9 +34,9 @@ export default function Tracepoints() {
           ]}
         />
       </div>
-      <Read of={budget} what="the budget">
+      <Async of={budget} what="the budget">
         {(b) => <Budget b={b} />}
-      </Read>
+      </Async>
       {tab === "agents" ? <Agents /> : tab === "plan" ? <Plan /> : <List />}
     </>
   );
@@ -78,9 +78,9 @@ const states = ["", "on", "wanted", "forbidden", "off", "baseline"] as const;
 const most = 1000; // what the API gives at a time
 
 function List() {
-  const [q, setQ] = useSought();
-  const [state, setState] = useOneOf("state", states);
-  const [sort, setSort] = useOneOf("sort", ["state", "name", "bytes", "cpu"]);
+  const [q, setQ] = useSearchText();
+  const [state, setState] = useEnum("state", states);
+  const [sort, setSort] = useEnum("sort", ["state", "name", "bytes", "cpu"]);
   const [limit, setLimit] = useCount("limit", 100, most);
   useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
   const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
@@ -141,13 +141,13 @@ function List() {
       })}
       tableOnly
     >
-      <Read of={reading} what="tracepoints">
+      <Async of={reading} what="tracepoints">
         {(list) =>
           list.items.length === 0 ? (
             <None q={q} state={state} />
           ) : (
             <>
-              <Listing
+              <Table
                 label="Tracepoints"
                 head={[
                   "Tracepoint",
@@ -167,7 +167,7 @@ function List() {
                 {list.items.map((t) => (
                   <Line key={t.id} t={t} changed={reading.again} />
                 ))}
-              </Listing>
+              </Table>
               {list.next_cursor && limit < most ? (
                 <p className="under">
                   <button type="button" onClick={() => setLimit(limit + 300)}>
@@ -175,12 +175,12 @@ function List() {
                   </button>
                 </p>
               ) : (
-                <Further list={list} how="Search to see them." />
+                <TruncationNote list={list} how="Search to see them." />
               )}
             </>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
@@ -209,7 +209,7 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
         <div className="small dim mono path">{t.name}</div>
       </td>
       <td>
-        <State of={t.state} />
+        <StateBadge of={t.state} />
         {lease?.pinned && <span className="tag">pinned</span>}
       </td>
       <td className="small">
@@ -232,14 +232,18 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
       <td className="number nowrap">{t.cost.bytes === null ? "–" : `${bytes(t.cost.bytes)}/s`}</td>
       <td className="number nowrap">{t.cost.cpu === null ? "–" : `${digits(t.cost.cpu * 1e6)} µs/s`}</td>
       <td>
-        {t.state === "baseline" ? <span className="dim small">always on</span> : <Switch t={t} changed={changed} />}
+        {t.state === "baseline" ? (
+          <span className="dim small">always on</span>
+        ) : (
+          <OverrideMenu t={t} changed={changed} />
+        )}
       </td>
     </tr>
   );
 }
 
 function Agents() {
-  const [q, setQ] = useSought();
+  const [q, setQ] = useSearchText();
   const ask = { limit: 500, ...(q && { q }) };
   const reading = useRead(`agents ${q}`, (signal) => client.GET("/agents", { params: { query: ask }, signal }), true);
   return (
@@ -261,7 +265,7 @@ function Agents() {
       })}
       tableOnly
     >
-      <Read of={reading} what="agents">
+      <Async of={reading} what="agents">
         {(list) =>
           list.items.length === 0 ? (
             <Empty title={q ? "No agent fits" : "No agent has come"}>
@@ -274,7 +278,7 @@ function Agents() {
               <p className="under">
                 {count(list.total.current)} current, {count(list.total.behind)} behind, {count(list.total.lost)} lost
               </p>
-              <Listing
+              <Table
                 label="Agents"
                 head={[
                   "Service",
@@ -294,7 +298,7 @@ function Agents() {
                       <div className="small dim mono path">{a.id}</div>
                     </td>
                     <td>
-                      <State of={a.state} />
+                      <StateBadge of={a.state} />
                     </td>
                     <td className="small nowrap">
                       <When at={a.seen} brief />
@@ -315,12 +319,12 @@ function Agents() {
                     </td>
                   </tr>
                 ))}
-              </Listing>
-              <Further list={list} how="Search to see them." />
+              </Table>
+              <TruncationNote list={list} how="Search to see them." />
             </>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
@@ -339,7 +343,7 @@ function Plan() {
       })}
       tableOnly
     >
-      <Read of={reading} what="the plan">
+      <Async of={reading} what="the plan">
         {(p) => (
           <>
             <p className="under">
@@ -349,7 +353,7 @@ function Plan() {
             {p.arms.length === 0 ? (
               <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated.</Empty>
             ) : (
-              <Listing label="The plan" head={["Arm", { text: "Of requests", number: true }, "Tracepoints"]}>
+              <Table label="The plan" head={["Arm", { text: "Of requests", number: true }, "Tracepoints"]}>
                 {p.arms.map((a) => (
                   <tr key={a.name}>
                     <td>
@@ -368,11 +372,11 @@ function Plan() {
                     </td>
                   </tr>
                 ))}
-              </Listing>
+              </Table>
             )}
           </>
         )}
-      </Read>
+      </Async>
     </Figure>
   );
 }

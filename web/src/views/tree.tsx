@@ -3,18 +3,18 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { bytes, count, digits, duration, percent, share, shortened } from "../compute/format.ts";
-import { foldedAtFirst, visible } from "../compute/tree.ts";
-import { useKeys } from "../keys.ts";
-import { When, useTitle } from "../parts/basics.tsx";
-import { Search, Select } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { outline } from "../parts/picture.ts";
-import { Empty, Read } from "../parts/reading.tsx";
-import { Virtual, depth } from "../parts/virtual.tsx";
-import { State } from "../parts/words.tsx";
-import { toggled, useID, useOneOf, useQuery, useSet, useSought } from "../url.ts";
-import { Switching } from "./switching.tsx";
+import { bytes, count, digits, duration, percent, share, abbreviate } from "../lib/format.ts";
+import { initiallyFolded, visible } from "../lib/tree.ts";
+import { useKeys } from "../use-keys.ts";
+import { When, useTitle } from "../components/basics.tsx";
+import { Search, Select } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { outlineImage } from "../components/export-image.ts";
+import { Empty, Async } from "../components/async-state.tsx";
+import { VirtualList, indent } from "../components/virtual-list.tsx";
+import { StateBadge } from "../components/badges.tsx";
+import { toggled, useID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
+import { TracepointOverride } from "./override.tsx";
 
 type Node = Schemas["TreeNode"];
 type Match = Schemas["Match"];
@@ -62,7 +62,7 @@ export default function TreeView({ id }: { id: string }) {
       </Empty>
     );
   return (
-    <Read of={reading} what="the tree">
+    <Async of={reading} what="the tree">
       {(tree) => (
         <>
           <div className="crumbs">
@@ -82,7 +82,7 @@ export default function TreeView({ id }: { id: string }) {
           />
         </>
       )}
-    </Read>
+    </Async>
   );
 }
 
@@ -96,15 +96,15 @@ type ContextsProps = { tree: Whole; wanted: ReadonlySet<string>; located: string
 
 function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const { nodes, matches } = tree;
-  const [q, setQ] = useSought();
-  const [state, setState] = useOneOf("state", states);
+  const [q, setQ] = useSearchText();
+  const [state, setState] = useEnum("state", states);
   const [picked, setPicked] = useQuery("node");
   const matched = useMemo(() => matchedNodes(matches.filter(matters)), [matches]);
   const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
   // What is folded at first, and which context is led to. What happens later moves nothing under the cursor.
   const fresh = () => ({
-    folded: foldedAtFirst(
+    folded: initiallyFolded(
       nodes,
       [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)],
       firstDepth,
@@ -209,8 +209,8 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
         ]),
       })}
       tableOnly
-      pictured={() =>
-        outline(
+      image={() =>
+        outlineImage(
           ["Operation", "State", "Hits", "CPU"],
           rows.map((i) => {
             const n = nodes[i]!;
@@ -222,9 +222,11 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             ].filter(Boolean);
             return {
               depth: Math.min(n.depth, mostIndent),
-              text: [...marks, shortened(n.operation, 70), n.service && `· ${shortened(n.service, shortService)}`].join(
-                " ",
-              ),
+              text: [
+                ...marks,
+                abbreviate(n.operation, 70),
+                n.service && `· ${abbreviate(n.service, shortService)}`,
+              ].join(" "),
               cells: [n.state, hitsOf(n), cpuOf(n)],
               strong: matched.has(i) || i === cause,
             };
@@ -234,7 +236,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     >
       <div className="split">
         <div className="tree">
-          <Virtual
+          <VirtualList
             label="Calling contexts"
             count={rows.length}
             height={26}
@@ -329,7 +331,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
       className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`}
       onClick={pick}
     >
-      <div className="vname" style={depth(Math.min(n.depth, mostIndent))}>
+      <div className="vname" style={indent(Math.min(n.depth, mostIndent))}>
         {fold && folds(n) ? (
           <button
             type="button"
@@ -351,12 +353,12 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
           )}
           {cause && <strong>★ located </strong>}
           {next && <span aria-label="tried next, or now">▶ </span>}
-          {n.operation} <span className="dim">{shortened(n.service, shortService)}</span>
+          {n.operation} <span className="dim">{abbreviate(n.service, shortService)}</span>
           {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}
         </span>
       </div>
       <span>
-        <State of={n.state} />
+        <StateBadge of={n.state} />
       </span>
       <span className="number">{hitsOf(n)}</span>
       <span className="number">{cpuOf(n)}</span>
@@ -442,7 +444,7 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
       <dl>
         <dt>State</dt>
         <dd>
-          <State of={n.state} />
+          <StateBadge of={n.state} />
         </dd>
         <dt>Layer</dt>
         <dd>
@@ -479,7 +481,7 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
           .join(" → ")}
       </p>
       {n.tracepoint ? (
-        <Switching id={n.tracepoint} changed={again} />
+        <TracepointOverride id={n.tracepoint} changed={again} />
       ) : (
         <p className="dim small">Part of the baseline: it is always on.</p>
       )}

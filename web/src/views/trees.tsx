@@ -2,18 +2,18 @@
 import { Link } from "wouter";
 import { client } from "../api/client.ts";
 import { useRead } from "../api/read.ts";
-import { count } from "../compute/format.ts";
-import { moveFocus, useKeys } from "../keys.ts";
-import { useTitle } from "../parts/basics.tsx";
-import { Search } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Further, Listing } from "../parts/listing.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { useSought } from "../url.ts";
+import { count } from "../lib/format.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { useTitle } from "../components/basics.tsx";
+import { Search } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { TruncationNote, Table } from "../components/table.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { useSearchText } from "../url.ts";
 
 export default function Trees() {
   useTitle("Trees");
-  const [q, setQ] = useSought();
+  const [q, setQ] = useSearchText();
   useKeys({ j: () => moveFocus("tbody a", 1), k: () => moveFocus("tbody a", -1) });
   const ask = { limit: 500, ...(q && { q }) };
   const reading = useRead(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
@@ -37,7 +37,7 @@ export default function Trees() {
         })}
         tableOnly
       >
-        <Read of={reading} what="trees">
+        <Async of={reading} what="trees">
           {(list) =>
             list.items.length === 0 ? (
               <Empty title={q ? "No request type fits" : "No trees yet"}>
@@ -47,7 +47,7 @@ export default function Trees() {
               </Empty>
             ) : (
               <>
-                <Listing
+                <Table
                   label="Trees"
                   head={[
                     "Request type",
@@ -68,12 +68,12 @@ export default function Trees() {
                       <td className="number">{count(t.dropped)}</td>
                     </tr>
                   ))}
-                </Listing>
-                <Further list={list} how="Search to see them." />
+                </Table>
+                <TruncationNote list={list} how="Search to see them." />
               </>
             )
           }
-        </Read>
+        </Async>
       </Figure>
     </>
   );
