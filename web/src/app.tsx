@@ -1,9 +1,10 @@
 // The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
+import { QueryClientProvider } from "@tanstack/react-query";
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
-import { useConnection, useRead } from "./api/read.ts";
+import { queryClient, useConnection, useResource } from "./api/queries.ts";
 import { coarseDuration } from "./lib/format.ts";
 import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
@@ -61,11 +62,13 @@ export function App() {
     setRun(run + 1);
   };
   return (
-    <NowContext value={now}>
-      <ThemeContext value={theme}>
-        <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={run} />}</Router>
-      </ThemeContext>
-    </NowContext>
+    <QueryClientProvider client={queryClient}>
+      <NowContext value={now}>
+        <ThemeContext value={theme}>
+          <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={run} />}</Router>
+        </ThemeContext>
+      </NowContext>
+    </QueryClientProvider>
   );
 }
 
@@ -224,7 +227,7 @@ const outage = 10_000; // ms without events after which that is said above all t
 // Notices say what holds for everything that is shown.
 function Banners({ connection: { live, since, ever } }: { connection: SteadyConnection }) {
   useNow(); // what follows is drawn again as time passes
-  const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
+  const { value: status, failure } = useResource("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
   if (failure && failure.status !== 401)
     notices.push(

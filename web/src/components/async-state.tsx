@@ -1,7 +1,7 @@
 // What stands where something is read: that it is awaited, that nothing is there, why it could not be read, or that it is stale.
 import { type ReactNode, useEffect, useState } from "react";
 import type { ApiError } from "../api/client.ts";
-import type { Reading } from "../api/read.ts";
+import type { Resource } from "../api/queries.ts";
 
 // Loading says what is waited for, once it takes long enough to be noticed.
 export function Loading({ what }: { what: string }) {
@@ -12,7 +12,7 @@ export function Loading({ what }: { what: string }) {
   }, []);
   return (
     <div className="state" aria-busy="true" role="status">
-      {late && `Reading ${what} …`}
+      {late && `Resource ${what} …`}
     </div>
   );
 }
@@ -55,7 +55,7 @@ function Stale({ failure, again }: { failure: ApiError; again: () => void }) {
 }
 
 // Read shows what was read, or why it is not there (yet). A value that could not be read again is shown as stale.
-export function Async<T>({ of, what, children }: { of: Reading<T>; what: string; children: (value: T) => ReactNode }) {
+export function Async<T>({ of, what, children }: { of: Resource<T>; what: string; children: (value: T) => ReactNode }) {
   if (of.value === undefined)
     return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;
   return (

@@ -1,54 +1,49 @@
-import { type CSSProperties, type ReactNode, useEffect, useRef, useState } from "react";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { type CSSProperties, type ReactNode, useEffect, useRef } from "react";
 
-// Focus is a row to scroll into sight when its id is another, and where it is; below 0: nowhere. When rows above it come and go it is not followed.
+// Focus is a row to scroll into view when its id changes, and its index; below 0: none. It is not followed when rows are added or removed above it.
 type Focus = { id: string; at: number };
 
-// Virtual is a list of rows of one height of which only those in sight exist. head stays on top.
-export function VirtualList(props: {
+type Props = {
   count: number;
-  height: number;
+  height: number; // px, of every row
   focus: Focus;
   label: string;
   head?: ReactNode;
   row: (i: number) => ReactNode;
-}) {
+};
+
+const overscan = 8; // rows out of view that are rendered, so that scrolling shows no blank
+const context = 3; // rows that stay in view above and below the focused one
+
+// VirtualList is a scrolling list of rows of equal height that renders only the rows in view. head stays on top.
+export function VirtualList({ count, height, focus, label, head, row }: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const [sight, setSight] = useState({ top: 0, height: 600 });
+  const virtualizer = useVirtualizer({
+    count,
+    estimateSize: () => height,
+    getScrollElement: () => box.current,
+    initialRect: { width: 0, height: 600 },
+    overscan,
+    scrollPaddingStart: context * height,
+    scrollPaddingEnd: context * height,
+  });
+  const focused = useRef("");
   useEffect(() => {
-    const element = box.current!;
-    const look = () => setSight({ top: element.scrollTop, height: element.clientHeight });
-    const watch = new ResizeObserver(look);
-    watch.observe(element);
-    element.addEventListener("scroll", look, { passive: true });
-    return () => {
-      watch.disconnect();
-      element.removeEventListener("scroll", look);
-    };
-  }, []);
-  const { focus, height } = props;
-  const there = focus.at >= 0;
-  useEffect(() => {
-    const element = box.current;
-    if (!there || !element) return;
-    const top = focus.at * height;
-    if (top < element.scrollTop + height) element.scrollTop = Math.max(0, top - 3 * height);
-    else if (top + 3 * height > element.scrollTop + element.clientHeight)
-      element.scrollTop = top - element.clientHeight + 6 * height;
-  }, [focus.id, there, height]);
-  const beyond = 8; // rows out of sight that exist, so that scrolling shows no blank
-  const first = Math.max(0, Math.floor(sight.top / height) - beyond);
-  const last = Math.min(props.count, Math.ceil((sight.top + sight.height) / height) + beyond);
-  const rows = [];
-  for (let i = first; i < last; i++) rows.push(props.row(i));
+    if (focus.at < 0 || focused.current === focus.id) return;
+    focused.current = focus.id;
+    virtualizer.scrollToIndex(focus.at);
+  }, [focus.id, focus.at, virtualizer]);
+  const rows = virtualizer.getVirtualItems();
   return (
-    <div className="virtual" ref={box} tabIndex={0} role="group" aria-label={props.label}>
-      {props.head}
-      <div style={{ height: props.count * height, position: "relative" }}>
-        <div style={{ transform: `translateY(${first * height}px)` }}>{rows}</div>
+    <div className="virtual" ref={box} tabIndex={0} role="group" aria-label={label}>
+      {head}
+      <div style={{ height: virtualizer.getTotalSize(), position: "relative" }}>
+        <div style={{ transform: `translateY(${rows[0]?.start ?? 0}px)` }}>{rows.map(({ index }) => row(index))}</div>
       </div>
     </div>
   );
 }
 
-// depth indents the name of a row.
+// indent indents the name of a row.
 export const indent = (n: number) => ({ "--depth": n }) as CSSProperties;

@@ -1,84 +1,69 @@
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { type Range, defaultRangeExtractor, useWindowVirtualizer } from "@tanstack/react-virtual";
+import { type ReactNode, type Ref, useEffect, useLayoutEffect, useRef, useState } from "react";
 
-// Chunks is the body of a long table: rows of any height, of which only those near what is in sight exist. Others leave as much room as they took,
-// or are guessed to take. see is told the first and the last row of what is near.
-export function VirtualTbody(props: {
+type Props = {
   count: number;
   columns: number;
-  guess: number;
+  estimate: number; // height of a row in px
   see: (first: number, last: number) => void;
-  row: (i: number) => ReactNode;
-}) {
-  const { count, see } = props;
-  const near = useRef(new Set<number>());
-  const [, changed] = useState(0);
-  const watch = useRef<IntersectionObserver>(undefined);
-  watch.current ??= new IntersectionObserver(
-    (entries) => {
-      for (const e of entries)
-        near.current[e.isIntersecting ? "add" : "delete"](Number((e.target as HTMLElement).dataset["chunk"]));
-      changed((n) => n + 1);
-    },
-    { rootMargin: "800px" },
-  );
-  useEffect(() => () => watch.current?.disconnect(), []);
-  const sight = [...near.current].filter((i) => i * size < count);
-  const first = Math.min(...sight) * size;
-  const last = Math.min(count, (Math.max(...sight) + 1) * size) - 1;
+  id: (i: number) => string;
+  // row renders a tr with the given ref and with i as its data-index.
+  row: (i: number, measure: Ref<HTMLTableRowElement>) => ReactNode;
+};
+
+const overscan = 12; // rows out of view that are rendered, so that scrolling shows no blank
+
+// VirtualTbody is the body of a long table in the page. It renders only the rows near the view, of any height, and the one that has the focus. see is
+// called with the first and the last row near the view.
+export function VirtualTbody({ count, columns, estimate, see, id, row }: Props) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  const [top, setTop] = useState(0); // px from the top of the page
+  useLayoutEffect(() => {
+    setTop(Math.round(body.current!.getBoundingClientRect().top + window.scrollY));
+  });
+  const virtualizer = useWindowVirtualizer({
+    count,
+    estimateSize: () => estimate,
+    getItemKey: id,
+    overscan,
+    rangeExtractor: (range) => withFocused(range, body.current),
+    scrollMargin: top,
+  });
+  const rows = virtualizer.getVirtualItems();
+  const first = virtualizer.range?.startIndex ?? 0;
+  const last = Math.min(count - 1, (virtualizer.range?.endIndex ?? 0) + overscan);
   useEffect(() => {
-    if (last >= first && Number.isFinite(first)) see(first, last);
+    if (last >= first) see(first, last);
   }, [first, last, see]);
-  return Array.from({ length: Math.ceil(count / size) }, (_, i) => (
-    <Chunk
-      key={i}
-      number={i}
-      watch={watch.current!}
-      shown={near.current.has(i) || (i === 0 && near.current.size === 0)}
-      columns={props.columns}
-      room={(Math.min(count, (i + 1) * size) - i * size) * props.guess}
-    >
-      {() => Array.from({ length: Math.min(size, count - i * size) }, (_, k) => props.row(i * size + k))}
-    </Chunk>
-  ));
+  const parts: ReactNode[] = [];
+  let end = top;
+  for (const { key, index, start, end: next } of rows) {
+    if (start > end) parts.push(<Spacer key={`before ${String(key)}`} columns={columns} height={start - end} />);
+    parts.push(row(index, virtualizer.measureElement));
+    end = next;
+  }
+  const rest = top + virtualizer.getTotalSize() - end;
+  return (
+    <tbody ref={body}>
+      {parts}
+      {rest > 0 && <Spacer columns={columns} height={rest} />}
+    </tbody>
+  );
 }
 
-const size = 25; // rows
+function withFocused(range: Range, body: HTMLElement | null): number[] {
+  const rows = defaultRangeExtractor(range);
+  const focused =
+    body?.contains(document.activeElement) && document.activeElement?.closest<HTMLElement>("[data-index]");
+  const index = focused ? Number(focused.dataset.index) : -1;
+  return index < 0 || index >= range.count || rows.includes(index) ? rows : [...rows, index].sort((a, b) => a - b);
+}
 
-// Chunk is some rows of the table, or the room of them.
-function Chunk({
-  number,
-  watch,
-  shown,
-  columns,
-  room,
-  children,
-}: {
-  number: number;
-  watch: IntersectionObserver;
-  shown: boolean;
-  columns: number;
-  room: number;
-  children: () => ReactNode;
-}) {
-  const body = useRef<HTMLTableSectionElement>(null);
-  const height = useRef<number>(undefined);
-  useEffect(() => {
-    const element = body.current!;
-    watch.observe(element);
-    return () => watch.unobserve(element);
-  }, [watch]);
-  useEffect(() => {
-    if (shown) height.current = body.current!.offsetHeight;
-  });
+// Spacer takes the room of rows that are not rendered.
+function Spacer({ columns, height }: { columns: number; height: number }) {
   return (
-    <tbody ref={body} data-chunk={number}>
-      {shown || body.current?.contains(document.activeElement) ? (
-        children()
-      ) : (
-        <tr aria-hidden="true">
-          <td colSpan={columns} style={{ height: height.current ?? room, padding: 0, border: 0 }} />
-        </tr>
-      )}
-    </tbody>
+    <tr aria-hidden="true">
+      <td colSpan={columns} style={{ height, padding: 0, border: 0 }} />
+    </tr>
   );
 }

@@ -1,7 +1,7 @@
 // Compare: two populations of a group's requests, or two stretches of its time, as a difference of critical paths.
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../lib/format.ts";
 import { boxes } from "../lib/icicle.ts";
@@ -24,10 +24,10 @@ export default function Compare() {
   useTitle("Compare");
   const [group, setGroup] = useID("group");
   const [q, setQ] = useSearchText();
-  const groups = useRead(`groups ${q}`, (signal) =>
+  const groups = useResource(`groups ${q}`, (signal) =>
     client.GET("/groups", { params: { query: { limit: listedMost, ...(q && { q }) } }, signal }),
   );
-  const chosen = useRead(group ? `group ${group}` : null, (signal) =>
+  const chosen = useResource(group ? `group ${group}` : null, (signal) =>
     client.GET("/groups/{group}", { params: { path: { group } }, signal }),
   );
   const known = groups.value?.items ?? [];
@@ -105,7 +105,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
           : newest
             ? { from: newest }
             : null;
-  const reading = useRead(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) =>
+  const reading = useResource(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) =>
     client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }),
   );
   const timesInstead = () => {
@@ -220,7 +220,7 @@ type BoxProps = {
 function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxProps) {
   const [zone] = useZone();
   const now = useNow();
-  const exemplars = useRead(`exemplars ${group}`, (signal) =>
+  const exemplars = useResource(`exemplars ${group}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group } }, signal }),
   );
   const came = (at: number) => (!from || at >= Date.parse(from)) && (!to || at < Date.parse(to));

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, unwrap, client } from "../api/client.ts";
-import type { Reading } from "../api/read.ts";
+import type { Resource } from "../api/queries.ts";
 import { type Contrast, contrastAttributes } from "../lib/contrasts.ts";
 import { duration, percent } from "../lib/format.ts";
 import { When } from "../components/basics.tsx";
@@ -14,7 +14,7 @@ import { query } from "../url.ts";
 type Exemplar = Schemas["Exemplar"];
 
 // Kept are those of a group.
-export type ExemplarReading = Reading<Schemas["ExemplarList"]>;
+export type ExemplarReading = Resource<Schemas["ExemplarList"]>;
 
 // traceOf returns where an exemplar is looked at, as one of a problem.
 export const traceLink = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;

@@ -1,7 +1,7 @@
 // Latency: how the requests of a group were over time, and how they are distributed now.
 import { Link, useLocation } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
@@ -48,7 +48,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
   const [, go] = useLocation();
   const [as, setAs] = useEnum("latency", ["map", "lines"]);
   const id = group.group.id;
-  const exemplars = useRead(
+  const exemplars = useResource(
     `exemplars ${id}`,
     (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }),
     true,

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { serverNow } from "../api/clock.ts";
 import { ApiError, type Schemas, unwrap, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { bytes, digits, percent, rate } from "../lib/format.ts";
 import { When } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
@@ -29,7 +29,7 @@ const durations = [
 ] as const;
 
 export function TracepointOverride({ id, changed }: { id: string; changed: () => void }) {
-  const reading = useRead(
+  const reading = useResource(
     `tracepoint ${id}`,
     (signal) => client.GET("/tracepoints/{tracepoint}", { params: { path: { tracepoint: id } }, signal }),
     true,
@@ -91,7 +91,7 @@ function OverrideDialog({
 }) {
   const [hours, setHours] = useState(kind === "enable" ? "1" : "");
   const [force, setForce] = useState(false);
-  const budget = useRead("budget", (signal) => client.GET("/budget", { signal }));
+  const budget = useResource("budget", (signal) => client.GET("/budget", { signal }));
   const act = async () => {
     const until = hours ? { until: new Date(serverNow() + Number(hours) * 3_600_000).toISOString() } : {};
     await unwrap(

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { parseDiagnosis } from "../lib/diagnosis.ts";
 import { deploysSince } from "../lib/deploys.ts";
 import { count, duration, hundredths, milli, percent, range, rate, ratio, keepUnits } from "../lib/format.ts";
@@ -27,7 +27,7 @@ type Detail = Schemas["ProblemDetail"];
 type Problem = Schemas["Problem"];
 
 export default function ProblemView({ id }: { id: string }) {
-  const reading = useRead(
+  const reading = useResource(
     `problem ${id}`,
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
     true,
@@ -50,12 +50,12 @@ export default function ProblemView({ id }: { id: string }) {
 function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
-  const group = useRead(
+  const group = useResource(
     `group ${p.group}`,
     (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
     true,
   );
-  const kept = useRead(
+  const kept = useResource(
     `exemplars ${p.group}`,
     (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }),
     true,
@@ -63,7 +63,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
-  const recent = useRead(
+  const recent = useResource(
     since ? `deploys ${p.group}` : null,
     (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }),
     true,
@@ -278,7 +278,7 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
 
 // Contrast says what the slowest requests spend more time in.
 function Contrast({ p }: { p: Problem }) {
-  const reading = useRead(
+  const reading = useResource(
     `contrast ${p.group}`,
     (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
     true,

@@ -1,8 +1,8 @@
 // Problems: the queue of what is wrong, worst first.
-import { type FocusEvent, type RefObject, memo, useEffect, useMemo, useRef, useState } from "react";
+import { type FocusEvent, type Ref, type RefObject, memo, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { type Paged, usePages } from "../api/pages.ts";
+import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
 import { ago, count, duration, hundredths, milli, range, rate, ratio, stateLabel, keepUnits } from "../lib/format.ts";
 import { stableOrder } from "../lib/stable-order.ts";
@@ -144,7 +144,7 @@ const asTable = (items: Problem[]): TableData => ({
 
 // sorted says that a head was just pressed, which makes the queue anew.
 type QueueProps = {
-  list: Paged<Problem, Schemas["ProblemList"]>;
+  list: PagedList<Problem, Schemas["ProblemList"]>;
   see: (first: number, last: number) => void;
   filtered: boolean;
   sort: string;
@@ -235,9 +235,12 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
           <VirtualTbody
             count={items.length}
             columns={8}
-            guess={62}
+            estimate={62}
             see={see}
-            row={(i) => <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} />}
+            id={(i) => items[i]!.id}
+            row={(i, measure) => (
+              <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} measure={measure} />
+            )}
           />
         </table>
       )}
@@ -278,9 +281,11 @@ function useHeldRows(now: Problem[]) {
   return { items, pending: held ? pending : 0, hold, release };
 }
 
-const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: boolean }) {
+type RowProps = { p: Problem; at: number; gone: boolean; measure: Ref<HTMLTableRowElement> };
+
+const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
   return (
-    <tr className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
+    <tr ref={measure} data-index={at} className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
       <td className="narrow number rank">{p.rank}</td>
       <td className="what">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, unwrap, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { bytes, count, duration, percent } from "../lib/format.ts";
 import { type Meaning, describeCounts, isFilling, describe } from "../lib/health.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
@@ -13,7 +13,7 @@ import { Async } from "../components/async-state.tsx";
 
 export default function Service() {
   useTitle("Service");
-  const status = useRead("status", (signal) => client.GET("/status", { signal }), true);
+  const status = useResource("status", (signal) => client.GET("/status", { signal }), true);
   return (
     <>
       <div className="toolbar">
@@ -175,7 +175,7 @@ function Counts({ title, of, note }: { title: string; of: Count[]; note: string 
 
 // Webhooks shows who is told, and what became of it.
 function Webhooks() {
-  const reading = useRead("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
+  const reading = useResource("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
   return (
     <Figure
       title="Webhooks"
@@ -271,7 +271,7 @@ function Webhooks() {
 
 // Dead shows events that a webhook did not take in time.
 function DeadLetters() {
-  const reading = useRead(
+  const reading = useResource(
     "dead",
     (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }),
     true,
@@ -341,7 +341,7 @@ function DeadLetters() {
 const names = { show: "Show", resend: "Send again", drop: "Forget" };
 
 function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
-  const reading = useRead(`dead ${letter.number}`, (signal) =>
+  const reading = useResource(`dead ${letter.number}`, (signal) =>
     client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }),
   );
   return (

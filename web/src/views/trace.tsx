@@ -2,7 +2,7 @@
 import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
 import { count, duration, rank, abbreviate, keepUnits } from "../lib/format.ts";
 import {
@@ -30,7 +30,7 @@ type Trace = Schemas["Trace"];
 
 export default function TraceView({ id }: { id: string }) {
   useTitle(`Trace ${id.slice(0, 8)}`);
-  const reading = useRead(`trace ${id}`, (signal) =>
+  const reading = useResource(`trace ${id}`, (signal) =>
     client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }),
   );
   if (reading.failure?.status === 404) {
@@ -50,7 +50,7 @@ export default function TraceView({ id }: { id: string }) {
 
 function Shown({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");
-  const p = useRead(problem ? `problem ${problem}` : null, (signal) =>
+  const p = useResource(problem ? `problem ${problem}` : null, (signal) =>
     client.GET("/problems/{problem}", { params: { path: { problem } }, signal }),
   ).value?.problem;
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];

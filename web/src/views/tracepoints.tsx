@@ -1,7 +1,7 @@
 // Tracepoints: what is on, why, until when, what it costs, who asked, and whether agents do what they are told.
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { bytes, count, digits, duration, percent, ratio } from "../lib/format.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Bar, When, useTitle } from "../components/basics.tsx";
@@ -18,7 +18,7 @@ type Tracepoint = Schemas["Tracepoint"];
 export default function Tracepoints() {
   useTitle("Tracepoints");
   const [tab, setTab] = useEnum("show", ["tracepoints", "agents", "plan"]);
-  const budget = useRead("budget", (signal) => client.GET("/budget", { signal }), true);
+  const budget = useResource("budget", (signal) => client.GET("/budget", { signal }), true);
   return (
     <>
       <div className="toolbar">
@@ -84,7 +84,7 @@ function List() {
   const [limit, setLimit] = useCount("limit", 100, most);
   useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
   const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
-  const reading = useRead(
+  const reading = useResource(
     `tracepoints ${JSON.stringify(ask)}`,
     (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }),
     true,
@@ -245,7 +245,11 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
 function Agents() {
   const [q, setQ] = useSearchText();
   const ask = { limit: 500, ...(q && { q }) };
-  const reading = useRead(`agents ${q}`, (signal) => client.GET("/agents", { params: { query: ask }, signal }), true);
+  const reading = useResource(
+    `agents ${q}`,
+    (signal) => client.GET("/agents", { params: { query: ask }, signal }),
+    true,
+  );
   return (
     <Figure
       title="Agents"
@@ -330,7 +334,7 @@ function Agents() {
 }
 
 function Plan() {
-  const reading = useRead("plan", (signal) => client.GET("/plan", { signal }), true);
+  const reading = useResource("plan", (signal) => client.GET("/plan", { signal }), true);
   return (
     <Figure
       title="The plan"

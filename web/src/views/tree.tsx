@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { bytes, count, digits, duration, percent, share, abbreviate } from "../lib/format.ts";
 import { initiallyFolded, visible } from "../lib/tree.ts";
 import { useKeys } from "../use-keys.ts";
@@ -47,10 +47,10 @@ async function read(id: string, problem: string, signal: AbortSignal): Answer<Wh
 
 export default function TreeView({ id }: { id: string }) {
   const [problem] = useID("problem");
-  const reading = useRead(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
+  const reading = useResource(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
   const { value: tree, failure, again } = reading;
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
-  const investigation = useRead(
+  const investigation = useResource(
     problem ? `investigation ${problem}` : null,
     (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }),
     true,
@@ -372,7 +372,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
 function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
   const shown = tree.matches.filter(matters);
   const problem = tree.matches[0]?.problem;
-  const reading = useRead(
+  const reading = useResource(
     problem ? `problem ${problem}` : null,
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }),
     true,

@@ -1,7 +1,7 @@
 // Trees: what requests call, one tree for each request type.
 import { Link } from "wouter";
 import { client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { count } from "../lib/format.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { useTitle } from "../components/basics.tsx";
@@ -16,7 +16,7 @@ export default function Trees() {
   const [q, setQ] = useSearchText();
   useKeys({ j: () => moveFocus("tbody a", 1), k: () => moveFocus("tbody a", -1) });
   const ask = { limit: 500, ...(q && { q }) };
-  const reading = useRead(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
+  const reading = useResource(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
   return (
     <>
       <div className="toolbar">
