@@ -1,5 +1,6 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
+NODE     := web/node_modules/.package-lock.json
 GOLDEN   := ./analysis ./api ./cct ./cmd/benchdoc ./cmd/sibyl/client ./cmd/sibyl/config ./cmd/sibyl/report ./cmd/sibyl/scores ./cmd/sibyl/waterfall ./internal/simapp ./notify # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of docs/benchmarks.md; none: all
@@ -23,18 +24,20 @@ test: ## all tests, quick; those of the web UI install Chromium where it lacks
 
 check: format vet lint test race ## all that CI asks for, but the generated files
 
-format: $(GOLANGCI) ## fail if a file is not formatted (mend with: bin/golangci-lint fmt)
+format: $(GOLANGCI) $(NODE) ## fail if a file is not formatted (fix with: bin/golangci-lint fmt; cd web && npm run format)
 	$(GOLANGCI) fmt --diff # of the modules below, too
+	cd web && npm run -s format:check
 
 vet: ## go vet
 	go vet ./...
 	go -C agents/tracepoint vet ./...
 	go -C agents/tracepoint/integration vet ./...
 
-lint: $(GOLANGCI) ## the linters of .golangci.yml
+lint: $(GOLANGCI) $(NODE) ## the linters of .golangci.yml, and ESLint with web/eslint.config.js
 	$(GOLANGCI) run
 	cd agents/tracepoint && ../../$(GOLANGCI) run
 	cd agents/tracepoint/integration && ../../../$(GOLANGCI) run
+	cd web && npm run -s lint
 
 race: ## all tests under the race detector
 	go test -race -timeout 30m ./...
@@ -70,6 +73,9 @@ screens: ## make the pictures of the web UI in docs/images again
 
 generate: ## make again what is made by programs
 	go generate ./...
+
+$(NODE): web/package-lock.json
+	cd web && npm ci
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -90,7 +90,7 @@ test("who acknowledges a problem does not take back what somebody else noted mea
     if (path === "/") await page.locator(`a[data-problem="${paths.problem.split("/").at(-1)}"]`).focus();
     await page.keyboard.press("a");
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Why (others see it)").fill("mine");
+    await dialog.getByLabel("Reason (visible to others)").fill("mine");
     const noted = await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, {
       method: "PUT",
       headers: { "Content-Type": "application/json" },
@@ -98,9 +98,9 @@ test("who acknowledges a problem does not take back what somebody else noted mea
     });
     assert.ok(noted.ok, await noted.text());
     send("epoch");
-    await dialog.getByText("Meanwhile:").waitFor();
+    await dialog.getByText("In the meantime:").waitFor();
     await dialog.getByText("theirs").waitFor();
-    assert.equal(await dialog.getByLabel("Why (others see it)").inputValue(), "mine");
+    assert.equal(await dialog.getByLabel("Reason (visible to others)").inputValue(), "mine");
     await dialog.getByRole("button", { name: "Acknowledge", exact: true }).click();
     await dialog.waitFor({ state: "detached" });
     const { problem } = await service.api(paths.problem);
@@ -172,9 +172,9 @@ test("who logs out leaves nothing for the next one; what may not be done says so
   assert.equal(await page.evaluate(() => localStorage.length + sessionStorage.length), 0);
   await page.route(/\/api\/v1\/(problems|groups)/, () => {}); // never answered
   await logIn();
-  await page.getByText("Reading the problem").waitFor();
+  await page.getByText("Loading the problem").waitFor();
   await page.getByRole("link", { name: "Problems", exact: true }).first().click();
-  await page.getByText("Reading problems").waitFor();
+  await page.getByText("Loading problems").waitFor();
   assert.equal(await page.locator("h1.diagnosis, a[data-problem]").count(), 0);
   await context.close();
   await locked.stop();
@@ -188,14 +188,14 @@ test("a page that is older than the service says so", async () => {
   await page.goto(proxy);
   await (await known).finished();
   await settle(page);
-  assert.equal(await page.getByText("is now of version").count(), 0);
+  assert.equal(await page.getByText("Sibyl was updated").count(), 0);
   const status = await service.api("/status");
   await page.route("**/api/v1/status", (route) => route.fulfill({ json: { ...status, version: "v99" } }));
   send("epoch");
-  await page.getByText("Sibyl is now of version v99.").waitFor();
+  await page.getByText("Sibyl was updated to version v99.").waitFor();
   await page.unroute("**/api/v1/status");
-  await page.getByRole("button", { name: "Load it again" }).click();
-  await page.getByText("Sibyl is now of version v99.").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Reload" }).click();
+  await page.getByText("Sibyl was updated to version v99.").waitFor({ state: "detached" });
   await context.close();
 });
 
@@ -229,7 +229,7 @@ test("whoever closes a dialog is where it was opened", async () => {
   await page.getByRole("button", { name: "Acknowledge", exact: true }).press("Enter");
   assert.equal(await closed(), "Acknowledge");
   await page.getByRole("button", { name: "Theme, time, help" }).press("Enter");
-  await page.getByRole("menuitem", { name: "Keys" }).press("Enter");
+  await page.getByRole("menuitem", { name: "Keyboard shortcuts" }).press("Enter");
   assert.equal(await closed(), "Theme, time, help");
   await page.goto(service.url);
   await settle(page);
@@ -261,7 +261,7 @@ test("a trace that holds many requests of a group is read once, and compared wit
   const read = [];
   page.on("request", (r) => r.url().includes("/api/v1/traces/") && read.push(r.url().split("/").at(-1)));
   await page.goto(service.url + paths.problem);
-  await page.getByText("Of the 1 slowest requests above, and the 1 others").waitFor();
+  await page.getByText("From the 1 slowest requests above and 1 others").waitFor();
   assert.deepEqual(read.sort(), [slow.trace, fast.trace].sort());
   assert.equal(await page.locator(".exemplars li").count(), again.length);
   assert.deepEqual(wrongs, []);

@@ -23,7 +23,7 @@ test("the fault of the demo is found while the test watches", async (t) => {
     const [, url] = await heard(/Sibyl is at (http:\S+)/);
     const { page, wrongs } = await open(browser);
     await page.goto(url);
-    await page.getByText("Learning what is normal").first().waitFor({ timeout: 30_000 });
+    await page.getByText("Learning normal behaviour").first().waitFor({ timeout: 30_000 });
     await heard(/something is wrong with the shop/);
     const began = Date.now();
     const first = page.locator("tr.changed a[data-problem]").first();

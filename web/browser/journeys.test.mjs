@@ -61,7 +61,7 @@ test("the share in the sentence is that of the first edge, in the table and in t
   const { items } = await service.api("/problems");
   for (const [kind, of] of [
     ["variable", "Share of variance"],
-    ["slow", "Part of what is wrong"],
+    ["slow", "Share of the slowdown"],
   ]) {
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
     await page.goto(`${service.url}/problems/${p.id}`);
@@ -116,10 +116,10 @@ test("a tree says what its shares are of, none of them above the whole, and none
   await page.goto(service.url + paths.tree);
   await settle(page);
   const side = page.locator(".side");
-  await side.getByText("What is wrong is what these requests take longer").waitFor();
-  assert.equal(await side.getByText("of what is wrong").count(), 1);
-  assert.match(await side.textContent(), /all of what is wrong, (9\d %|all) of the variance/);
-  await side.getByText("Others have less than 1 % each").waitFor();
+  await side.getByText("The slowdown is the additional time").waitFor();
+  assert.equal(await side.getByText("of the slowdown").count(), 1);
+  assert.match(await side.textContent(), /all of the slowdown, (9\d %|all) of the variance/);
+  await side.getByText("The others have less than 1 % each").waitFor();
   assert.equal(await page.locator(".vrow.matched").count(), 1);
   assert.match(await page.locator(".vrow.matched").textContent(), /◆ 100 %/);
   await context.close();
@@ -132,7 +132,7 @@ test("what states and tags mean is said when one points at them, and by the key 
     .evaluateAll((all) => all.map((e) => e.title));
   assert.ok(titles.length > 5 && titles.every((title) => title.length > 10), titles.join());
   await page.keyboard.press("?");
-  for (const word of ["changed", "chronic", "variable", "queued", "located", "exhausted"])
+  for (const word of ["changed", "chronic", "variable", "queued", "located", "inconclusive"])
     assert.ok(await page.getByRole("dialog").getByText(word, { exact: true }).isVisible(), word);
   await context.close();
 });
@@ -159,7 +159,7 @@ test("by keys: j, k, Enter, /, ?", async () => {
   await page.waitForSelector(".queue");
   await page.keyboard.press("/");
   await page.keyboard.type("no such thing");
-  await page.waitForSelector("text=No problem fits the filter");
+  await page.waitForSelector("text=No matching problems");
   assert.match(page.url(), /q=no/);
   await page.keyboard.press("Escape");
   await page.keyboard.press("?");
@@ -185,11 +185,11 @@ test("sorting and filtering stand in the URL", async () => {
 test("acknowledge, take back, mute", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   await page.keyboard.press("a");
-  await page.getByLabel("Why (others see it)").fill("ticket 42");
+  await page.getByLabel("Reason (visible to others)").fill("ticket 42");
   await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
   await page.getByRole("button", { name: /acknowledged by local/ }).click();
   await page.getByText("ticket 42").waitFor();
-  await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
   await page.getByRole("button", { name: "Acknowledge", exact: true }).waitFor();
   await page.getByRole("button", { name: "Mute …" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Mute" }).click();
@@ -214,10 +214,10 @@ test("a tracepoint is forbidden from the tree, with its cost said first", async 
   await page.getByRole("button", { name: /^Switch/ }).click();
   await page.getByRole("menuitem", { name: "Forbid …" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Forbid" }).click();
-  await page.getByText(/local decided: forbid/).waitFor();
+  await page.getByText(/Override by local: forbid/).waitFor();
   await page.getByRole("button", { name: /^Switch/ }).click();
   await page.getByRole("menuitem", { name: "Let the search decide" }).click();
-  await page.getByText(/local decided/).waitFor({ state: "detached" });
+  await page.getByText(/Override by local/).waitFor({ state: "detached" });
   await context.close();
 });
 
@@ -272,18 +272,18 @@ test("a box that is brushed compares the requests in it with the rest, and so do
     ),
   );
   assert.doesNotMatch(said, /\dT\d/, "times are written as elsewhere");
-  await page.getByRole("button", { name: "Compare its time with before" }).click();
+  await page.getByRole("button", { name: "Compare this time range with before" }).click();
   await page.waitForURL(/by=time/);
   await page.waitForURL(/base_to=/);
   await page.goto(service.url + paths.problem);
-  await page.getByRole("link", { name: "Pick by keys" }).press("Enter");
+  await page.getByRole("link", { name: "Select range" }).press("Enter");
   await page.waitForURL(/compare\?.*by=duration/);
   await page
     .getByText(/requests sampled that took .* or longer/)
     .first()
     .waitFor();
-  const last = page.getByLabel("that came from").locator("option").last();
-  await page.getByLabel("that came from").selectOption(await last.getAttribute("value"));
+  const last = page.getByLabel("received from").locator("option").last();
+  await page.getByLabel("received from").selectOption(await last.getAttribute("value"));
   await page
     .getByText(/requests sampled that came from .* on and took .* or longer|One side has no requests/)
     .first()
@@ -314,7 +314,7 @@ test("a box leads to the requests in it that are kept, and says what to do where
     )
     .waitFor();
   await page.getByText("One side has no requests").waitFor();
-  await page.getByText("No request that is kept to look at lies in the box").waitFor();
+  await page.getByText("No sample traces in this selection").waitFor();
   assert.deepEqual(await violations(page), []);
   await context.close();
 });
@@ -499,7 +499,7 @@ test("where the problem was matched is shown when it is picked, whatever hides i
 test("links of the sentence leave the page as it is", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   await page.evaluate(() => (globalThis.same = true));
-  await page.getByRole("button", { name: "Latency over time: table and files" }).click();
+  await page.getByRole("button", { name: "Latency over time: table and export" }).click();
   await page.getByRole("menuitem", { name: "Show the table" }).click();
   await page.waitForURL(/tables=latency-over-time/);
   await page.locator(".diagnosis a").first().click();
@@ -543,7 +543,7 @@ test("tracepoints that no request ran are named as such", async () => {
   });
   await page.goto(service.url + paths.problem);
   const figure = page.locator("#refined");
-  await figure.getByText("No request ran: x/never.").waitFor();
+  await figure.getByText("Not reached by any request: x/never.").waitFor();
   assert.equal(await figure.locator("tbody tr").count(), 1);
   const { edges } = await service.api(paths.problem);
   assert.match(
@@ -577,9 +577,9 @@ test("dead letters are shown, and sent again", async () => {
   await page.getByRole("button", { name: "Show" }).first().click();
   await page.locator("pre").waitFor();
   await page.keyboard.press("Escape");
-  const before = await page.getByRole("button", { name: "Forget" }).count();
-  await page.getByRole("button", { name: "Forget" }).first().click();
-  await page.getByRole("dialog").getByRole("button", { name: "Forget" }).click();
+  const before = await page.getByRole("button", { name: "Delete" }).count();
+  await page.getByRole("button", { name: "Delete" }).first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
   await page.waitForFunction((n) => document.querySelectorAll("td .buttons").length < n, before);
   await context.close();
 });

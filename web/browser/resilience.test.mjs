@@ -40,12 +40,12 @@ test("a view whose script does not come says so, and the others can be gone to",
   const { page, context, wrongs } = await visit(browser, service.url);
   await page.route("**/assets/*", (route) => route.fulfill({ status: 404 }));
   await page.locator("a[data-problem]").first().click();
-  await page.getByText("This page could not be shown").waitFor();
+  await page.getByText("This page could not be displayed").waitFor();
   await page.getByRole("link", { name: "Problems" }).click();
   await page.waitForSelector(".queue");
   await page.locator("a[data-problem]").first().click();
   await page.unroute("**/assets/*");
-  await page.getByRole("button", { name: "Load it again" }).click();
+  await page.getByRole("button", { name: "Reload" }).click();
   await page.waitForSelector("#edges");
   wrongs.length = 0; // React complains, too
   await context.close();
@@ -62,11 +62,11 @@ test("what a URL says that nobody knows is taken for nothing", async () => {
     [`${paths.compare}&by=x&part=7`, ".diagnosis"],
     [`${paths.compare}&by=duration&longer=x&shorter=-1&from=x`, ".diagnosis"],
     [`/?q=${"x".repeat(400)}`, "text=No problem fits"],
-    [`/tracepoints?q=${"x".repeat(400)}`, "text=No tracepoint fits"],
-    [`/trees?q=${"x".repeat(400)}`, "text=No request type fits"],
-    [`/compare?q=${"x".repeat(400)}`, "text=No requests fit"],
+    [`/tracepoints?q=${"x".repeat(400)}`, "text=No matching tracepoints"],
+    [`/trees?q=${"x".repeat(400)}`, "text=No matching request types"],
+    [`/compare?q=${"x".repeat(400)}`, "text=No matching requests"],
     ["/compare?group=x", "text=Choose requests to compare"],
-    ["/trees/x", "text=There is no such tree"],
+    ["/trees/x", "text=Tree not found"],
   ]) {
     await page.goto(service.url + path);
     await settle(page);

@@ -35,7 +35,7 @@ test("rows stay where they are while somebody points at one", async () => {
   const before = await order();
   await page.locator("a[data-problem]").nth(1).hover();
   list.items.reverse();
-  await page.getByText(/rows have changed places/).waitFor({ timeout: 25_000 }); // an epoch
+  await page.getByText(/rows have moved/).waitFor({ timeout: 25_000 }); // an epoch
   assert.deepEqual(await order(), before);
   await page.locator("a[data-problem]").nth(1).focus();
   await page.locator("[data-search]").focus(); // the pointer stays where it is
@@ -50,14 +50,14 @@ test("a service without anything says what to do", async () => {
   const empty = await serve({ empty: true });
   const { page, context, wrongs } = await open(browser);
   await page.goto(empty.url);
-  await page.getByText("No request came yet").waitFor();
+  await page.getByText("No requests yet").waitFor();
   await page.getByText("No problems yet").waitFor();
   assert.deepEqual(await violations(page), []);
   for (const [path, text] of [
     ["/trees", "No trees yet"],
-    ["/tracepoints", "No tracepoints are known"],
-    ["/tracepoints?show=agents", "No agent has come"],
-    ["/compare", "There are no requests yet"],
+    ["/tracepoints", "No tracepoints yet"],
+    ["/tracepoints?show=agents", "No agents"],
+    ["/compare", "No requests yet"],
   ]) {
     await page.goto(empty.url + path);
     await page.getByText(text).waitFor();
@@ -66,7 +66,7 @@ test("a service without anything says what to do", async () => {
   assert.deepEqual(wrongs, []);
   await empty.stop();
   await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
-  await page.getByText("Sibyl does not answer").waitFor({ timeout: 25_000 }); // nothing is asked meanwhile
+  await page.getByText("Sibyl is not responding").waitFor({ timeout: 25_000 }); // nothing is asked meanwhile
   await page.goto(service.url);
   await context.close();
 });
@@ -92,7 +92,7 @@ test("a tree that could not be read for want of a service comes by itself when t
   let gone = true;
   await page.route("**/api/v1/trees/*", (route) => (gone ? route.abort() : route.continue()));
   await page.goto(service.url + (await places(service)).tree);
-  await page.getByText("Sibyl does not answer").waitFor();
+  await page.getByText("Sibyl is not responding").waitFor();
   gone = false;
   await page.locator(".vrow").first().waitFor({ timeout: 10_000 });
   await context.close();
@@ -108,7 +108,7 @@ test("a list that goes on behind what is shown says so", async () => {
     await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
   for (const path of ["/trees", "/tracepoints?limit=1000", "/service"]) {
     await page.goto(service.url + path);
-    await page.getByText("and there are more").first().waitFor();
+    await page.getByText("there are more").first().waitFor();
   }
   await context.close();
 });
@@ -116,9 +116,9 @@ test("a list that goes on behind what is shown says so", async () => {
 test("what is over, or not kept, says so", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/problems/${"0".repeat(32)}`);
-  await page.getByText("There is no such problem now").waitFor();
+  await page.getByText("Problem not found").waitFor();
   await page.goto(`${service.url}/traces/${"0".repeat(31)}1`);
-  await page.getByText("This trace is not kept any more").waitFor();
+  await page.getByText("Trace not found").waitFor();
   assert.deepEqual(await violations(page), []);
   await context.close();
 });
@@ -146,7 +146,7 @@ test("below a base path, with tokens: log in, stay, log out", async () => {
   await page.goto(locked.url + paths.problem);
   await page.getByLabel("Token").fill("wrong");
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByText("This token is not known").waitFor();
+  await page.getByText("This token is unknown").waitFor();
   assert.deepEqual(await violations(page), []);
   await page.getByLabel("Token").fill(locked.secret);
   await page.getByRole("button", { name: "Log in" }).click();
@@ -196,13 +196,13 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
   await settle(page);
   for (const verb of ["Acknowledge", "Mute"]) {
     await page.getByRole("button", { name: new RegExp(`^${verb}`) }).click();
-    await page.getByLabel("Why (others see it)").fill("ticket 42");
+    await page.getByLabel("Reason (visible to others)").fill("ticket 42");
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await page
       .getByRole("dialog")
       .getByText(/operator/)
       .waitFor();
-    assert.equal(await page.getByLabel("Why (others see it)").inputValue(), "ticket 42");
+    assert.equal(await page.getByLabel("Reason (visible to others)").inputValue(), "ticket 42");
     await denied();
   }
   await page.goto(`${locked.url}${paths.tracepoints}?state=off`);
@@ -216,7 +216,7 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
     await denied();
   }
   await page.goto(locked.url + paths.service);
-  for (const verb of ["Send again", "Forget"]) {
+  for (const verb of ["Resend", "Delete"]) {
     await page.getByRole("button", { name: verb }).first().click();
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await denied();

@@ -65,17 +65,17 @@ test("webhooks are listed, with what they did not take, but not all of their add
 // above are what lies above a page: where, the button that opens it, in which of its items a dialog follows, and what is to be there.
 const above = [
   ["problem", "Theme, time, help", null, "menu"],
-  ["problem", "Theme, time, help", "Keys", "dialog"],
+  ["problem", "Theme, time, help", "Keyboard shortcuts", "dialog"],
   ["problem", "Share this problem", null, "menu"],
-  ["problem", "Critical path: table and files", null, "menu"],
+  ["problem", "Critical path: table and export", null, "menu"],
   ["problem", "Acknowledge", null, "dialog"],
   ["problem", "Mute …", null, "dialog"],
   ["off", /^Switch/, null, "menu"],
   ["off", /^Switch/, "Enable …", "dialog"],
   ["off", /^Switch/, "Forbid …", "dialog"],
   ["service", "Show", null, "dialog"],
-  ["service", "Send again", null, "dialog"],
-  ["service", "Forget", null, "dialog"],
+  ["service", "Resend", null, "dialog"],
+  ["service", "Delete", null, "dialog"],
 ];
 
 for (const theme of ["light", "dark"]) {
@@ -179,8 +179,8 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
         .map((e) => e.outerHTML.slice(0, 150)),
     );
     assert.deepEqual(loose, [], `${path}: charts and tables without files`);
-    for (const button of await page.getByRole("button", { name: ": table and files" }).all()) {
-      const title = (await button.getAttribute("aria-label")).replace(": table and files", "");
+    for (const button of await page.getByRole("button", { name: ": table and export" }).all()) {
+      const title = (await button.getAttribute("aria-label")).replace(": table and export", "");
       const figure =
         title === "Problems" ? page.locator("main") : page.getByRole("region", { name: title, exact: true });
       const drawn = (await figure.locator("canvas, svg.chart").count()) > 0;
@@ -210,7 +210,7 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
     }
     if (path === paths.tree) {
       const [image, png] = await saved(
-        page.getByRole("button", { name: "Calling contexts: table and files" }),
+        page.getByRole("button", { name: "Calling contexts: table and export" }),
         "Save as PNG",
       );
       assert.ok(image.endsWith(".png") && png.length > 2000, "no picture of the tree");
@@ -218,8 +218,8 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
   }
   assert.deepEqual([...charts].sort(), [
     "Critical path",
-    "Difference of critical paths",
-    "Durations of the requests judged",
+    "Critical path difference",
+    "Duration distribution",
     "Latency over time",
     "Waterfall",
   ]);
@@ -257,7 +257,7 @@ test("the URL of every view restores it", async () => {
     const choices = await page.locator("main .choice").count();
     const searches = await page.locator("main input[type=search]").count();
     const folds = await page.locator("main [aria-expanded]:not([aria-haspopup])").count();
-    const figures = await page.getByRole("button", { name: ": table and files" }).all();
+    const figures = await page.getByRole("button", { name: ": table and export" }).all();
     const asTable = page.getByRole("menuitem", { name: "Show the table" });
     const charts = [];
     for (const menu of figures) {

@@ -1,11 +1,11 @@
-// The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
+// The application shell: navigation, preferences, connection state and log-in.
 import { QueryClientProvider } from "@tanstack/react-query";
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
 import { queryClient, useConnection, useResource } from "./api/queries.ts";
-import { coarseDuration } from "./lib/format.ts";
+import { coarseDuration, stateLabel } from "./lib/format.ts";
 import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
 import { Dialog } from "./components/dialog.tsx";
@@ -13,16 +13,7 @@ import { Menu } from "./components/menu.tsx";
 import { Empty, Loading } from "./components/async-state.tsx";
 import { Toast } from "./components/toast.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
-import {
-  ThemeContext,
-  NowContext,
-  type Theme,
-  useNow,
-  useTheme,
-  useApplyTheme,
-  useClock,
-  useZone,
-} from "./settings.ts";
+import { ThemeContext, NowContext, type Theme, useTheme, useApplyTheme, useClock, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Problems } from "./views/problems.tsx";
 
@@ -72,7 +63,7 @@ export function App() {
   );
 }
 
-// useArrival begins a view where it begins, for eyes and for screen readers. Going back leads to where one was, which the browser knows.
+// useScrollReset scrolls a new view to its top and focuses it. Going back restores the scroll position, which the browser does.
 function useScrollReset(at: string) {
   const was = useRef(at);
   const path = useRef(location.pathname);
@@ -106,7 +97,7 @@ function Frame() {
   return (
     <>
       <a className="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>
-        To the content
+        Skip to content
       </a>
       <header className="top">
         <Link href="/" className="brand">
@@ -149,8 +140,8 @@ function Frame() {
                 <Service />
               </Route>
               <Route>
-                <Empty page title="There is no such page">
-                  The link may be of another version. <Link href="/">All problems</Link>
+                <Empty page title="Page not found">
+                  The link may come from another version. <Link href="/">All problems</Link>
                 </Empty>
               </Route>
             </Switch>
@@ -168,7 +159,7 @@ const isCurrent = (at: string, path: string) =>
 
 const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
 
-// useLasting is useConnection without losses that do not last.
+// useSteadyConnection is useConnection without short interruptions.
 function useSteadyConnection() {
   const connection = useConnection();
   const [lasted, setLasted] = useState(connection);
@@ -181,20 +172,30 @@ function useSteadyConnection() {
   return { ...lasted, ever };
 }
 
+// useElapsed returns the time in ms since a time of this browser's clock, to the second.
+function useElapsed(since: number) {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return Math.max(0, now - since);
+}
+
 type SteadyConnection = ReturnType<typeof useSteadyConnection>;
 
 function LiveIndicator({ of: { live, since, ever } }: { of: SteadyConnection }) {
-  useNow(); // what follows is drawn again as time passes
-  const lately = Date.now() - since;
-  const long = !live && lately > 4000;
-  const state = live ? "Live" : ever || long ? "Not live" : "Connecting"; // which is read out, but not for how long
+  const elapsed = useElapsed(since);
+  const long = !live && elapsed > 4000;
+  const offline = ever || long ? "Not live" : "Connecting";
+  const state = live ? "Live" : offline; // announced to screen readers, without the duration
   return (
     <span
       className={live ? "live" : "live off"}
-      title={live ? "What is shown follows what happens." : "Events do not come; trying again."}
+      title={live ? "Live: this page updates as events arrive." : "Not receiving events; reconnecting."}
     >
       <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>
-      {long && ` for ${coarseDuration(lately)}`}
+      {long && ` for ${coarseDuration(elapsed)}`}
     </span>
   );
 }
@@ -208,14 +209,14 @@ function Preferences({ help }: { help: () => void }) {
       label="Theme, time, help"
       icon="☰"
       items={[
-        themed("system", "Theme of the system"),
+        themed("system", "System theme"),
         themed("light", "Light"),
         themed("dark", "Dark"),
         null,
         { text: "Local time", checked: zone === "local", act: () => setZone("local") },
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
-        { text: "Keys and words", act: help },
+        { text: "Keyboard shortcuts and terms", act: help },
         ...(token() ? [{ text: "Log out", act: () => (storeToken("", false), requireLogin()) }] : []),
       ]}
     />
@@ -224,49 +225,49 @@ function Preferences({ help }: { help: () => void }) {
 
 const outage = 10_000; // ms without events after which that is said above all that is shown
 
-// Notices say what holds for everything that is shown.
+// Banners show messages that concern all views.
 function Banners({ connection: { live, since, ever } }: { connection: SteadyConnection }) {
-  useNow(); // what follows is drawn again as time passes
+  const elapsed = useElapsed(since);
   const { value: status, failure } = useResource("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
   if (failure && failure.status !== 401)
     notices.push(
       <>
-        <strong>{failure.title}.</strong> {failure.detail} What is shown may be old.
+        <strong>{failure.title}.</strong> {failure.detail} This page may be out of date.
       </>,
     );
-  else if (ever && !live && Date.now() - since > outage)
+  else if (ever && !live && elapsed > outage)
     notices.push(
       <>
-        <strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by
-        itself. What is shown may be old.
+        <strong>Sibyl is not responding.</strong> The service may have stopped, or the network may be down. This page
+        retries automatically. This page may be out of date.
       </>,
     );
-  const version = useRef(status?.version); // that the page came from, or soon after
-  version.current ??= status?.version;
-  if (status && status.version !== version.current)
+  const [version, setVersion] = useState(status?.version); // that this page came from
+  if (status && version === undefined) setVersion(status.version);
+  if (status && version !== undefined && status.version !== version)
     notices.push(
       <>
-        <strong>Sibyl is now of version {status.version}.</strong> This page is of {version.current}.{" "}
+        <strong>Sibyl was updated to version {status.version}.</strong> This page is from version {version}.{" "}
         <button type="button" onClick={() => location.reload()}>
-          Load it again
+          Reload
         </button>
       </>,
     );
   if (status && !status.ready)
     notices.push(
       <>
-        <strong>Starting.</strong> The journal is being read; traces are taken when that is done.
+        <strong>Starting.</strong> The journal is being replayed; traces are accepted once that is done.
       </>,
     );
   if (status?.learning.active) {
     const done = status.learning.progress;
     notices.push(
       <>
-        <strong>Learning what is normal{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
+        <strong>Learning normal behaviour{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
         {done === null
-          ? "No request came yet. Send traces (OTLP) to the service, and learning begins."
-          : "Until that ends there are no problems; statistics are provisional."}
+          ? "No requests yet. Learning begins when the service receives traces (OTLP)."
+          : "Until then no problems are reported, and statistics are provisional."}
       </>,
     );
   }
@@ -279,17 +280,17 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
 
 const keys: [string, string][] = [
   ["j, k", "next, previous row"],
-  ["Enter", "open what is focused"],
+  ["Enter", "open the focused row"],
   ["/", "search"],
   ["g", "all problems"],
   ["a", "acknowledge the problem"],
   ["m", "mute the problem"],
-  ["← →", "fold and unfold, in a waterfall or tree"],
-  ["?", "this list"],
-  ["Esc", "close, or leave the search"],
+  ["← →", "collapse and expand, in a waterfall or tree"],
+  ["?", "show this list"],
+  ["Esc", "close a dialog, or leave the search"],
 ];
 
-// words are those of the list of problems that the key ? explains.
+// helpTerms are the terms of the problem list that the help explains.
 const helpTerms = [
   "changed",
   "chronic",
@@ -304,15 +305,17 @@ const helpTerms = [
   "exhausted",
 ];
 
-const termLabel = (name: string) =>
-  name === "none" ? "queued" : name in kindLabels ? kindLabels[name as keyof typeof kindLabels] : name;
+function termLabel(name: string): string {
+  if (name === "none" || name === "exhausted") return stateLabel(name);
+  return name in kindLabels ? kindLabels[name as keyof typeof kindLabels] : name;
+}
 
 function Help({ close }: { close: () => void }) {
   return (
-    <Dialog title="Keys and words" close={close} wide>
+    <Dialog title="Keyboard shortcuts and terms" close={close} wide>
       <div className="help">
         <section>
-          <h3>Keys</h3>
+          <h3>Keyboard shortcuts</h3>
           <dl className="keys">
             {keys.map(([key, does]) => (
               <div key={key}>
@@ -325,7 +328,7 @@ function Help({ close }: { close: () => void }) {
           </dl>
         </section>
         <section>
-          <h3>What is said of problems</h3>
+          <h3>Problem terms</h3>
           <dl className="keys">
             {helpTerms.map((name) => (
               <div key={name}>

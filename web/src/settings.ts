@@ -1,4 +1,4 @@
-// What somebody prefers, kept in the browser: theme and time zone.
+// Preferences stored in the browser: theme and time zone.
 import { createContext, useContext, useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
 import { corrected, serverNow } from "./api/clock.ts";
 import type { Zone } from "./lib/format.ts";
@@ -28,7 +28,7 @@ function storedSetting<T extends string>(key: string, values: readonly T[]) {
 export const useTheme = storedSetting<Theme>("theme", ["system", "light", "dark"]);
 export const useZone = storedSetting<Zone>("zone", ["local", "utc"]);
 
-// useThemeOnPage gives the page the theme that is preferred, and returns the one in effect.
+// useApplyTheme applies the preferred theme to the page and returns the one in effect.
 export function useApplyTheme(): "light" | "dark" {
   const [theme] = useTheme();
   const [systemDark, setSystemDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
@@ -38,7 +38,8 @@ export function useApplyTheme(): "light" | "dark" {
     query.addEventListener("change", changed);
     return () => query.removeEventListener("change", changed);
   }, []);
-  const inEffect = theme === "system" ? (systemDark ? "dark" : "light") : theme;
+  const system = systemDark ? "dark" : "light";
+  const inEffect = theme === "system" ? system : theme;
   // Before other effects: those of charts, which come first, draw with the colours that the page has then.
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = inEffect;
@@ -46,10 +47,10 @@ export function useApplyTheme(): "light" | "dark" {
   return inEffect;
 }
 
-// InEffect is the theme that the page has, for what is drawn on canvases.
+// ThemeContext is the theme in effect, for canvases.
 export const ThemeContext = createContext<"light" | "dark">("light");
 
-// Now is the present time in ms, a little coarse, so that "2 min ago" stays true.
+// NowContext is the service's time in ms, updated every few seconds.
 export const NowContext = createContext(serverNow());
 
 export function useClock(every: number): number {

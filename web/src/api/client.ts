@@ -1,4 +1,4 @@
-// How the UI talks to the API: one client with the types of the contract, a token if there is one, and errors that say what to do.
+// The API client, with the contract's types, the token, and errors that people can act on.
 import createClient, { type Middleware } from "openapi-fetch";
 import { sanitize, sanitizeDeep } from "../lib/sanitize.ts";
 import { store, load } from "../storage.ts";
@@ -10,7 +10,7 @@ export type Schemas = components["schemas"];
 // base is the path that everything is served below, without a slash at its end.
 export const base = new URL(document.baseURI).pathname.replace(/\/$/, "");
 
-// Failure is why something was not answered. status is 0 if nobody answered at all.
+// ApiError is a failed request. status is 0 if there was no response.
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -20,7 +20,7 @@ export class ApiError extends Error {
     super(`${title}: ${detail}`);
   }
 
-  // passes reports whether it may be over soon: nobody was there, or had time.
+  // transient reports whether a retry may succeed: the service was unreachable or overloaded.
   get transient() {
     return [0, 502, 503, 504].includes(this.status);
   }
@@ -28,10 +28,10 @@ export class ApiError extends Error {
 
 const tokenKey = "sibyl.token";
 
-// token returns the token that somebody logged in with; empty: none.
+// token returns the stored token; empty: none.
 export const token = () => load("sessionStorage", tokenKey) ?? load("localStorage", tokenKey) ?? "";
 
-// keepToken keeps a token for this tab, or for this browser. The empty one is forgotten.
+// storeToken stores a token for this tab or this browser; the empty token deletes it.
 export function storeToken(secret: string, forBrowser: boolean) {
   store("sessionStorage", tokenKey, forBrowser ? null : secret || null);
   store("localStorage", tokenKey, forBrowser ? secret || null : null);
@@ -58,16 +58,16 @@ export const client = createClient<paths>({
 });
 client.use(authorize);
 
-// unauthorized is told whenever the API wants a (better) token.
+// unauthorized receives an event whenever the API rejects the token.
 export const unauthorized = new EventTarget();
 
-// lock has the page ask for a token.
+// requireLogin makes the page ask for a token.
 export const requireLogin = () => void unauthorized.dispatchEvent(new Event("unauthorized"));
 
-// Answer is what openapi-fetch gives.
+// Answer is the result of a call with openapi-fetch.
 export type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
-// answered returns what was answered, or throws a Failure.
+// unwrap returns the data of an answer, sanitized, or throws an ApiError.
 export async function unwrap<T>(answer: Answer<T>): Promise<T> {
   let got;
   try {
@@ -76,8 +76,8 @@ export async function unwrap<T>(answer: Answer<T>): Promise<T> {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(
       0,
-      "Sibyl does not answer",
-      "The service may have stopped, or the network is down. This page tries again by itself.",
+      "Sibyl is not responding",
+      "The service may have stopped, or the network may be down. This page retries automatically.",
     );
   }
   if (got.response.ok) return sanitizeDeep(got.data) as T;
@@ -87,6 +87,6 @@ export async function unwrap<T>(answer: Answer<T>): Promise<T> {
     got.response.status,
     problem?.title || `Status ${got.response.status}`,
     sanitize(problem?.detail ?? "") ||
-      "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.",
+      "This response did not come from Sibyl but from something in between, such as a proxy.",
   );
 }

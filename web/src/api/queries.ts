@@ -27,7 +27,7 @@ export const queryClient = new QueryClient({
 
 const isTransient = (error: unknown) => error instanceof ApiError && error.transient;
 
-// Nothing stays readable in the cache after a log-out.
+// Nothing stays in the cache after a log-out.
 unauthorized.addEventListener("unauthorized", () => queryClient.clear());
 
 const maxCached = 40; // unused values

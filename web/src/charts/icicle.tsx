@@ -47,8 +47,10 @@ export function Icicle({
   );
 }
 
+const heatSteps = [0.02, 0.1, 0.3, 0.6];
+
 // heat returns the colours of a part of the whole, 0–1.
 export function heat(part: number): { fill: string; ink: string } {
-  const step = part < 0.02 ? 0 : part < 0.1 ? 1 : part < 0.3 ? 2 : part < 0.6 ? 3 : 4;
+  const step = heatSteps.filter((from) => part >= from).length;
   return { fill: `var(--heat-${step})`, ink: step < 3 ? "var(--text)" : "var(--heat-ink)" };
 }

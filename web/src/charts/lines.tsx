@@ -1,5 +1,5 @@
 // Lines draws series over time with uPlot. Values are on a logarithmic axis; windows are as wide as they are.
-import { useContext, useEffect, useRef } from "react";
+import { useContext, useEffect, useEffectEvent, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { duration, time } from "../lib/format.ts";
@@ -8,28 +8,26 @@ import type { Mark } from "./heatmap.tsx";
 
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
 
-// at holds times in ms, ascending; marks are vertical lines with what happened.
-export function Lines({
-  at,
-  series,
-  marks,
-  label,
-  brush,
-}: {
-  at: number[];
+// marks are vertical lines with what happened.
+type Props = {
+  at: number[]; // ms, ascending
   series: Series[];
   marks: Mark[];
   label: string;
   brush?: (from: number, to: number) => void;
-}) {
+};
+
+export function Lines({ at, series, marks, label, brush }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
   const now = useNow();
   const theme = useContext(ThemeContext);
-  const brushed = useRef(brush);
-  brushed.current = brush;
-  const data = JSON.stringify([at, series.map((s) => s.values), marks]);
+  const onBrush = useEffectEvent((from: number, to: number) => brush?.(from, to));
+  const format = useEffectEvent((ms: number) => time(ms, zone, now));
+  const brushable = brush !== undefined;
+  const data = JSON.stringify({ at, series, marks }); // by value: an update that changes nothing redraws nothing
   useEffect(() => {
+    const { at, series, marks } = JSON.parse(data) as Pick<Props, "at" | "series" | "marks">;
     const element = box.current!;
     const style = getComputedStyle(document.documentElement);
     const color = (name: string) => style.getPropertyValue(`--${name}`);
@@ -52,7 +50,7 @@ export function Lines({
         axes: [
           {
             ...axis,
-            values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)),
+            values: (_u, ticks) => ticks.map((t) => format(t).replace(" UTC", "").slice(-8)),
             space: 80,
           },
           {
@@ -64,7 +62,7 @@ export function Lines({
           },
         ],
         series: [
-          { value: (_u, v) => (v === null ? "–" : time(v, zone, now)), label: "Around" },
+          { value: (_u, v) => (v === null ? "–" : format(v)), label: "Time" },
           ...series.map((s) => ({
             label: s.name,
             stroke: color(s.color),
@@ -75,13 +73,13 @@ export function Lines({
             value: (_u: uPlot, v: number | null) => duration(v),
           })),
         ],
-        cursor: { drag: { x: Boolean(brushed.current), y: false, setScale: false } },
+        cursor: { drag: { x: brushable, y: false, setScale: false } },
         hooks: {
           draw: [(u) => drawMarks(u, marks, color("dim"))],
           setSelect: [
             (u) => {
               if (u.select.width > 4)
-                brushed.current?.(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+                onBrush(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
             },
           ],
         },
@@ -95,8 +93,7 @@ export function Lines({
       watch.disconnect();
       chart.destroy();
     };
-    // What is drawn is compared by content: a reading that changed nothing redraws nothing.
-  }, [data, zone, theme]);
+  }, [data, brushable, zone, theme]);
   return <div ref={box} role="img" aria-label={label} className="lines" />;
 }
 

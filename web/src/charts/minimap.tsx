@@ -29,7 +29,8 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
   const dragged = (event: PointerEvent, d: Drag): Interval => {
     const at = time(event);
     if (d.how === "all") return moved(d.part, at - d.from, whole);
-    return between(d.how === "from" ? d.part.to : d.how === "to" ? d.part.from : d.from, at, whole);
+    const fixed = { from: d.part.to, to: d.part.from, new: d.from }[d.how];
+    return between(fixed, at, whole);
   };
   const begin = (event: PointerEvent) => {
     if (event.button !== 0) return;
@@ -73,6 +74,7 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
     },
   });
   return (
+    // eslint-disable-next-line jsx-a11y/no-static-element-interactions -- the sliders in it do the same with keys
     <div
       className="minimap"
       ref={box}
@@ -89,21 +91,21 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
       <div
         className="minimap-part"
         style={{ left: percent(part.from), width: percent(part.to - part.from) }}
-        {...slider("all", "Part shown; plus and minus zoom, Escape shows all", part.from, (by) =>
+        {...slider("all", "Visible range; plus and minus zoom, Escape shows all", part.from, (by) =>
           moved(part, by, whole),
         )}
       />
       <div
         className="minimap-grip"
         style={{ left: percent(part.from) }}
-        {...slider("from", "Beginning of the part shown", part.from, (by) =>
+        {...slider("from", "Start of the visible range", part.from, (by) =>
           between(Math.min(part.from + by, part.to), part.to, whole),
         )}
       />
       <div
         className="minimap-grip"
         style={{ left: percent(part.to) }}
-        {...slider("to", "End of the part shown", part.to, (by) =>
+        {...slider("to", "End of the visible range", part.to, (by) =>
           between(part.from, Math.max(part.to + by, part.from), whole),
         )}
       />
@@ -113,11 +115,11 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
 
 // Strip is the drawing. It is made anew only when the trace is another, or the room for it.
 const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number }) {
-  const [canvas, { width }] = useSize<HTMLCanvasElement>({ width: 0, height: 0 });
+  const [canvasRef, { width }] = useSize<HTMLCanvasElement>({ width: 0, height: 0 });
   const theme = useContext(ThemeContext);
   useEffect(() => {
     const { devicePixelRatio: ratio } = window;
-    const to = canvas.current!;
+    const to = canvasRef.current!;
     const context = to.getContext("2d");
     if (!context || width === 0) return;
     to.width = width * ratio;
@@ -136,12 +138,12 @@ const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number 
     rows.forEach((row, i) => !row.gap && draw(extent(row), i, 1));
     context.fillStyle = colour("--critical");
     rows.forEach((row, i) => row.critical.forEach((s) => draw(s, i, 2)));
-  }, [canvas, rows, whole, width, theme]);
+  }, [canvasRef, rows, whole, width, theme]);
   return (
     <canvas
-      ref={canvas}
+      ref={canvasRef}
       role="img"
-      aria-label={`All of the trace: ${count(rows.filter((r) => !r.gap).length)} spans in ${duration(whole)}, the critical path on top of them`}
+      aria-label={`Overview of the trace: ${count(rows.filter((r) => !r.gap).length)} spans in ${duration(whole)}, critical path highlighted`}
     />
   );
 });

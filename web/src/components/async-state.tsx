@@ -1,9 +1,9 @@
-// What stands where something is read: that it is awaited, that nothing is there, why it could not be read, or that it is stale.
+// States of data that is read from the API: loading, empty, failed, stale.
 import { type ReactNode, useEffect, useState } from "react";
 import type { ApiError } from "../api/client.ts";
 import type { Resource } from "../api/queries.ts";
 
-// Loading says what is waited for, once it takes long enough to be noticed.
+// Loading shows a message after a delay, so that fast answers cause no flicker.
 export function Loading({ what }: { what: string }) {
   const [late, setLate] = useState(false);
   useEffect(() => {
@@ -12,12 +12,12 @@ export function Loading({ what }: { what: string }) {
   }, []);
   return (
     <div className="state" aria-busy="true" role="status">
-      {late && `Resource ${what} …`}
+      {late && `Loading ${what} …`}
     </div>
   );
 }
 
-// Empty says that nothing is there, and what to do; as the whole page, or within one.
+// Empty is a message in place of missing content, on a page of its own or within one.
 export function Empty({ title, children, page }: { title: string; children?: ReactNode; page?: boolean }) {
   return (
     <div className="state">
@@ -41,12 +41,11 @@ export function Failed({ failure, again }: { failure: ApiError; again?: () => vo
   );
 }
 
-// Stale says that what is shown could not be read again.
+// Stale warns that refreshing failed.
 function Stale({ failure, again }: { failure: ApiError; again: () => void }) {
   return (
     <p className="notice" role="status">
-      <strong>Stale.</strong> This could not be read again:{" "}
-      {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
+      <strong>Stale.</strong> Refreshing failed: {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
       <button type="button" onClick={again}>
         Try again
       </button>
@@ -54,7 +53,7 @@ function Stale({ failure, again }: { failure: ApiError; again: () => void }) {
   );
 }
 
-// Read shows what was read, or why it is not there (yet). A value that could not be read again is shown as stale.
+// Async renders a resource, or its loading, failed or stale state.
 export function Async<T>({ of, what, children }: { of: Resource<T>; what: string; children: (value: T) => ReactNode }) {
   if (of.value === undefined)
     return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;

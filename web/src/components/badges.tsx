@@ -1,4 +1,4 @@
-// The words that are said of problems, tracepoints and agents, and what they mean.
+// Badges for the states of problems, tracepoints and agents, with their definitions.
 import type { Schemas } from "../api/client.ts";
 import { stateLabel } from "../lib/format.ts";
 
@@ -20,7 +20,7 @@ const glyphs: Record<string, string> = {
   lost: "⊘",
 };
 
-// State is a word with a shape: never colour alone. Pointing at it says what it means.
+// StateBadge shows a state as a word with a glyph, never by colour alone. Its title is the definition.
 export function StateBadge({ of, title = definitions[of] }: { of: string; title?: string | undefined }) {
   return (
     <span className={`badge state-${of}`} title={title}>
@@ -29,7 +29,7 @@ export function StateBadge({ of, title = definitions[of] }: { of: string; title?
   );
 }
 
-// Tags are what kind of problem it is, with what that means.
+// ProblemTags shows onset and kind of a problem.
 export function ProblemTags({ onset, kind }: { onset: Schemas["Onset"]; kind: Schemas["Kind"] }) {
   return (
     <>
@@ -46,29 +46,29 @@ export function ProblemTags({ onset, kind }: { onset: Schemas["Onset"]; kind: Sc
 export const kindLabels: Record<Schemas["Kind"], string> = {
   variable: "variable",
   slow: "slow",
-  shifted: "other paths",
+  shifted: "call flow",
 };
 
-// meanings says what the words of problems and tracepoints mean, for whom they are new.
+// definitions explains states, onsets and kinds to newcomers.
 export const definitions: Record<string, string> = {
-  changed: "These requests were better before",
-  chronic: "These requests have been like this for as long as is known",
-  variable: "Some of them take far longer than others",
-  slow: "They take longer on average than expected",
-  shifted: "They take other paths than they did, or fail as they did not",
-  none: "Waits for its turn: worse problems are investigated first",
-  opened: "Was noticed just now; the next epoch says where to look",
-  investigating: "Tracepoints are switched on and off to find the place",
-  located: "The place is known: there is nothing left to try below it",
-  explained: "The place is known, and what it goes with",
-  exhausted: "All that may be switched on was tried, and no place is certain",
-  gone: "It is over, or the filter hides it now",
-  on: "Switched on now",
-  wanted: "Should be on; no agent has confirmed it yet",
-  off: "Not switched on",
-  baseline: "Part of what is always on",
-  forbidden: "Somebody said that it must not be switched on",
-  current: "Has what is on as it should be",
-  behind: "Has not applied the last change of what is on",
-  lost: "Was not heard of lately",
+  changed: "These requests used to perform better",
+  chronic: "These requests have been like this for as long as Sibyl has seen them",
+  variable: "Some of these requests take far longer than others",
+  slow: "These requests take longer on average than expected",
+  shifted: "These requests changed their call flow, or began to fail",
+  none: "Waiting: worse problems are investigated first",
+  opened: "Just detected; the search begins with the next epoch",
+  investigating: "Tracepoints are being switched on and off to find the cause",
+  located: "The location is known; no tracepoint below it is left to try",
+  explained: "The location is known, and so are attributes that correlate with the slowdown",
+  exhausted: "Every available tracepoint was tried, and no location is certain",
+  gone: "It has closed, or the filter now hides it",
+  on: "On now",
+  wanted: "Requested; no agent has confirmed it yet",
+  off: "Off",
+  baseline: "Always on",
+  forbidden: "Someone has forbidden switching it on",
+  current: "Runs the current plan",
+  behind: "Has not applied the latest plan yet",
+  lost: "Not heard from recently",
 };

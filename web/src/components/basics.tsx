@@ -1,13 +1,13 @@
-// Small pieces that every view uses.
+// Small components shared by all views.
 import { type ReactNode, useEffect } from "react";
 import { ago, time } from "../lib/format.ts";
 import { useNow, useZone } from "../settings.ts";
 
-// When shows a time and how long ago it was.
+// When shows a time and its age.
 export function When({ at, brief }: { at: string | null | undefined; brief?: boolean }) {
   const [zone] = useZone();
   const now = useNow();
-  if (!at) return <span className="dim">not known</span>;
+  if (!at) return <span className="dim">unknown</span>;
   return (
     <time dateTime={at} title={time(at, "utc", 0)}>
       {!brief && `${time(at, zone, now)}, `}
@@ -16,7 +16,7 @@ export function When({ at, brief }: { at: string | null | undefined; brief?: boo
   );
 }
 
-// Bar is a share with its interval, drawn; the number stands beside it.
+// Bar draws a share with its interval. The number is beside it.
 export function Bar({
   of,
   low,
@@ -44,7 +44,7 @@ export function Bar({
   );
 }
 
-// Path shows a calling context: its last operations, the whole of it on demand.
+// ContextPath shows the last operations of a calling context; its title is the whole path.
 export function ContextPath({ of }: { of: string[] }) {
   if (of.length < 2) return <span className="path">{of[0]}</span>;
   return (
@@ -62,7 +62,7 @@ export function ContextPath({ of }: { of: string[] }) {
   );
 }
 
-// Facts are names with values, side by side.
+// Facts lists names with values side by side.
 export function Facts({ of }: { of: [name: string, value: ReactNode, title?: string][] }) {
   return (
     <dl className="facts">
@@ -76,7 +76,7 @@ export function Facts({ of }: { of: [name: string, value: ReactNode, title?: str
   );
 }
 
-// useTitle names the page.
+// useTitle sets the title of the page.
 export function useTitle(title: string) {
   useEffect(() => {
     document.title = title ? `${title} · Sibyl` : "Sibyl";

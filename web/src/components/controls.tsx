@@ -1,18 +1,18 @@
-// Controls: one of a few, one of many, and a text to look for.
+// Form controls: choices, selects and search fields.
 import { type KeyboardEvent, useEffect, useState } from "react";
 import { maxSearchLength } from "../url.ts";
 
-// Choice is one of a few things, as buttons side by side.
+// Choice selects one of a few values with buttons side by side.
 export function Choice<T extends string>(props: {
   label: string;
   of: readonly (readonly [T, string])[];
   value: T;
-  onPick: (value: T) => void;
+  pick: (value: T) => void;
 }) {
   return (
     <div className="choice" role="group" aria-label={props.label}>
       {props.of.map(([value, text]) => (
-        <button type="button" key={value} aria-pressed={value === props.value} onClick={() => props.onPick(value)}>
+        <button type="button" key={value} aria-pressed={value === props.value} onClick={() => props.pick(value)}>
           {text}
         </button>
       ))}
@@ -20,7 +20,7 @@ export function Choice<T extends string>(props: {
   );
 }
 
-// Select is one of many things.
+// Select selects one of many values.
 export function Select(props: {
   label: string;
   of: readonly (readonly [string, string])[];
@@ -43,10 +43,14 @@ export function Select(props: {
 
 type SearchProps = { value: string; pick: (value: string) => void; label: string; step?: (by: 1 | -1) => void };
 
-// Search is a text to look for. It is taken over when nobody types any more. With step, Enter goes from one thing found to the next.
+// Search is a search field. It calls pick when typing pauses. With step, Enter moves to the next match.
 export function Search({ value, pick, label, step }: SearchProps) {
   const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
+  const [previous, setPrevious] = useState(value);
+  if (previous !== value) {
+    setPrevious(value);
+    setText(value);
+  }
   useEffect(() => {
     if (text === value) return;
     const timer = setTimeout(() => pick(text), 250);

@@ -2,13 +2,13 @@ import * as Radix from "@radix-ui/react-dialog";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { ApiError } from "../api/client.ts";
 
-// opener returns what has the focus, and gets it back later: of a menu that is about to close, its button.
+// opener returns the element that gets the focus back when a dialog closes: the focused one, or the button of the menu that contains it.
 function opener(): HTMLElement | null {
   const on = document.activeElement as HTMLElement | null;
   return document.getElementById(on?.closest("[role=menu]")?.getAttribute("aria-labelledby") ?? "") ?? on;
 }
 
-// Dialog asks something; act does what was asked for, and while that fails the dialog stays and says why.
+// Dialog runs act when it is submitted. If act fails, the dialog stays open and shows the error.
 export function Dialog(props: {
   title: string;
   close: () => void;
@@ -46,7 +46,7 @@ export function Dialog(props: {
           aria-describedby={undefined}
           onCloseAutoFocus={back}
         >
-          <form onSubmit={submit}>
+          <form onSubmit={(event) => void submit(event)}>
             <Radix.Title asChild>
               <h2>{props.title}</h2>
             </Radix.Title>

@@ -3,8 +3,8 @@ import { Component, type ReactNode } from "react";
 type Props = { children: ReactNode };
 type State = { why: string | null };
 
-// Boundary shows why a view could not be drawn, in its place. Mostly that is its script, which a stopped service does not send and one of
-// another version does not have.
+// ErrorBoundary shows an error in place of a view. Most often its script could not be loaded, because the service has stopped or is of
+// another version.
 export class ErrorBoundary extends Component<Props, State> {
   override state: State = { why: null };
 
@@ -16,10 +16,10 @@ export class ErrorBoundary extends Component<Props, State> {
     if (this.state.why === null) return this.props.children;
     return (
       <div className="state bad" role="alert">
-        <h1>This page could not be shown</h1>
-        <p>The service may have stopped, or be of another version than the page. ({this.state.why})</p>
+        <h1>This page could not be displayed</h1>
+        <p>The service may have stopped, or may have been updated since this page was loaded. ({this.state.why})</p>
         <button type="button" onClick={() => location.reload()}>
-          Load it again
+          Reload
         </button>
       </div>
     );

@@ -1,4 +1,4 @@
-// Charts as PNG: of a canvas what it shows, of an SVG what it looks like with the styles of the page.
+// Export of charts as PNG, from a canvas or from an SVG with the styles of the page.
 
 const copiedStyles = [
   "fill",
@@ -11,10 +11,10 @@ const copiedStyles = [
   "text-anchor",
 ] as const;
 
-// noXML is what names may hold and XML may not: control characters and halves of surrogate pairs.
+// invalidInXML matches control characters and unpaired surrogates, which names may contain and XML may not.
 const invalidInXML = /[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/gu;
 
-// picture draws the first canvas or SVG in an element, on the page's background.
+// chartImage draws the first canvas or SVG of an element on the page's background.
 export async function chartImage(within: HTMLElement): Promise<Blob> {
   const source = within.querySelector("canvas") ?? within.querySelector<SVGSVGElement>("svg.chart");
   if (!source) throw new Error("there is no chart to draw");
@@ -32,7 +32,7 @@ export async function chartImage(within: HTMLElement): Promise<Blob> {
 
 const scale = 2;
 
-// sheet returns what to draw on, in the colour of the page, with its context in px of the page.
+// createSheet returns a canvas in the page's background colour, and its context, scaled to CSS pixels.
 function createSheet(width: number, height: number) {
   const canvas = document.createElement("canvas");
   canvas.width = width * scale;
@@ -52,7 +52,7 @@ function toBlob(canvas: HTMLCanvasElement): Promise<Blob> {
   );
 }
 
-// Line is a row of an outline: how deep it lies, its text, what stands in the columns beside it, and whether it matters.
+// Line is a row of an outline: depth, text, the cells of its columns, and whether it is emphasized.
 export type Line = { depth: number; text: string; cells: string[]; strong: boolean };
 
 const maxLines = 500; // browsers draw no picture that is much higher
@@ -62,7 +62,7 @@ const textRoom = 640;
 const cellRoom = 100;
 const margin = 16;
 
-// outline draws rows of text below each other, indented, as many as find room; the last one says how many did not.
+// outlineImage draws indented rows of text, at most maxLines; the last row counts the omitted ones.
 export function outlineImage(head: string[], lines: Line[]): Promise<Blob> {
   const shown = lines.slice(0, maxLines);
   const last = lines.length > shown.length ? [`… and ${lines.length - shown.length} more`] : [];

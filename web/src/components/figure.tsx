@@ -1,4 +1,4 @@
-// Figure is a chart with its table, and both as files.
+// Figure is a chart or a table with a menu that exports it.
 import { type ReactNode, useId, useRef } from "react";
 import { type Cell, csv } from "../lib/csv.ts";
 import { toggled, useSet } from "../url.ts";
@@ -22,7 +22,7 @@ type Props = {
 
 const byteOrderMark = "\ufeff"; // tells spreadsheets that a file is UTF-8
 
-// save has the browser save data under a name.
+// saveFile has the browser download data under a name.
 export function saveFile(name: string, data: Blob) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(data);
@@ -31,7 +31,7 @@ export function saveFile(name: string, data: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-// files are what a menu offers of a table under a title.
+// exportItems returns the menu items that copy and save a table as CSV.
 export const exportItems = (title: string, table: () => TableData): Item[] => {
   const text = () => {
     const { header, rows } = table();
@@ -48,7 +48,7 @@ export const exportItems = (title: string, table: () => TableData): Item[] => {
 
 const slug = (title: string) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
-// Figure with tableOnly is a table in itself; one that is also image has a drawing to save, or what makes one.
+// Figure with tableOnly has no chart. image says that it contains a drawing to save, or renders one.
 export function Figure({ id, title, hint, table, tools, children, tableOnly, image }: Props) {
   const [tables, setTables] = useSet("tables"); // of the figures that are shown as such
   const asTable = tables.has(slug(title));
@@ -73,7 +73,7 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, ima
             act: () =>
               void drawn().then(
                 (png) => saveFile(`${slug(title)}.png`, png),
-                (error: unknown) => showToast(`No picture: ${String(error)}`),
+                (error: unknown) => showToast(`Could not export the image: ${String(error)}`),
               ),
           },
         ]),
@@ -84,7 +84,7 @@ export function Figure({ id, title, hint, table, tools, children, tableOnly, ima
         <h2 id={heading}>{title}</h2>
         <div className="tools">
           {tools}
-          <Menu label={`${title}: table and files`} items={items} icon="⋯" />
+          <Menu label={`${title}: table and export`} items={items} icon="⋯" />
         </div>
       </header>
       {hint && <p className="hint">{hint}</p>}

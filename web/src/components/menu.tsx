@@ -3,8 +3,8 @@ import { useState } from "react";
 
 export type Item = { text: string; act: () => void; checked?: boolean };
 
-// Menu is a button that opens a list of things to do. The list is part of the page's content, which is looked up when it opens: before, it may not be
-// there yet.
+// Menu is a button that opens a list of actions. The list is rendered into main, which is looked up when the menu opens because it may not exist
+// before.
 export function Menu({ label, icon, items }: { label: string; icon: string; items: (Item | null)[] }) {
   const [open, setOpen] = useState(false);
   return (
@@ -14,21 +14,20 @@ export function Menu({ label, icon, items }: { label: string; icon: string; item
       </Dropdown.Trigger>
       <Dropdown.Portal container={document.querySelector("main")}>
         <Dropdown.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
-          {items.map((item, i) =>
-            item === null ? (
-              <Dropdown.Separator key={i} className="menu-line" />
-            ) : item.checked === undefined ? (
-              <Dropdown.Item key={item.text} onSelect={item.act}>
-                {item.text}
-              </Dropdown.Item>
-            ) : (
-              <Dropdown.CheckboxItem key={item.text} checked={item.checked} onSelect={item.act}>
-                <span aria-hidden="true">{item.checked ? "✓" : ""}</span> {item.text}
-              </Dropdown.CheckboxItem>
-            ),
-          )}
+          {items.map((item, i) => (item ? <MenuItem key={item.text} {...item} /> : <Separator key={i} />))}
         </Dropdown.Content>
       </Dropdown.Portal>
     </Dropdown.Root>
+  );
+}
+
+const Separator = () => <Dropdown.Separator className="menu-line" />;
+
+function MenuItem({ text, act, checked }: Item) {
+  if (checked === undefined) return <Dropdown.Item onSelect={act}>{text}</Dropdown.Item>;
+  return (
+    <Dropdown.CheckboxItem checked={checked} onSelect={act}>
+      <span aria-hidden="true">{checked ? "✓" : ""}</span> {text}
+    </Dropdown.CheckboxItem>
   );
 }

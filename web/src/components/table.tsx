@@ -1,10 +1,10 @@
 import type { ReactNode } from "react";
 import { count } from "../lib/format.ts";
 
-// Column is the head of a column: its text; whether numbers stand below it; what it means, if the text alone does not say.
+// Column is the head of a column. title explains it if the text does not.
 export type Column = string | { text: string; number?: true; title?: string };
 
-// Listing is a table that is scrolled by itself where the page is too narrow for it. Its rows are the children.
+// Table scrolls horizontally if the page is too narrow. Its children are rows.
 export function Table({ label, head, children }: { label: string; head: Column[]; children: ReactNode }) {
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label={label}>
@@ -27,12 +27,12 @@ export function Table({ label, head, children }: { label: string; head: Column[]
   );
 }
 
-// Further says that a list goes on behind what is shown of it, if it does, and how to see the rest.
+// TruncationNote says that a list has more items than are shown, and how to see them.
 export function TruncationNote({ list, how }: { list: { items: unknown[]; next_cursor: string | null }; how: string }) {
   if (list.next_cursor === null) return null;
   return (
     <p className="under">
-      These are the first {count(list.items.length)}, and there are more. {how}
+      Showing the first {count(list.items.length)}; there are more. {how}
     </p>
   );
 }

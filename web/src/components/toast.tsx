@@ -1,14 +1,14 @@
-// What was done, or could not be, said for a moment: what has no place of its own on the page.
+// Toasts: short messages about actions that leave no other trace on the page.
 import { useEffect, useState } from "react";
 
 const toasts = new EventTarget();
 
 const visibleFor = 5000; // ms
 
-// say shows a text for a moment, in place of the one before.
+// showToast shows a message for some seconds, in place of the previous one.
 export const showToast = (text: string) => void toasts.dispatchEvent(new CustomEvent("toast", { detail: text }));
 
-// Said is where it is shown.
+// Toast renders the message.
 export function Toast() {
   const [text, setText] = useState("");
   useEffect(() => {
@@ -31,13 +31,13 @@ export function Toast() {
   );
 }
 
-// copy puts a text on the clipboard, and says so. What the page came by is often HTTP, where browsers have no clipboard for scripts.
+// copyText copies a text to the clipboard and confirms it. Browsers offer no clipboard API to pages served over plain HTTP.
 export async function copyText(text: string) {
-  const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(
+  const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"))).then(
     () => true,
     () => copyBySelection(text),
   );
-  showToast(done ? "Copied." : "The browser does not let this page copy: save it instead.");
+  showToast(done ? "Copied." : "The browser does not allow copying here. Save the file instead.");
 }
 
 function copyBySelection(text: string): boolean {

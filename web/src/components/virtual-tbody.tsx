@@ -1,5 +1,5 @@
 import { type Range, defaultRangeExtractor, useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, type Ref, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { type ReactNode, type Ref, useEffect, useRef, useState } from "react";
 
 type Props = {
   count: number;
@@ -18,9 +18,12 @@ const overscan = 12; // rows out of view that are rendered, so that scrolling sh
 export function VirtualTbody({ count, columns, estimate, see, id, row }: Props) {
   const body = useRef<HTMLTableSectionElement>(null);
   const [top, setTop] = useState(0); // px from the top of the page
-  useLayoutEffect(() => {
-    setTop(Math.round(body.current!.getBoundingClientRect().top + window.scrollY));
-  });
+  useEffect(() => {
+    const measure = () => setTop(Math.round(body.current!.getBoundingClientRect().top + window.scrollY));
+    const observer = new ResizeObserver(measure); // a banner above the table changes the height of the page
+    observer.observe(document.body);
+    return () => observer.disconnect();
+  }, []);
   const virtualizer = useWindowVirtualizer({
     count,
     estimateSize: () => estimate,

@@ -1,4 +1,4 @@
-// Connections that end, and when to make them anew.
+// Backoff of reconnections.
 
 const lasting = 20_000; // ms after which a connection that ends is no failure
 const soon = 3; // failures at most that count where connections are made and cut again: what happens is then shown seconds later, not half a minute

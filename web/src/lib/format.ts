@@ -83,7 +83,10 @@ export const rate = (x: Known) => (absent(x) ? unknown : `${digits(x)}/s`);
 export const hundredths = (x: Known) => (absent(x) ? unknown : x.toFixed(2));
 
 // stateWord is a state of an investigation as people read it.
-export const stateLabel = (state: string) => (state === "none" ? "queued" : state);
+export function stateLabel(state: string): string {
+  if (state === "none") return "queued";
+  return state === "exhausted" ? "inconclusive" : state;
+}
 
 // ratio writes a factor.
 export const ratio = (x: Known) => (absent(x) ? unknown : `${digits(Number(x.toPrecision(2)))}×`);

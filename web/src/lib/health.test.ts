@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { describeCounts, isFilling, describe } from "./health.ts";
 
-test("what is known has words, and what is not keeps its name", () => {
+test("known keys are described; unknown ones keep their names", () => {
   for (const [of, keys] of [
     ["refused", ["busy", "disk_full", "too_many_groups", "learning_full"]],
     ["closed", ["complete", "idle", "age", "size", "evicted"]],
@@ -15,14 +15,14 @@ test("what is known has words, and what is not keeps its name", () => {
   expect(describe("queues", "new_one")).toEqual({ name: "new one", means: "", remedy: "" });
 });
 
-test("a queue is said to fill up from its half on, one without a bound never", () => {
+test("a queue is filling from half of its capacity on; one without a limit never is", () => {
   expect([isFilling(49, 100), isFilling(50, 100), isFilling(1e9, 0)]).toEqual([false, true, false]);
 });
 
-test("counts come in the order in which they matter, and none is lost", () => {
+test("counters come in the order of their importance, unknown ones last", () => {
   expect(describeCounts("closed", { new_one: 1, evicted: 2, complete: 3 }).map(([m, n]) => [m.name, n])).toEqual([
     ["Complete traces", 3],
-    ["Closed for want of memory", 2],
+    ["Evicted (memory)", 2],
     ["new one", 1],
   ]);
 });

@@ -1,14 +1,14 @@
-// Text from traces, which anybody may have sent: what does not show, or turns round how the text beside it reads, is written out, so that a
-// name looks like no other.
+// Text from traces is untrusted. Invisible characters and those that change the text direction are escaped, so that a
+// name cannot imitate another.
 
 // hidden is control characters, those that change the direction of text, and those without a width. Tabs, ends of lines, joiners and variants
 // of signs stay: attributes, scripts and emoji are written with them.
-const hidden = /(?![\t\n\r\u200c\u200d\ufe00-\ufe0f])[\p{Cc}\p{Bidi_C}\p{DI}\u2028\u2029]/gu;
+const hidden = /(?![\t\n\r]|\u200c|\u200d|[\ufe00-\ufe0f])[\p{Cc}\p{Bidi_C}\p{DI}\u2028\u2029]/gu;
 
-// legible writes a text so that all of it shows, such as "\u{202e}" for what would have the rest read backwards.
+// sanitize escapes hidden characters, such as the right-to-left override as "\u{202e}".
 export const sanitize = (text: string) => text.replace(hidden, (sign) => `\\u{${sign.codePointAt(0)!.toString(16)}}`);
 
-// legibly makes all texts in what was read from JSON legible, in place, and returns it. Names of fields are not looked at.
+// sanitizeDeep sanitizes all strings of a JSON value in place, except field names, and returns it.
 export function sanitizeDeep<T>(value: T): T {
   if (typeof value === "string") return sanitize(value) as T;
   if (value === null || typeof value !== "object") return value;

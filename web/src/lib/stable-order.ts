@@ -1,4 +1,4 @@
-// Lists that change while somebody reads them.
+// Stable order of lists that change while someone reads them.
 
 // heldOrder returns what to show while the order is held: what was shown before stays in its place, with its new content, as long as it is
 // still there, and what is behind all of it is shown behind it. pending says how many changes wait: what is new, gone, or elsewhere.

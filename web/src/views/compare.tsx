@@ -41,33 +41,49 @@ export default function Compare() {
         <Search value={q} pick={setQ} label="Search requests ( / )" />
         <Select label="Requests" value={group} pick={setGroup} of={[["", "choose …"], ...listed]} />
         <span className="dim small" role="status">
-          {groups.value?.next_cursor
-            ? `The ${count(known.length)} with most requests: search for others.`
-            : q && groups.value
-              ? `${count(known.length)} found`
-              : ""}
+          {searchStatus(q, groups.value)}
         </span>
       </div>
       {group ? (
         <Group key={group} id={group} detail={chosen.value} />
       ) : (
         <Async of={groups} what="groups">
-          {() => (
-            <Empty
-              title={
-                listed.length > 0 ? "Choose requests to compare" : q ? "No requests fit" : "There are no requests yet"
-              }
-            >
-              {listed.length === 0 && q
-                ? "Search for less of their name."
-                : "Slow ones against the rest, or now against before."}
-            </Empty>
-          )}
+          {() => <NothingChosen q={q} any={listed.length > 0} />}
         </Async>
       )}
     </>
   );
 }
+
+function searchStatus(q: string, groups: Schemas["GroupList"] | undefined): string {
+  if (!groups) return "";
+  const found = count(groups.items.length);
+  if (groups.next_cursor !== null) return `Showing the ${found} with the most requests; search to find others.`;
+  return q ? `${found} found` : "";
+}
+
+function NothingChosen({ q, any }: { q: string; any: boolean }) {
+  if (any) return <Empty title="Choose requests to compare">{kinds}</Empty>;
+  if (q) return <Empty title="No matching requests">Try a shorter search.</Empty>;
+  return <Empty title="No requests yet">{kinds}</Empty>;
+}
+
+const kinds = "Compare slow requests with the rest, or now with before.";
+
+type Durations = { longer_ns?: number; shorter_ns?: number };
+
+// chosenDurations returns the bounds that are chosen; without any, the requests above the median.
+function chosenDurations(longer: string, shorter: string, median: number | null | undefined): Durations | null {
+  if (!longer && !shorter) return median ? { longer_ns: median } : null;
+  return { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) };
+}
+
+const emptySide = {
+  slowest:
+    "Too few requests were sampled since the last healthy period. Wait for the next epoch, choose another share, or compare times.",
+  duration: "All or none of the sampled requests match. Choose other durations or times.",
+  time: "Choose other times: a window counts if most of it lies within them.",
+};
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
   const [by, setBy] = useEnum("by", ["slowest", "duration", "time"]);
@@ -85,26 +101,16 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
     ...(baseFrom && { base_from: baseFrom }),
     ...(baseTo && { base_to: baseTo }),
   };
-  // Without any time: what is newest against when all was well.
-  const newest = windows.at(-2)?.from ?? windows.at(-1)?.from;
   const bins = detail?.histogram ?? [];
-  const durations =
-    longer || shorter
-      ? { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) }
-      : detail?.p50_ns
-        ? { longer_ns: detail.p50_ns }
-        : null;
-  const box = durations && { ...durations, ...(from && { from }), ...(to && { to }) };
-  const ask =
-    by === "slowest"
-      ? { slowest: Number(part) }
-      : by === "duration"
-        ? box
-        : Object.keys(times).length > 0
-          ? times
-          : newest
-            ? { from: newest }
-            : null;
+  const durations = chosenDurations(longer, shorter, detail?.p50_ns);
+  const parameters = () => {
+    if (by === "slowest") return { slowest: Number(part) };
+    if (by === "duration") return durations && { ...durations, ...(from && { from }), ...(to && { to }) };
+    if (Object.keys(times).length > 0) return times;
+    const newest = windows.at(-2)?.from ?? windows.at(-1)?.from; // compared with the last healthy period
+    return newest ? { from: newest } : null;
+  };
+  const ask = parameters();
   const reading = useResource(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) =>
     client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }),
   );
@@ -119,14 +125,14 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
         <Choice
           label="Compare"
           value={by}
-          onPick={setBy}
+          pick={setBy}
           of={[
-            ["slowest", "Slowest against the rest"],
+            ["slowest", "Slowest vs. the rest"],
             ["duration", "By duration"],
-            ["time", "Now against before"],
+            ["time", "Now vs. before"],
           ]}
         />
-        {by === "slowest" ? (
+        {by === "slowest" && (
           <Select
             label="Slowest"
             value={part}
@@ -139,7 +145,8 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
               ["0.5", "50 %"],
             ]}
           />
-        ) : by === "duration" ? (
+        )}
+        {by === "duration" && (
           <>
             <Duration
               label="From"
@@ -155,20 +162,21 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
               bounds={bins.map((b) => b.high_ns)}
               none="the slowest"
             />
-            <Time label="that came from" value={from} pick={setFrom} windows={windows} bound="from" none="any time" />
+            <Time label="received from" value={from} pick={setFrom} windows={windows} bound="from" none="any time" />
             <Time label="to" value={to} pick={setTo} windows={windows} bound="to" none="now" />
           </>
-        ) : (
+        )}
+        {by === "time" && (
           <>
-            <Time label="From" value={from} pick={setFrom} windows={windows} bound="from" none="lately" />
+            <Time label="From" value={from} pick={setFrom} windows={windows} bound="from" none="recently" />
             <Time label="to" value={to} pick={setTo} windows={windows} bound="to" none="now" />
             <Time
-              label="against from"
+              label="compared with"
               value={baseFrom}
               pick={setBaseFrom}
               windows={windows}
               bound="from"
-              none="when all was well"
+              none="last healthy period"
             />
             <Time label="to" value={baseTo} pick={setBaseTo} windows={windows} bound="to" none="–" />
           </>
@@ -189,13 +197,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
               />
             )}
             {c.a.requests === 0 || c.b.requests === 0 ? (
-              <Empty title="One side has no requests">
-                {by === "time"
-                  ? "Choose other times: windows count that lie in them for the most part."
-                  : by === "duration"
-                    ? "Of the requests sampled all, or none, are in it. Choose other durations or times."
-                    : "Too few were sampled since all was last well. Look again after an epoch, choose otherwise, or compare times."}
-              </Empty>
+              <Empty title="One side has no requests">{emptySide[by]}</Empty>
             ) : (
               <Difference c={c} />
             )}
@@ -236,7 +238,7 @@ function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxP
       )}
       {within.length > 0 ? (
         <>
-          Requests to look at that lie in the box:{" "}
+          Sample traces in this selection:{" "}
           {within.map((e, i) => (
             <span key={e.trace}>
               {i > 0 && ", "}
@@ -246,11 +248,11 @@ function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxP
           .{" "}
         </>
       ) : (
-        exemplars.value && "No request that is kept to look at lies in the box. "
+        exemplars.value && "No sample traces in this selection. "
       )}
       {from && (
         <button type="button" onClick={times}>
-          Compare its time with before
+          Compare this time range with before
         </button>
       )}
     </p>
@@ -313,8 +315,8 @@ function Difference({ c }: { c: Comparison }) {
         {leading && keepUnits(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
       </p>
       <Figure
-        title="Difference of critical paths"
-        hint="As wide as the longer of both sides, callers above callees. + and orange: the first side spends more in itself; − and blue: less."
+        title="Critical path difference"
+        hint="Width: the longer of the two sides; callers above callees. Orange (+): the first side spends more self time there; blue (−): less."
         table={table}
       >
         <Icicle
@@ -322,7 +324,7 @@ function Difference({ c }: { c: Comparison }) {
             c.edges.map((e) => e.place),
             (i) => Math.max(c.edges[i]!.a_ns ?? 0, c.edges[i]!.b_ns ?? 0),
           )}
-          label="Difference of critical paths; the table has the numbers"
+          label="Critical path difference; the table has the numbers"
           look={(b) => {
             const d = difference(b.edges);
             const strength = Math.round(Math.min(1, Math.abs(d) / most) * 90);
@@ -332,11 +334,11 @@ function Difference({ c }: { c: Comparison }) {
               note: b.edges.length > 0 ? signed(d, duration) : "",
             };
           }}
-          title={(b) => `${b.label}\n${signed(difference(b.edges), duration)} in itself`}
+          title={(b) => `${b.label}\n${signed(difference(b.edges), duration)} self time`}
         />
       </Figure>
-      <Figure title="Places" table={table} tableOnly>
-        <ComparisonTable label="Places" c={c} />
+      <Figure title="Locations" table={table} tableOnly>
+        <ComparisonTable label="Locations" c={c} />
       </Figure>
     </>
   );

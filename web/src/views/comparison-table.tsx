@@ -1,4 +1,4 @@
-// Places: two sides of a comparison, place by place.
+// The locations of a comparison as a table.
 import type { Schemas } from "../api/client.ts";
 import { duration, milli, percent, signed } from "../lib/format.ts";
 import { ContextPath } from "../components/basics.tsx";
@@ -9,7 +9,7 @@ type Comparison = Schemas["Comparison"];
 
 // places is a comparison as a table for other programs.
 export const comparisonData = (c: Comparison | undefined): TableData => ({
-  header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "part of the difference"],
+  header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "share of the difference"],
   rows: (c?.edges ?? []).map((e) => [
     e.place.label,
     e.place.context.join(" > "),
@@ -26,24 +26,25 @@ export function hasDifference(c: Comparison): boolean {
   return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > most / 10;
 }
 
+function sides(c: Comparison): [a: string, b: string] {
+  if (c.a.label.startsWith("the slowest")) return ["Slowest", "Rest"];
+  return ["Selection", c.a.label.startsWith("the requests sampled") ? "Rest" : "Before"];
+}
+
 // Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
 export function ComparisonTable({ label, c, few }: { label: string; c: Comparison; few?: number }) {
-  const [a, b] = c.a.label.startsWith("the slowest")
-    ? ["Slowest", "Rest"]
-    : c.a.label.startsWith("the requests sampled")
-      ? ["These", "Rest"]
-      : ["These times", "Before"];
+  const [a, b] = sides(c);
   const parts = hasDifference(c);
   const head: Column[] = [
-    "Place",
-    { text: a!, number: true },
-    { text: b!, number: true },
+    "Location",
+    { text: a, number: true },
+    { text: b, number: true },
     { text: "Difference", number: true },
   ];
   return (
     <Table
       label={label}
-      head={few ? head : [...head, { text: "Part of it", number: true, title: "Of the difference" }]}
+      head={few ? head : [...head, { text: "Share", number: true, title: "Share of the difference" }]}
     >
       {c.edges.slice(0, few).map((e) => (
         <tr key={e.place.edge}>

@@ -15,12 +15,12 @@ type Edge = Schemas["Edge"];
 type Measure = "wrong" | "variance" | "mean" | "tail";
 
 const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail: number) => number | null }> = {
-  wrong: { name: "What is wrong", word: "of what is wrong", of: (e) => e.score },
+  wrong: { name: "Slowdown", word: "of the slowdown", of: (e) => e.score },
   variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
   mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
   tail: {
     name: "Slowest tenth",
-    word: "of what the slowest tenth take longer",
+    word: "of the extra time of the slowest tenth",
     of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail),
   },
 };
@@ -52,8 +52,8 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
     <Figure
       id="path"
       title="Critical path"
-      hint={`As wide as the time of a request on the critical path, callers above callees; the colour and the number are the part ${measure.word} that lies there, callees not included.`}
-      tools={<Choice label="Colour by" value={by} onPick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
+      hint={`Width: time on the critical path; callers above callees. Colour and number: share ${measure.word}, excluding callees.`}
+      tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
       table={() => edgeTable(edges)}
     >
       <Icicle
@@ -67,11 +67,11 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
           note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "",
         })}
         title={(b) =>
-          `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`
+          `${b.label}\n${duration(time(b.edges))} self time per request, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`
         }
       />
       <div className="legend" aria-hidden="true">
-        Part {measure.word}:
+        Share {measure.word}:
         {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
           <span key={text}>
             <i style={{ background: `var(--heat-${i})` }} />
@@ -116,10 +116,10 @@ function byVariance([leading, ...rest]: Edge[]): Edge[] {
 
 const edgeHints: Record<Measure, string> = {
   wrong:
-    "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
+    "Locations on the critical path, with their share of the slowdown: the additional time, or variance, compared with before.",
   variance:
-    "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
-  mean: "Places on the critical path, with their share of the mean.",
+    "Locations on the critical path, with their share of the variance and its 95\u00a0% interval. Shares add up to 100\u00a0%; a share can be negative.",
+  mean: "Locations on the critical path, with their share of the mean.",
   tail: "",
 };
 
@@ -140,12 +140,12 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
       <Table
         label="Edges"
         head={[
-          "Place",
-          by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
+          "Location",
+          by === "wrong" ? "Share of the slowdown" : `Share of ${by}`,
           by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true },
           { text: "Mean", number: true },
-          { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
-          { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
+          { text: "Slowest tenth", number: true, title: "Extra time of the slowest tenth there" },
+          { text: "Excess", number: true, title: "Above normal, with its 95 % interval" },
         ]}
       >
         {(whole ? edges : few).map((e) => (
@@ -182,7 +182,7 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
         <p className="under">
           <button type="button" className="link" aria-expanded={whole} onClick={() => setShown(whole ? "most" : "all")}>
             {whole
-              ? "Show only what carries most"
+              ? "Show only the largest"
               : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
           </button>
         </p>

@@ -1,4 +1,4 @@
-// Exemplars: requests to look at, and in what the slow ones differ from the others.
+// Exemplars: sample traces, and attributes in which slow ones differ from the others.
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, unwrap, client } from "../api/client.ts";
@@ -30,10 +30,10 @@ export function Exemplars({ kept: reading, problem }: { kept: ExemplarReading; p
     <>
       <Figure
         id="exemplars"
-        title="Requests to look at"
+        title="Sample traces"
         hint={
           problem.kind === "slow" &&
-          "Typical ones show why these requests are slow; what the slowest wait for may be something else."
+          "Typical requests show why this operation is slow; the slowest may be waiting for something else."
         }
         table={() => ({
           header: ["stratum", "trace", "start", "duration (ms)"],
@@ -45,8 +45,7 @@ export function Exemplars({ kept: reading, problem }: { kept: ExemplarReading; p
           {({ items }) =>
             items.length === 0 ? (
               <p className="dim">
-                None are kept yet. They are when an epoch ends, if the setting <code>retention.exemplars</code> is above
-                0.
+                No samples yet. They are kept when an epoch ends, if <code>retention.exemplars</code> is above 0.
               </p>
             ) : (
               <div className="exemplars">
@@ -87,9 +86,9 @@ function tracesOf(items: Exemplar[]): { slow: string[]; rest: string[] } {
 // Attributes compares what the slow exemplars and the others say of themselves.
 function Attributes({ items }: { items: Exemplar[] }) {
   const [compared, setCompared] = useState<{ slow: number; rest: number; found: Contrast[] }>(); // not the traces, which may be large
-  const { slow: slowest, rest: others } = tracesOf(items);
-  const ids = [...slowest, "", ...others].join(" ");
+  const traces = JSON.stringify(tracesOf(items)); // by value: read again only if they are others
   useEffect(() => {
+    const { slow: slowest, rest: others } = JSON.parse(traces) as ReturnType<typeof tracesOf>;
     const leave = new AbortController();
     const read = (some: string[]) =>
       Promise.all(
@@ -105,14 +104,14 @@ function Attributes({ items }: { items: Exemplar[] }) {
         setCompared({ slow: slow.length, rest: rest.length, found: contrastAttributes(slow, rest).slice(0, 12) }),
     );
     return () => leave.abort();
-  }, [ids]);
+  }, [traces]);
   if (!compared || compared.slow === 0 || compared.rest === 0) return null;
   const { slow, rest, found } = compared;
   return (
     <Figure
       id="attributes"
-      title="Attributes of slow requests against the others"
-      hint={`Of the ${slow} slowest requests above, and the ${rest} others: few, so take it as a hint; what was tested is under “What goes with it”.`}
+      title="Attributes: slow vs. other requests"
+      hint={`From the ${slow} slowest requests above and ${rest} others: a small sample, so only a hint. Tested correlations are under “Correlated attributes”.`}
       table={() => ({
         header: ["service", "attribute", "value", "of the slow (of 1)", "of the others (of 1)"],
         rows: found.map((c) => [c.service, c.key, c.value, c.slow, c.rest]),
@@ -120,11 +119,11 @@ function Attributes({ items }: { items: Exemplar[] }) {
       tableOnly
     >
       {found.length === 0 ? (
-        <p className="dim">They differ in no attribute.</p>
+        <p className="dim">No attribute differs.</p>
       ) : (
         <Table
-          label="Attributes of slow requests against the others"
-          head={["Attribute", { text: "Of the slow", number: true }, { text: "Of the others", number: true }]}
+          label="Attributes: slow vs. other requests"
+          head={["Attribute", { text: "Slow", number: true }, { text: "Others", number: true }]}
         >
           {found.map((c) => (
             <tr key={`${c.service} ${c.key} ${c.value}`}>

@@ -1,4 +1,4 @@
-// Latency: how the requests of a group were over time, and how they are distributed now.
+// Latency: durations of a group's requests over time, and their distribution.
 import { Link, useLocation } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -26,7 +26,7 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
     <div className="columns wide-left" id="latency">
       <OverTime group={group} problem={problem} decisions={decisions} deploys={deploys} />
       <Figure
-        title="Durations of the requests judged"
+        title="Duration distribution"
         hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
         table={() => ({
           header: ["above (ms)", "to (ms)", "requests"],
@@ -79,16 +79,16 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
       title="Latency over time"
       hint={
         as === "map"
-          ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare the requests in it, of those that are sampled, with the rest."
-          : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."
+          ? "Darker: more requests. Dots: sample traces. Drag across to compare a time range with before, or drag a box to compare the sampled requests in it with the rest. Recent windows are shorter than older ones."
+          : "Drag to compare a time range with before. Recent windows are shorter than older ones."
       }
       tools={
         <>
-          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link>{" "}
+          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Select range</Link>{" "}
           <Choice
             label="Show as"
             value={as}
-            onPick={setAs}
+            pick={setAs}
             of={[
               ["map", "Heat map"],
               ["lines", "Lines"],
@@ -111,9 +111,8 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
         ]),
       })}
     >
-      {windows.length === 0 ? (
-        <p className="dim">No window has ended yet.</p>
-      ) : as === "map" ? (
+      {windows.length === 0 && <p className="dim">No window has ended yet.</p>}
+      {windows.length > 0 && as === "map" && (
         <HeatMap
           windows={windows}
           marks={marks}
@@ -121,7 +120,8 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           brush={brush}
           label={`Durations in ${windows.length} windows; the table has the numbers`}
         />
-      ) : (
+      )}
+      {windows.length > 0 && as === "lines" && (
         <Lines
           label={`Durations in ${windows.length} windows; the table has the numbers`}
           at={middle}
@@ -145,15 +145,20 @@ const fewDeploys = 3; // that are named
 function Deploys({ of }: { of: Props["deploys"] }) {
   const [zone] = useZone();
   const now = useNow();
-  if (!of) return <p className="hint dim small">Which services were deployed could not be read.</p>;
+  if (!of) return <p className="hint dim small">Deploys could not be loaded.</p>;
   if (of.length === 0) return null;
   const named = of.slice(-fewDeploys).map((d) => `${describeDeploy(d)}, ${time(d.at, zone, now)}`);
   return (
     <p className="hint dim small">
-      ▲ Deployed, of the services on its path: {named.join("; ")}
-      {of.length > fewDeploys && `; ${count(of.length - fewDeploys)} earlier, in the table`}
+      ▲ Deploys on the path: {named.join("; ")}
+      {of.length > fewDeploys && `; ${count(of.length - fewDeploys)} earlier in the table`}
     </p>
   );
+}
+
+function decisionLabel(d: Schemas["Decision"]): string {
+  if (d.picks.length > 0) return "on";
+  return d.off.length > 0 ? "off" : d.to;
 }
 
 // marksOf returns when the problem began, what was deployed, and what was decided about it.
@@ -167,7 +172,7 @@ function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], 
   marks.push(
     ...decisions.map((d) => ({
       at: Date.parse(d.at),
-      text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to,
+      text: decisionLabel(d),
       title: d.text,
     })),
   );

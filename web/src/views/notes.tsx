@@ -14,8 +14,19 @@ const durations = [
   ["719", "30 days"],
 ] as const;
 
-// Noting asks what to note about a problem, and until when; or whether to take back what was noted when it was opened. It stays what it is while
-// others note something: whoever is about to press its button has read it.
+const texts = {
+  acknowledge: {
+    set: { title: "Acknowledge this problem", verb: "Acknowledge" },
+    withdraw: { title: "Withdraw the acknowledgement", verb: "Withdraw" },
+  },
+  mute: {
+    set: { title: "Mute this problem", verb: "Mute" },
+    withdraw: { title: "Unmute this problem", verb: "Unmute" },
+  },
+};
+
+// NoteDialog acknowledges or mutes a problem for some time, or withdraws the note that existed when it opened. It does not change while
+// others change the note, since the user has already read it.
 export function NoteDialog({
   problem,
   note,
@@ -49,22 +60,9 @@ export function NoteDialog({
     }
     changed();
   };
-  const verb = note === "mute" ? (noted ? "Unmute" : "Mute") : noted ? "Take back" : "Acknowledge";
+  const { title, verb } = texts[note][noted ? "withdraw" : "set"];
   return (
-    <Dialog
-      title={
-        note === "mute"
-          ? noted
-            ? "Show this problem again"
-            : "Mute this problem"
-          : noted
-            ? "Nobody looks after it any more"
-            : "Acknowledge this problem"
-      }
-      close={close}
-      act={act}
-      verb={verb}
-    >
+    <Dialog title={title} close={close} act={act} verb={verb}>
       <p className="dim">{problem.diagnosis}</p>
       {noted ? (
         <NoteText by={noted} />
@@ -72,19 +70,19 @@ export function NoteDialog({
         <>
           <p>
             {note === "mute"
-              ? "It is left out of the list until then; Sibyl goes on with it."
-              : "Others see that somebody looks after it."}
+              ? "It is hidden from the list until then; Sibyl keeps investigating it."
+              : "Others see that you own it."}
           </p>
           <Select label="For" value={hours} pick={setHours} of={durations} />
           <label className="field">
-            Why (others see it)
+            Reason (visible to others)
             <input maxLength={1024} value={text} onChange={(e) => setText(e.target.value)} />
           </label>
         </>
       )}
       {now?.at !== noted?.at && (
         <div className="notice" role="status">
-          <strong>{now ? "Meanwhile:" : "It was taken back meanwhile, or ended."}</strong>{" "}
+          <strong>{now ? "In the meantime:" : "It has been withdrawn or has expired in the meantime."}</strong>{" "}
           {now && <NoteText by={now} />}
         </div>
       )}

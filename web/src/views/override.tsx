@@ -1,4 +1,4 @@
-// Switching: a person enables, pins or forbids a tracepoint, knowing first what that costs.
+// Overrides: a person enables, pins or forbids a tracepoint after seeing its cost.
 import { useState } from "react";
 import { serverNow } from "../api/clock.ts";
 import { ApiError, type Schemas, unwrap, client } from "../api/client.ts";
@@ -15,9 +15,9 @@ type Tracepoint = Schemas["Tracepoint"];
 type Kind = "enable" | "pin" | "forbid";
 
 const verbs: Record<Kind, [verb: string, means: string]> = {
-  enable: ["Enable", "It is switched on when the epoch ends, if the budget has room, until the time is over."],
-  pin: ["Pin", "It is switched on, and the search may not take it off to make room."],
-  forbid: ["Forbid", "It is switched off, and the search may not switch it on."],
+  enable: ["Enable", "It is switched on at the end of the epoch if the budget allows, until the time is up."],
+  pin: ["Pin", "It is switched on, and the search cannot switch it off to make room."],
+  forbid: ["Forbid", "It is switched off, and the search cannot switch it on."],
 };
 
 const durations = [
@@ -25,7 +25,7 @@ const durations = [
   ["8", "8 hours"],
   ["24", "a day"],
   ["168", "a week"],
-  ["", "until somebody takes it back"],
+  ["", "until withdrawn"],
 ] as const;
 
 export function TracepointOverride({ id, changed }: { id: string; changed: () => void }) {
@@ -47,7 +47,7 @@ export function OverrideMenu({ t, changed }: { t: Tracepoint; changed: () => voi
     void unwrap<unknown>(client.DELETE("/tracepoints/{tracepoint}", { params: { path: { tracepoint: t.id } } })).then(
       changed,
       (error: unknown) => {
-        showToast(`The search does not decide yet: ${error instanceof ApiError ? error.detail : String(error)}`);
+        showToast(`Could not withdraw the override: ${error instanceof ApiError ? error.detail : String(error)}`);
         changed();
       },
     );
@@ -55,7 +55,7 @@ export function OverrideMenu({ t, changed }: { t: Tracepoint; changed: () => voi
     <>
       {t.wish && (
         <p className="small">
-          {t.wish.by} decided: {t.wish.kind}
+          Override by {t.wish.by}: {t.wish.kind}
           {t.wish.forced && ", beyond the budget"}
           {t.wish.until && (
             <>
@@ -109,10 +109,10 @@ function OverrideDialog({
       {kind !== "forbid" && (
         <p>
           <strong>Estimated overhead</strong> on all requests: {rate(t.cost.hits)} hits, {bytes(t.cost.bytes)}/s of
-          trace data, {digits((t.cost.cpu ?? 0) * 1000)} ms of CPU a second
+          trace data, {digits((t.cost.cpu ?? 0) * 1000)} ms of CPU per second
           {budget.value && budget.value.total.bytes > 0 && (
             <>
-              ; that is {percent((t.cost.bytes ?? 0) / budget.value.total.bytes)} of the budget for data, of which{" "}
+              ; that is {percent((t.cost.bytes ?? 0) / budget.value.total.bytes)} of the data budget, of which{" "}
               {percent((budget.value.estimate.bytes ?? 0) / budget.value.total.bytes)} is used
             </>
           )}
@@ -122,8 +122,8 @@ function OverrideDialog({
       <Select label="For" value={hours} pick={setHours} of={kind === "enable" ? durations.slice(0, 4) : durations} />
       {kind !== "forbid" && (
         <label className="check">
-          <input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} /> Even beyond the budget
-          (needs the role admin)
+          <input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} /> Exceed the budget
+          (requires the admin role)
         </label>
       )}
     </Dialog>

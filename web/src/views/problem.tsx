@@ -1,4 +1,4 @@
-// Problem: one of them with its evidence, from the sentence to the traces.
+// Problem: a problem with its evidence, from the diagnosis to sample traces.
 import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
@@ -34,9 +34,9 @@ export default function ProblemView({ id }: { id: string }) {
   );
   if (reading.failure?.status === 404) {
     return (
-      <Empty page title={reading.value ? "This problem is over" : "There is no such problem now"}>
-        It closed, or never was. <Link href="/">What is wrong now</Link>
-        {reading.value && <> · it was: {reading.value.problem.diagnosis}</>}
+      <Empty page title={reading.value ? "This problem has closed" : "Problem not found"}>
+        It has closed, or never existed. <Link href="/">Current problems</Link>
+        {reading.value && <> · It was: {reading.value.problem.diagnosis}</>}
       </Empty>
     );
   }
@@ -130,7 +130,7 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
       </h1>
       <Facts
         of={[
-          ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When its investigation began"],
+          ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When the investigation began"],
           [
             "CoV",
             <>
@@ -154,20 +154,20 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
           ["Impact", p.impact === null ? "–" : `${duration(p.impact)}/s`, "Time lost per second over all requests"],
-          ["Judged", `${count(p.requests)} requests`],
+          ["Sample", `${count(p.requests)} requests`],
         ]}
       />
       <div className="does">
         <StateBadge of={p.state} />
-        <span>{keepUnits(detail.next) || "Nothing is being done about it."}</span>
+        <span>{keepUnits(detail.next) || "No action in progress."}</span>
         {detail.missing.some((m) => !detail.next.includes(m)) && (
-          <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>
+          <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
         )}
       </div>
       <div className="toolbar">
         <Notes p={p} changed={again} />
         <SampleLinks p={p} kept={kept} />
-        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Where it was searched</Link>
+        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Search tree</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
         <Menu
           label="Share this problem"
@@ -217,17 +217,17 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
   return (
     <Figure
       id="explanations"
-      title="What goes with it"
+      title="Correlated attributes"
       table={() => ({
         header: [
           "explanation",
           "variable",
           "value",
-          "part of the variance (of 1)",
+          "share of variance (of 1)",
           "low (of 1)",
           "high (of 1)",
           "p",
-          "part of the CoV that remains (of 1)",
+          "remaining share of the CoV (of 1)",
         ],
         rows: of.map((x) => [
           x.text,
@@ -249,14 +249,14 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
         </p>
       ) : (
         <Table
-          label="What goes with it"
+          label="Correlated attributes"
           head={[
-            "Where it is, or what it grows with",
-            { text: "Accounts for", title: "Part of the variance that it accounts for" },
+            "Attribute",
+            { text: "Explains", title: "Share of the variance that it explains" },
             {
               text: "Remains",
               number: true,
-              title: "Part of the coefficient of variation that remains within equal values",
+              title: "Share of the coefficient of variation that remains among requests with equal values",
             },
           ]}
         >
@@ -286,8 +286,8 @@ function Contrast({ p }: { p: Problem }) {
   return (
     <Figure
       id="contrast"
-      title="Slowest tenth against the rest"
-      tools={<Link href={`/compare${query({ group: p.group })}`}>All of it</Link>}
+      title="Slowest tenth vs. the rest"
+      tools={<Link href={`/compare${query({ group: p.group })}`}>Full comparison</Link>}
       table={() => comparisonData(reading.value)}
       tableOnly
     >
@@ -298,10 +298,10 @@ function Contrast({ p }: { p: Problem }) {
           ) : (
             <>
               <p className="hint dim small">
-                {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} (
+                {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) vs. {duration(c.b.mean_ns)} (
                 {count(c.b.requests)})
               </p>
-              <ComparisonTable label="Slowest tenth against the rest" c={c} few={6} />
+              <ComparisonTable label="Slowest tenth vs. the rest" c={c} few={6} />
             </>
           )
         }
@@ -317,8 +317,8 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
   return (
     <Figure
       id="refined"
-      title="What switched-on tracepoints show"
-      hint="Within the edges above, of the requests that had them on."
+      title="Tracepoint results"
+      hint="Inside the edges above, for requests with these tracepoints on."
       table={() => ({
         header: [
           "operation",
@@ -344,7 +344,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
       tableOnly
     >
       <Table
-        label="What switched-on tracepoints show"
+        label="Tracepoint results"
         head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
       >
         {of.map((r, i) => (
@@ -362,7 +362,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
           </tr>
         ))}
       </Table>
-      {idle.length > 0 && <p className="under dim small">No request ran: {idle.join(", ")}.</p>}
+      {idle.length > 0 && <p className="under dim small">Not reached by any request: {idle.join(", ")}.</p>}
     </Figure>
   );
 }

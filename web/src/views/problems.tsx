@@ -1,5 +1,5 @@
-// Problems: the queue of what is wrong, worst first.
-import { type FocusEvent, type Ref, type RefObject, memo, useEffect, useMemo, useRef, useState } from "react";
+// Problems: the list of problems, worst first.
+import { type FocusEvent, type Ref, memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
@@ -48,6 +48,15 @@ export function Problems() {
     client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }),
   );
   const sorted = useRef(false);
+  const wasSorted = useCallback(() => {
+    const was = sorted.current;
+    sorted.current = false;
+    return was;
+  }, []);
+  const sortBy = (by: Sort) => {
+    sorted.current = sort !== by;
+    setSort(by);
+  };
   const filtered = Boolean(q || state || kind || onset || muted === "true");
   return (
     <>
@@ -78,7 +87,7 @@ export function Problems() {
         />
         {reading.value && (
           <Menu
-            label="Problems: table and files"
+            label="Problems: table and export"
             icon="⋯"
             items={exportItems("Problems", () => asTable(reading.value?.items ?? []))}
           />
@@ -92,8 +101,8 @@ export function Problems() {
             see={reading.see}
             filtered={filtered}
             sort={sort}
-            setSort={setSort}
-            sorted={sorted}
+            setSort={sortBy}
+            wasSorted={wasSorted}
             changed={reading.again}
           />
         )}
@@ -106,7 +115,7 @@ export function Problems() {
 const asTable = (items: Problem[]): TableData => ({
   header: [
     "rank",
-    "what is wrong",
+    "diagnosis",
     "onset",
     "kind",
     "request type",
@@ -142,23 +151,24 @@ const asTable = (items: Problem[]): TableData => ({
   ]),
 });
 
-// sorted says that a head was just pressed, which makes the queue anew.
+// wasSorted reports, once, whether a column head was just pressed, which mounts a new queue.
 type QueueProps = {
   list: PagedList<Problem, Schemas["ProblemList"]>;
   see: (first: number, last: number) => void;
   filtered: boolean;
   sort: string;
-  setSort: (s: string) => void;
-  sorted: RefObject<boolean>;
+  setSort: (s: Sort) => void;
+  wasSorted: () => boolean;
   changed: () => void;
 };
 
-function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueueProps) {
+const direction = (ascending: boolean) => (ascending ? "ascending" : "descending");
+
+function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: QueueProps) {
   const table = useRef<HTMLTableElement>(null);
   useEffect(() => {
-    if (sorted.current) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // where whoever sorts by keys was
-    sorted.current = false;
-  }, [sorted]);
+    if (wasSorted()) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // it was on the button of the table before
+  }, [wasSorted]);
   const { items, pending, hold, release } = useHeldRows(list.items);
   const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
   const { total, epoch, learning } = list.first;
@@ -174,18 +184,17 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
     a: () => note("acknowledge"),
     m: () => note("mute"),
   });
-  const head = (name: string, by: Sort, title: string, className = "") => (
-    <th
-      scope="col"
-      className={className}
-      aria-sort={sort === by ? (by === "rank" || by === "since" ? "ascending" : "descending") : undefined}
-      title={title}
-    >
-      <button type="button" className="sort" onClick={() => ((sorted.current = sort !== by), setSort(by))}>
-        {name} <span aria-hidden="true">{sort === by ? (by === "rank" || by === "since" ? "▴" : "▾") : ""}</span>
-      </button>
-    </th>
-  );
+  const head = (name: string, by: Sort, title: string, className = "") => {
+    const ascending = by === "rank" || by === "since";
+    const sorted = sort === by;
+    return (
+      <th scope="col" className={className} aria-sort={sorted ? direction(ascending) : undefined} title={title}>
+        <button type="button" className="sort" onClick={() => setSort(by)}>
+          {name} <span aria-hidden="true">{sorted && (ascending ? "▴" : "▾")}</span>
+        </button>
+      </th>
+    );
+  };
   return (
     <>
       <p className="under" role="status">
@@ -197,13 +206,14 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
         )}
         {pending > 0 && (
           <button type="button" className="link" onClick={release}>
-            {pending === 1 ? "1 row has" : `${pending} rows have`} changed places: show
+            {pending === 1 ? "1 row has" : `${pending} rows have`} moved: show
           </button>
         )}
       </p>
       {items.length === 0 ? (
         <Nothing filtered={filtered} learning={learning} />
       ) : (
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- it watches pointer and focus only
         <table
           ref={table}
           className="queue"
@@ -215,19 +225,14 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
         >
           <thead>
             <tr>
-              {head(
-                "#",
-                "rank",
-                "How it ranks: what changed before what is chronic, then by kind and impact",
-                "narrow",
-              )}
-              <th scope="col">What is wrong, and where</th>
-              {head("Since", "since", "When its investigation began")}
-              {head("How bad", "cov", "Coefficient of variation, or slowness; sorted by the coefficient of variation")}
+              {head("#", "rank", "Changed before chronic, then by kind and impact", "narrow")}
+              <th scope="col">Problem</th>
+              {head("Since", "since", "When the investigation began")}
+              {head("Severity", "cov", "Coefficient of variation, or slowdown; sorted by the coefficient of variation")}
               {head("P50 → P99", "p99", "Median and 99th percentile; sorted by the latter")}
               {head("Rate", "rate", "Requests per second", "number")}
               {head("Impact", "impact", "Time lost per second, over all requests", "number")}
-              <th scope="col" title="How far the search for the place is">
+              <th scope="col" title="Progress of the search for the cause">
                 Investigation
               </th>
             </tr>
@@ -244,7 +249,7 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
           />
         </table>
       )}
-      {list.more && <p className="under">Further ones are read as you scroll.</p>}
+      {list.more && <p className="under">More problems load as you scroll.</p>}
       {noting && (
         <NoteDialog
           problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem}
@@ -262,12 +267,9 @@ function useHeldRows(now: Problem[]) {
   const [pointed, setPointed] = useState(false);
   const [focused, setFocused] = useState(false);
   const held = pointed || focused;
-  const shown = useRef(now);
-  if (!held) shown.current = now;
-  const { items, pending } = stableOrder(shown.current, now);
-  useEffect(() => {
-    shown.current = items;
-  });
+  const [before, setBefore] = useState(now);
+  const { items, pending } = stableOrder(held ? before : now, now);
+  if (items.length !== before.length || items.some((item, i) => item !== before[i])) setBefore(items);
   const hold = {
     point: () => setPointed(true),
     leave: () => setPointed(false),
@@ -308,7 +310,7 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
       <td data-label="Since" className="nowrap">
         {p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}
       </td>
-      <td data-label="How bad">
+      <td data-label="Severity">
         <Severity p={p} />
       </td>
       <td data-label="P50 → P99" className="nowrap">
@@ -356,17 +358,17 @@ function Severity({ p }: { p: Problem }) {
 }
 
 function Nothing({ filtered, learning }: { filtered: boolean; learning: boolean }) {
-  if (filtered) return <Empty title="No problem fits the filter">Take a filter away to see more.</Empty>;
+  if (filtered) return <Empty title="No matching problems">Remove a filter to see more.</Empty>;
   if (learning)
     return (
       <Empty title="No problems yet">
-        Sibyl is learning what is normal. Problems are shown here as soon as requests leave it.
+        Sibyl is learning normal behaviour. Problems appear here when requests deviate from it.
       </Empty>
     );
   return (
-    <Empty title="Nothing is wrong">
-      All requests are as they should be. What there is to see: <Link href="/trees">calling contexts</Link>,{" "}
-      <Link href="/service">the service itself</Link>.
+    <Empty title="No problems">
+      All requests behave as expected. See also: <Link href="/trees">calling contexts</Link>,{" "}
+      <Link href="/service">service health</Link>.
     </Empty>
   );
 }

@@ -1,4 +1,4 @@
-// Service: how Sibyl itself is, and what webhooks did not take.
+// Service: the health of Sibyl itself, and dead letters.
 import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, unwrap, client } from "../api/client.ts";
@@ -44,70 +44,68 @@ function Health({ s }: { s: Schemas["Status"] }) {
       <Facts
         of={[
           ["Version", s.version],
-          ["Takes traces", s.ready ? "yes" : "not yet: the journal is being read"],
+          ["Accepts traces", s.ready ? "yes" : "not yet: the journal is being replayed"],
           [
             "Learning",
             s.learning.active
-              ? `${s.learning.progress === null ? "no request yet" : percent(s.learning.progress)}`
+              ? `${s.learning.progress === null ? "no requests yet" : percent(s.learning.progress)}`
               : "done",
-            "Sibyl first learns what is normal; until then there are no problems",
+            "Sibyl first learns normal behaviour; until then it reports no problems",
           ],
           [
             "Last epoch",
-            <When at={s.epoch.ended} />,
-            "When problems were last looked for, and tracepoints decided about; longer ago than two epochs: look at the log of Sibyl",
+            <When key="ended" at={s.epoch.ended} />,
+            "When Sibyl last checked for problems and chose tracepoints. If that is more than two epochs ago, check its log",
           ],
-          ["Epoch", duration(s.epoch.length_ns), "How often that is done"],
+          ["Epoch", duration(s.epoch.length_ns), "Interval of these checks"],
           [
             "Problems",
             <>
               {count(s.problems)}
               {s.problems_uninvestigated > 0 && (
-                <span className="dim small"> {count(s.problems_uninvestigated)} wait to be investigated</span>
+                <span className="dim small"> {count(s.problems_uninvestigated)} waiting for investigation</span>
               )}
             </>,
           ],
           [
             "Request types",
-            <Link href="/trees">{count(s.request_types)}</Link>,
-            "Kinds of requests, by what they enter",
+            <Link key="types" href="/trees">
+              {count(s.request_types)}
+            </Link>,
+            "Requests by entry point",
           ],
-          [
-            "Groups",
-            count(s.groups),
-            "Request types, and requests of a type that take the same path and should perform alike",
-          ],
+          ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
         ]}
       />
       <div className="columns">
         <div>
           <Counts
-            title="What is refused or left out"
+            title="Rejected"
             of={[
               ...describeCounts("refused", s.refused),
               ...describeCounts("unusable", s.unusable).map(([m, n]): Count => [
-                { ...m, name: `Traces left out: ${m.name.toLowerCase()}` },
+                { ...m, name: `Traces rejected: ${m.name.toLowerCase()}` },
                 n,
               ]),
             ]}
-            note="Since the start of the service. All is well while these do not grow."
+            note="Since the service started. These should not grow."
           />
           <Counts
-            title="Traces that are over"
+            title="Closed traces"
             of={describeCounts("closed", s.closed)}
-            note="Since the start of the service. Most should be complete."
+            note="Since the service started. Most should be complete."
           />
         </div>
         <Counts
-          title="What is taken"
+          title="Ingest"
           of={describeCounts("ingest", taken)}
-          note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`}
+          note={`Since the service started. Open traces use ${bytes(s.open.bytes)}.`}
         />
       </div>
       {s.queues.length > 0 && (
         <Figure
-          title="What waits"
-          hint="Short is well: where a bar stays more than half full, it says what to do."
+          title="Queues"
+          hint="Queues should be short. If one stays more than half full, its remedy is shown."
           table={() => ({
             header: ["queue", "meaning", "length", "capacity"],
             rows: s.queues.map((q) => [q.name, describe("queues", q.name).means, q.length, q.capacity]),
@@ -139,7 +137,7 @@ function Gauge({ q }: { q: Schemas["Queue"] }) {
       </div>
       <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
       <p className="small dim">{means}</p>
-      {isFilling(q.length, q.capacity) && <p className="small bad">Fills up. {remedy}</p>}
+      {isFilling(q.length, q.capacity) && <p className="small bad">Filling up. {remedy}</p>}
     </div>
   );
 }
@@ -152,7 +150,7 @@ function Counts({ title, of, note }: { title: string; of: Count[]; note: string 
     <Figure
       title={title}
       hint={note}
-      table={() => ({ header: ["what", "meaning", "count"], rows: of.map(([m, n]) => [m.name, m.means, n]) })}
+      table={() => ({ header: ["name", "meaning", "count"], rows: of.map(([m, n]) => [m.name, m.means, n]) })}
       tableOnly
     >
       <table>
@@ -179,7 +177,7 @@ function Webhooks() {
   return (
     <Figure
       title="Webhooks"
-      hint="Who is told what happens, since the start of the service. The rest of an address may be secret and is not shown."
+      hint="Deliveries since the service started. Only the origin of an address is shown, since the rest may be secret."
       table={() => ({
         header: [
           "webhook",
@@ -214,15 +212,15 @@ function Webhooks() {
         {({ items }) =>
           items.length === 0 ? (
             <p className="dim">
-              None is configured. Say in <code>webhooks</code> of the configuration who is to be told when a problem
-              opens, is located, or closes.
+              No webhooks are configured. Add them under <code>webhooks</code> in the configuration to be notified when
+              a problem opens, is located, or closes.
             </p>
           ) : (
             <Table
               label="Webhooks"
               head={[
                 "Webhook",
-                "Is told",
+                "Events",
                 "Last delivery",
                 { text: "Delivered", number: true },
                 { text: "Failed attempts", number: true },
@@ -235,8 +233,8 @@ function Webhooks() {
                   <td>
                     <strong>{w.name}</strong>{" "}
                     {w.disabled && (
-                      <span className="badge state-forbidden" title="It is called again after a restart or a reload">
-                        ⊘ said that it is gone
+                      <span className="badge state-forbidden" title="Deliveries resume after a restart or a reload">
+                        ⊘ disabled: answered 410 Gone
                       </span>
                     )}
                     <div className="small dim path">{w.origin}/…</div>
@@ -251,9 +249,9 @@ function Webhooks() {
                     {w.last_delivered ? (
                       <When at={w.last_delivered} />
                     ) : (
-                      <span className="dim">not since the start</span>
+                      <span className="dim">none since the start</span>
                     )}
-                    {w.last_error && <div className="path">failed last: {w.last_error}</div>}
+                    {w.last_error && <div className="path">last error: {w.last_error}</div>}
                   </td>
                   <td className="number">{count(w.delivered)}</td>
                   <td className="number">{count(w.failed)}</td>
@@ -279,8 +277,8 @@ function DeadLetters() {
   const [open, setOpen] = useState<{ letter: Schemas["DeadLetter"]; verb: "show" | "resend" | "drop" }>();
   return (
     <Figure
-      title="What webhooks did not take"
-      hint="Events are tried for 24 hours. What is left then waits here to be sent again, or forgotten."
+      title="Dead letters"
+      hint="Events that could not be delivered within 24 hours. Resend or delete them."
       table={() => ({
         header: ["number", "webhook", "event", "at", "attempts", "error"],
         rows: (reading.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]),
@@ -290,12 +288,12 @@ function DeadLetters() {
       <Async of={reading} what="dead letters">
         {(list) =>
           list.items.length === 0 ? (
-            <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
+            <p className="dim">None: everything was delivered, or no webhook is configured.</p>
           ) : (
             <>
               <Table
                 label="Dead letters"
-                head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Do"]}
+                head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Action"]}
               >
                 {list.items.map((letter) => (
                   <tr key={letter.number}>
@@ -320,7 +318,7 @@ function DeadLetters() {
                   </tr>
                 ))}
               </Table>
-              <TruncationNote list={list} how="Send these again, or forget them, to see the others." />
+              <TruncationNote list={list} how="Resend or delete these to see the others." />
             </>
           )
         }
@@ -338,7 +336,7 @@ function DeadLetters() {
   );
 }
 
-const names = { show: "Show", resend: "Send again", drop: "Forget" };
+const names = { show: "Show", resend: "Resend", drop: "Delete" };
 
 function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
   const reading = useResource(`dead ${letter.number}`, (signal) =>
@@ -346,7 +344,7 @@ function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; cl
   );
   return (
     <Dialog title={`${letter.type} for ${letter.endpoint}`} close={close} wide>
-      <Async of={reading} what="what was sent">
+      <Async of={reading} what="the message">
         {({ body }) => (
           <pre className="mono" tabIndex={0}>
             {body}
@@ -381,8 +379,8 @@ function DeadLetterAction({
     <Dialog title={`${names[verb]}: ${letter.type}?`} close={close} act={act} verb={names[verb]}>
       <p>
         {verb === "drop"
-          ? `${letter.endpoint} will never be told. This cannot be taken back.`
-          : `It is sent to ${letter.endpoint} behind what is waiting, for another 24 hours.`}
+          ? `${letter.endpoint} will never receive it. This cannot be undone.`
+          : `It is queued for ${letter.endpoint} behind the waiting messages, for another 24 hours.`}
       </p>
     </Dialog>
   );

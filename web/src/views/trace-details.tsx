@@ -1,4 +1,4 @@
-// What is beside a waterfall: what a span, or a gap, says of itself, or where the time of the whole went.
+// The panel beside a waterfall: details of a span or a gap, or a breakdown of the whole trace.
 import { useMemo } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, rank } from "../lib/format.ts";
@@ -35,9 +35,9 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
     ["Service", s.service],
     ["Kind", s.kind],
     ["Starts", duration(s.start_ns)],
-    ["Took", duration(s.duration_ns)],
-    ["Own", `${duration(s.exclusive_ns)} on the critical path, ${part(s.exclusive_ns, trace)}`],
-    ...(wire > 0 ? ([["Wire", `${duration(wire)} outside of its callee`]] as [string, string][]) : []),
+    ["Duration", duration(s.duration_ns)],
+    ["Self", `${duration(s.exclusive_ns)} on the critical path, ${part(s.exclusive_ns, trace)}`],
+    ...(wire > 0 ? ([["Wire", `${duration(wire)} outside its callee`]] as [string, string][]) : []),
     ...(s.tracepoint ? ([["Tracepoint", s.tracepoint]] as [string, string][]) : []),
     ...(s.error ? ([["Status", "error"]] as [string, string][]) : []),
   ];
@@ -49,7 +49,7 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
         {trace.ranked_since && s.among > 0 && (
           <span className="dim small">
             {" "}
-            Seen since <When at={trace.ranked_since} />
+            Since <When at={trace.ranked_since} />
           </span>
         )}
       </p>
@@ -61,18 +61,19 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
 }
 
 function Ranked({ of: s }: { of: Schemas["Span"] }) {
-  if (s.percentile === null)
-    return (
-      <span className="dim">
-        {s.among === 0 ? "No spans" : s.among === 1 ? "One span" : `${s.among} spans`} of this operation lately: too few
-        to compare it with.
-      </span>
-    );
+  if (s.percentile === null) {
+    return <span className="dim">{spanCount(s.among)} of this operation recently: too few to compare.</span>;
+  }
   return (
     <>
       Slower than <strong>{rank(s.percentile)}</strong> of {count(s.among)} spans of this operation.
     </>
   );
+}
+
+function spanCount(n: number): string {
+  if (n === 0) return "No spans";
+  return n === 1 ? "One span" : `${n} spans`;
 }
 
 function OfGap({ trace, row }: { trace: Trace; row: Row }) {
@@ -81,16 +82,16 @@ function OfGap({ trace, row }: { trace: Trace; row: Row }) {
   const facts: [string, string][] = [
     [gap.wire ? "Caller" : "Within", `${s.service} ${s.name}`],
     ["Starts", duration(gap.from)],
-    ["Took", `${duration(gap.to - gap.from)}, ${part(gap.to - gap.from, trace)}`],
+    ["Duration", `${duration(gap.to - gap.from)}, ${part(gap.to - gap.from, trace)}`],
   ];
   return (
     <>
-      <h2>{gap.wire ? "A wait" : "A gap"}</h2>
+      <h2>{gap.wire ? "Wait" : "Gap"}</h2>
       <dl>{facts.map(pair)}</dl>
       <p>
         {gap.wire
-          ? "The caller waited, and the span that served it did not run: the request or its answer was on the wire, or in a queue of the callee."
-          : "The request waited for this span, and nothing below it ran that has a span: only a tracepoint in between can say what did."}
+          ? "The caller was waiting while the span serving it was not running: the request or response was on the wire, or in the callee's queue."
+          : "The request was waiting for this span, and no child span was running. A tracepoint inside it could show the cause."}
       </p>
     </>
   );
@@ -114,13 +115,13 @@ function Whole({ trace, all, pick }: { trace: Trace; all: Row[]; pick: (row: Row
   const gaps = useMemo(() => all.filter((row) => row.gap).sort((a, b) => long(b) - long(a)), [all]);
   return (
     <aside className="side">
-      <h2>Where the time went</h2>
+      <h2>Time breakdown</h2>
       <Shares
         of={spans.slice(0, mostListed).map((row) => ({ row, ns: own(row), text: rowLabel(row) }))}
         whole={trace.duration_ns}
         pick={pick}
       />
-      {gaps.length > 0 && <h3>Of which unaccounted for</h3>}
+      {gaps.length > 0 && <h3>Unaccounted for</h3>}
       <Shares
         of={gaps.slice(0, mostListed).map((row) => ({
           row,
@@ -130,7 +131,7 @@ function Whole({ trace, all, pick }: { trace: Trace; all: Row[]; pick: (row: Row
         whole={trace.duration_ns}
         pick={pick}
       />
-      <p className="dim small">Pick a span to see what it says of itself, and how slow it is for its operation.</p>
+      <p className="dim small">Select a span to see its attributes and how it compares with others of its operation.</p>
     </aside>
   );
 }

@@ -1,4 +1,4 @@
-// Trace: a request as a waterfall, with what decided how long it took.
+// Trace: a request as a waterfall with its critical path.
 import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
@@ -35,9 +35,9 @@ export default function TraceView({ id }: { id: string }) {
   );
   if (reading.failure?.status === 404) {
     return (
-      <Empty page title="This trace is not kept any more">
-        Of each group only a few requests are kept: the slowest, some typical and the fastest. Your tracing backend may
-        have it: {id}
+      <Empty page title="Trace not found">
+        Sibyl keeps only a few sample traces per group: the slowest, some typical ones and the fastest. Your tracing
+        backend may still have it: {id}
       </Empty>
     );
   }
@@ -61,36 +61,36 @@ function Shown({ trace }: { trace: Trace }) {
         <Link href="/">Problems</Link>
         {problem && (
           <>
-            <span aria-hidden="true">›</span> <Link href={`/problems/${problem}`}>The problem</Link>
+            <span aria-hidden="true">›</span> <Link href={`/problems/${problem}`}>Problem</Link>
           </>
         )}
         <span aria-hidden="true">›</span> Trace <span className="mono">{trace.id}</span>
       </div>
-      <h1>{root ? `${root.service} ${root.name}` : "A trace without spans"}</h1>
+      <h1>{root ? `${root.service} ${root.name}` : "Trace without spans"}</h1>
       <Facts
         of={[
           [
-            "Took",
+            "Duration",
             <>
               {duration(trace.duration_ns)}
-              {p && <span className="dim small"> {duration(p.p50_ns)} is the median</span>}
+              {p && <span className="dim small"> {duration(p.p50_ns)} median</span>}
             </>,
           ],
-          ["Began", <When at={trace.start} />],
+          ["Start", <When key="start" at={trace.start} />],
           ["Spans", count(trace.spans.length)],
           ["Critical path", `${count(own)} ${own === 1 ? "section" : "sections"}`],
           ...(trace.dropped_spans > 0
-            ? ([["Not shown", `${count(trace.dropped_spans)} spans, beyond the bound`]] as [string, string][])
+            ? ([["Not shown", `${count(trace.dropped_spans)} spans beyond the limit`]] as [string, string][])
             : []),
           ...(trace.flags.length > 0
-            ? ([["Unusual", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][])
+            ? ([["Flags", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][])
             : []),
         ]}
       />
       {p && (
         <p className="does">
           <span>
-            <Link href={`/problems/${problem}`}>A request of the problem</Link>: {keepUnits(p.diagnosis)}
+            <Link href={`/problems/${problem}`}>Sample of problem</Link>: {keepUnits(p.diagnosis)}
           </span>
         </p>
       )}
@@ -165,7 +165,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   return (
     <Figure
       title="Waterfall"
-      hint="Solid: on the critical path, where only this span runs. Striped: between a caller and its callee, on the wire or in a queue. Framed: a gap, in which nothing instrumented ran. Light: waiting for others, or off the path."
+      hint="Solid: self time on the critical path. Striped: between caller and callee, on the wire or in a queue. Framed: a gap in which nothing instrumented ran. Light: waiting for other spans, or off the critical path."
       tools={
         <>
           <Search value={q} pick={seek} label="Find a span ( / )" step={go} />
@@ -173,7 +173,7 @@ function Waterfall({ trace }: { trace: Trace }) {
           <Choice
             label="Spans"
             value={only}
-            onPick={setOnly}
+            pick={setOnly}
             of={[
               ["", "All"],
               ["critical", "Critical path"],
@@ -181,16 +181,16 @@ function Waterfall({ trace }: { trace: Trace }) {
           />
           {zoom && (
             <button type="button" onClick={() => setZoom("")}>
-              Show the whole trace
+              Reset zoom
             </button>
           )}
           {hasRefined && (
             <Choice
               label="Path"
               value={path}
-              onPick={setPath}
+              pick={setPath}
               of={[
-                ["refined", "With switched-on"],
+                ["refined", "With tracepoints"],
                 ["baseline", "Baseline"],
               ]}
             />
@@ -204,9 +204,9 @@ function Waterfall({ trace }: { trace: Trace }) {
           "kind",
           "start (ms)",
           "duration (ms)",
-          "own on the critical path (ms)",
-          "slower than (%)",
-          "of so many spans",
+          "self time on the critical path (ms)",
+          "percentile",
+          "spans compared",
           "error",
           "tracepoint",
         ],
@@ -259,9 +259,10 @@ function Waterfall({ trace }: { trace: Trace }) {
             focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
             head={
               <div className="vhead">
-                <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>
-                <span className="number" title="How many of 100 spans of the same operation, seen lately, were shorter">
-                  Slower than
+                <span>Span</span> <span className="number">Duration</span> <span className="number">Self</span>
+                <span className="number" title="Percentage of recent spans of the same operation that were shorter">
+                  {" "}
+                  Percentile{" "}
                 </span>
                 <Scale of={part} />
               </div>
@@ -303,8 +304,8 @@ function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: num
         type="button"
         className="quiet"
         disabled={of.length === 0}
-        aria-label="The one before"
-        title="The one before (Shift+Enter)"
+        aria-label="Previous match"
+        title="Previous match (Shift+Enter)"
         onClick={() => step(-1)}
       >
         ↑
@@ -313,8 +314,8 @@ function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: num
         type="button"
         className="quiet"
         disabled={of.length === 0}
-        aria-label="The next one"
-        title="The next one (Enter)"
+        aria-label="Next match"
+        title="Next match (Enter)"
         onClick={() => step(1)}
       >
         ↓
@@ -364,6 +365,7 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
     );
   };
   return (
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions -- j and k select rows
     <div
       className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`}
       onClick={pick}
@@ -423,7 +425,7 @@ const slowRank = 95;
 function Rank({ of: { percentile, among } }: { of: Schemas["Span"] }) {
   if (percentile === null)
     return (
-      <span className="dim" title={`too few spans of this operation were seen: ${among}`}>
+      <span className="dim" title={`too few spans of this operation: ${among}`}>
         –
       </span>
     );

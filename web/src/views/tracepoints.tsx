@@ -1,4 +1,4 @@
-// Tracepoints: what is on, why, until when, what it costs, who asked, and whether agents do what they are told.
+// Tracepoints: the budget, all tracepoints with reason, expiry and cost, agents, and the plan.
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -26,7 +26,7 @@ export default function Tracepoints() {
         <Choice
           label="Show"
           value={tab}
-          onPick={setTab}
+          pick={setTab}
           of={[
             ["tracepoints", "Tracepoints"],
             ["agents", "Agents"],
@@ -37,9 +37,18 @@ export default function Tracepoints() {
       <Async of={budget} what="the budget">
         {(b) => <Budget b={b} />}
       </Async>
-      {tab === "agents" ? <Agents /> : tab === "plan" ? <Plan /> : <List />}
+      {tab === "tracepoints" && <List />}
+      {tab === "agents" && <Agents />}
+      {tab === "plan" && <Plan />}
     </>
   );
+}
+
+// cores formats CPU use; less than a hundredth of a core as time per second.
+function cores(x: number | null): string {
+  if (x === null) return "–";
+  if (x > 0 && x < 0.01) return `${duration(x * 1e9)}/s`;
+  return `${digits(x)} ${x === 1 ? "core" : "cores"}`;
 }
 
 function Budget({ b }: { b: Schemas["BudgetUse"] }) {
@@ -48,15 +57,12 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       <div className="small">
         <span>{name}</span>
         <span className="dim nowrap">
-          {write(used)} {most > 0 ? `of ${write(most)}, ${percent((used ?? 0) / most)}` : "without a bound"}
+          {write(used)} {most > 0 ? `of ${write(most)}, ${percent((used ?? 0) / most)}` : "no limit"}
         </span>
       </div>
       <Bar of={most > 0 ? (used ?? 0) / most : 0} />
     </div>
   );
-  // Below a hundredth of a core, time a second says more.
-  const cores = (x: number | null) =>
-    x === null ? "–" : x > 0 && x < 0.01 ? `${duration(x * 1e9)}/s` : `${digits(x)} ${x === 1 ? "core" : "cores"}`;
   return (
     <>
       <div className="gauges">
@@ -91,7 +97,7 @@ function List() {
   );
   return (
     <Figure
-      title="What can be on, and what is"
+      title="All tracepoints"
       tools={
         <>
           <Search value={q} pick={setQ} label="Search tracepoints ( / )" />
@@ -152,16 +158,16 @@ function List() {
                 head={[
                   "Tracepoint",
                   "State",
-                  "Why, and for whom",
+                  "Reason",
                   "Until",
-                  { text: "Of requests", number: true, title: "Part of the requests that have it on" },
-                  { text: "Data", number: true, title: "What it costs, or would cost, on all requests" },
+                  { text: "Sampled", number: true, title: "Share of requests that have it on" },
+                  { text: "Data", number: true, title: "Cost if on for all requests" },
                   {
                     text: "CPU",
                     number: true,
-                    title: "CPU time a second that it costs, or would cost, on all requests",
+                    title: "CPU time per second if on for all requests",
                   },
-                  "Do",
+                  "Action",
                 ]}
               >
                 {list.items.map((t) => (
@@ -188,14 +194,12 @@ function List() {
 function None({ q, state }: { q: string; state: string }) {
   if (state === "on" && !q)
     return (
-      <Empty title="Nothing is on">
-        Tracepoints are switched on when a problem is investigated, and off again when that is done.
-      </Empty>
+      <Empty title="No active tracepoints">Tracepoints are switched on while a problem is being investigated.</Empty>
     );
-  if (state || q) return <Empty title="No tracepoint fits">Take a filter away to see more.</Empty>;
+  if (state || q) return <Empty title="No matching tracepoints">Remove a filter to see more.</Empty>;
   return (
-    <Empty title="No tracepoints are known">
-      They come from agents, and from spans that carry sibyl.tracepoint.id.
+    <Empty title="No tracepoints yet">
+      They are announced by agents, and by spans with the attribute sibyl.tracepoint.id.
     </Empty>
   );
 }
@@ -213,19 +217,7 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
         {lease?.pinned && <span className="tag">pinned</span>}
       </td>
       <td className="small">
-        {lease ? (
-          <>
-            {lease.cause}
-            <div className="dim">
-              {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"},{" "}
-              <When at={lease.since} brief />
-            </div>
-          </>
-        ) : t.wish ? (
-          `${t.wish.by}: ${t.wish.kind}`
-        ) : (
-          <span className="dim">–</span>
-        )}
+        <Reason t={t} />
       </td>
       <td className="small nowrap">{lease ? <When at={lease.expires} brief /> : <span className="dim">–</span>}</td>
       <td className="number">{lease ? percent(t.share) : "–"}</td>
@@ -240,6 +232,29 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
       </td>
     </tr>
   );
+}
+
+function Reason({ t }: { t: Tracepoint }) {
+  const lease = t.leases[0];
+  if (lease) {
+    return (
+      <>
+        {lease.cause}
+        <div className="dim">
+          {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "requested by a person"},{" "}
+          <When at={lease.since} brief />
+        </div>
+      </>
+    );
+  }
+  return t.wish ? `${t.wish.by}: ${t.wish.kind}` : <span className="dim">–</span>;
+}
+
+function agentIssue(a: Schemas["Agent"]): string {
+  if (a.problem) return a.problem;
+  if (a.failed > 0) return `${count(a.failed)} could not be switched on`;
+  if (a.conflicts > 0) return "another agent uses its ID";
+  return a.drops > 0 ? `${count(a.drops)} hits dropped` : "–";
 }
 
 function Agents() {
@@ -272,10 +287,10 @@ function Agents() {
       <Async of={reading} what="agents">
         {(list) =>
           list.items.length === 0 ? (
-            <Empty title={q ? "No agent fits" : "No agent has come"}>
+            <Empty title={q ? "No matching agents" : "No agents"}>
               {q
-                ? "Search for less."
-                : "Without agents nothing can be switched on; problems are found all the same. Build one into a service with the Go module agents/tracepoint."}
+                ? "Try a shorter search."
+                : "Sibyl finds problems without agents, but cannot switch tracepoints. Add the Go module agents/tracepoint to a service."}
             </Empty>
           ) : (
             <>
@@ -290,9 +305,9 @@ function Agents() {
                   "Seen",
                   { text: "Plan", number: true },
                   { text: "On", number: true, title: "Tracepoints of its plan that are on" },
-                  { text: "Can switch", number: true, title: "That it can switch" },
+                  { text: "Available", number: true, title: "Tracepoints that it can switch" },
                   { text: "Data", number: true },
-                  "What is wrong with it",
+                  "Issue",
                 ]}
               >
                 {list.items.map((a) => (
@@ -311,16 +326,7 @@ function Agents() {
                     <td className="number">{count(a.applied)}</td>
                     <td className="number">{count(a.catalogue)}</td>
                     <td className="number nowrap">{bytes(a.usage.bytes)}/s</td>
-                    <td className="small">
-                      {a.problem ||
-                        (a.failed > 0
-                          ? `${count(a.failed)} could not be switched on`
-                          : a.conflicts > 0
-                            ? "another uses its ID"
-                            : a.drops > 0
-                              ? `${count(a.drops)} hits dropped`
-                              : "–")}
-                    </td>
+                    <td className="small">{agentIssue(a)}</td>
                   </tr>
                 ))}
               </Table>
@@ -338,7 +344,7 @@ function Plan() {
   return (
     <Figure
       title="The plan"
-      hint="Requests are divided at random: those of an arm have its tracepoints on. Arms that have more on say what that costs the requests."
+      hint="Requests are assigned to arms at random; an arm's requests have its tracepoints on. Comparing arms shows the overhead."
       table={() => ({
         header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"],
         rows: (reading.value?.arms ?? []).flatMap((a) =>
@@ -355,13 +361,15 @@ function Plan() {
               {count(p.agents.lost)} lost
             </p>
             {p.arms.length === 0 ? (
-              <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated.</Empty>
+              <Empty title="No active tracepoints">
+                Tracepoints are switched on while a problem is being investigated.
+              </Empty>
             ) : (
-              <Table label="The plan" head={["Arm", { text: "Of requests", number: true }, "Tracepoints"]}>
+              <Table label="The plan" head={["Arm", { text: "Sampled", number: true }, "Tracepoints"]}>
                 {p.arms.map((a) => (
                   <tr key={a.name}>
                     <td>
-                      {a.name} {a.everything && <span className="tag">explores: everything on</span>}
+                      {a.name} {a.everything && <span className="tag">explores: all on</span>}
                     </td>
                     <td className="number">{percent(a.share)}</td>
                     <td className="small path">

@@ -1,5 +1,5 @@
-// Tree: where a request type can be searched, what is on, where its problem was matched, and what comes next.
-import { useEffect, useMemo, useRef, useState } from "react";
+// Tree: the calling contexts of a request type with their tracepoints, matches of its problem, and next steps.
+import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -57,8 +57,8 @@ export default function TreeView({ id }: { id: string }) {
   );
   if (failure?.status === 404)
     return (
-      <Empty page title="There is no such tree">
-        Requests of this type may not have come for long. <Link href="/trees">All trees</Link>
+      <Empty page title="Tree not found">
+        Sibyl may not have seen requests of this type for a long time. <Link href="/trees">All trees</Link>
       </Empty>
     );
   return (
@@ -69,11 +69,11 @@ export default function TreeView({ id }: { id: string }) {
             <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
             {problem && (
               <span>
-                as searched for <Link href={`/problems/${problem}`}>a problem</Link>
+                search for <Link href={`/problems/${problem}`}>a problem</Link>
               </span>
             )}
           </div>
-          <h1>What {tree.name} calls</h1>
+          <h1>Calls of {tree.name}</h1>
           <Contexts
             tree={tree}
             wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))}
@@ -119,20 +119,18 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     [first, foldedSince, unfolded],
   );
   const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
-  const seen = useRef(known);
-  useEffect(() => {
-    if (seen.current || !known) return;
-    seen.current = true;
+  const [seen, setSeen] = useState(known);
+  if (known && !seen) {
+    setSeen(true);
     setFirst(fresh());
-  });
-  const low = q.toLowerCase();
-  const passes =
-    q || state
-      ? (n: Node) =>
-          (!state || n.state === state) &&
-          (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low))
-      : undefined;
-  const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
+  }
+  const passes = useMemo(() => {
+    if (!q && !state) return undefined;
+    const low = q.toLowerCase();
+    const text = (n: Node) => `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase();
+    return (n: Node) => (!state || n.state === state) && (!low || text(n).includes(low));
+  }, [q, state]);
+  const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, passes]);
   const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
   const fold = ({ context }: Node, yes: boolean) => {
@@ -140,6 +138,10 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     setUnfolded(toggled(unfolded, context, !yes && first.folded.has(context)));
   };
   const foldChosen = (yes: boolean) => chosen && folds(chosen) && !passes && fold(chosen, yes);
+  const focusedRow = () => {
+    if (chosen) return at;
+    return passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading);
+  };
   const step = (by: number) => {
     const from = chosen && at < 0 ? rows.findLastIndex((i) => i <= chosen.index) : at; // the one that hides it
     const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
@@ -161,9 +163,10 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     setQ("");
     setState("");
   };
-  useEffect(() => {
-    if (chosen) unfold(contextsAbove(chosen).filter((context) => !foldedSince.has(context))); // a link may name what is folded at first
-  }, []);
+  const showChosen = useEffectEvent(() => {
+    if (chosen) unfold(contextsAbove(chosen).filter((context) => !foldedSince.has(context)));
+  });
+  useEffect(() => showChosen(), []); // a link may select a context that is collapsed at first
   useKeys({
     j: () => step(1),
     k: () => step(-1),
@@ -173,7 +176,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   return (
     <Figure
       title="Calling contexts"
-      hint={`${count(nodes.length)} calling contexts. ◆\u00a0is where the problem was matched to, with its part of what is wrong; ▶\u00a0what is tried now or next; ★\u00a0what was located.`}
+      hint={`${count(nodes.length)} calling contexts. ◆\u00a0matched to the problem, with its share of the slowdown; ▶\u00a0being tried now or next; ★\u00a0located.`}
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
@@ -242,22 +245,22 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             height={26}
             focus={{
               id: [chosen?.context ?? first.leading, q, state].join(" "),
-              at: chosen ? at : passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading),
+              at: focusedRow(),
             }}
             head={
               <div className="vhead">
                 <span>Operation</span>
                 <span>State</span>
-                <span className="number" title="How often a request runs it">
+                <span className="number" title="Hits per request">
                   Hits
                 </span>
-                <span className="number" title="CPU time of a hit">
+                <span className="number" title="CPU time per hit">
                   CPU
                 </span>
-                <span className="number" title="Trace data of a hit">
+                <span className="number" title="Trace data per hit">
                   Data
                 </span>
-                <span className="number" title="Part of what was wrong that it had in past investigations">
+                <span className="number" title="Its share of the slowdown in past investigations">
                   Past
                 </span>
               </div>
@@ -327,6 +330,7 @@ type NodeRowProps = {
 
 function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRowProps) {
   return (
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions -- j and k select rows
     <div
       className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`}
       onClick={pick}
@@ -347,7 +351,7 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
         )}
         <span title={`${n.operation}, ${n.service} (${n.layer}, ${n.kind})`}>
           {match && (
-            <span aria-label={`the problem was matched to this: ${share(match.score)} of what is wrong`}>
+            <span aria-label={`matched to the problem: ${share(match.score)} of the slowdown`}>
               ◆ {percent(Math.min(1, match.score ?? 0))}{" "}
             </span>
           )}
@@ -386,9 +390,9 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
   );
   return (
     <>
-      <h2>Where the problem was matched</h2>
+      <h2>Matches of the problem</h2>
       {tree.matches.length === 0 ? (
-        <p className="dim">No problem of these requests is open.</p>
+        <p className="dim">These requests have no open problem.</p>
       ) : (
         p && <p className="dim small">{wrongIs(p)}</p>
       )}
@@ -396,11 +400,11 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
         <div className="match" key={m.place.edge}>
           <strong>{m.place.label}</strong>
           <div className="dim">
-            {share(m.score)} of what is wrong
-            {shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge)!)} of the variance`}
+            {share(m.score)} of the slowdown
+            {shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge))} of the variance`}
           </div>
           <div className="small">
-            {m.nodes.length === 0 && "matched to nothing: no tracepoint is known there"}
+            {m.nodes.length === 0 && "no match: no tracepoint is known there"}
             {m.nodes.slice(0, 5).map((x) => (
               <div key={x.index}>
                 <button
@@ -422,17 +426,18 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
         </div>
       ))}
       {shown.length < tree.matches.length && (
-        <p className="dim small match">Others have less than {percent(least)} each.</p>
+        <p className="dim small match">The others have less than {percent(least)} each.</p>
       )}
-      <p className="dim small">Pick a context to see what it costs, and to switch it.</p>
+      <p className="dim small">Select a context to see its cost and to switch its tracepoint.</p>
     </>
   );
 }
 
 // wrongIs says of a problem what its places have a part of.
 function wrongIs({ onset, kind }: Schemas["Problem"]): string {
-  if (onset === "changed") return "What is wrong is what these requests take longer, or vary more, than they did.";
-  return kind === "variable" ? "What is wrong is the variance." : "What is wrong is the mean.";
+  if (onset === "changed")
+    return "The slowdown is the additional time, or variance, of these requests compared with before.";
+  return kind === "variable" ? "The slowdown is the variance." : "The slowdown is the mean.";
 }
 
 function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Match | undefined; again: () => void }) {
@@ -461,7 +466,7 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
           {count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}
         </dd>
         <dt>Healthy</dt>
-        <dd>{n.reference_ns === null ? "not known" : `${duration(n.reference_ns)} on average`}</dd>
+        <dd>{n.reference_ns === null ? "unknown" : `${duration(n.reference_ns)} on average`}</dd>
         <dt>Seen</dt>
         <dd>
           <When at={n.seen} />
@@ -483,7 +488,7 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
       {n.tracepoint ? (
         <TracepointOverride id={n.tracepoint} changed={again} />
       ) : (
-        <p className="dim small">Part of the baseline: it is always on.</p>
+        <p className="dim small">Part of the baseline: always on.</p>
       )}
     </>
   );

@@ -1,4 +1,4 @@
-// Trees: what requests call, one tree for each request type.
+// Trees: one calling-context tree for each request type.
 import { Link } from "wouter";
 import { client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -26,7 +26,7 @@ export default function Trees() {
       <Figure
         title="Request types"
         table={() => ({
-          header: ["request type", "requests", "calling contexts", "tracepoints", "left out"],
+          header: ["request type", "requests", "calling contexts", "tracepoints", "dropped"],
           rows: (reading.value?.items ?? []).map((t) => [
             t.request_type_name,
             t.requests,
@@ -40,10 +40,10 @@ export default function Trees() {
         <Async of={reading} what="trees">
           {(list) =>
             list.items.length === 0 ? (
-              <Empty title={q ? "No request type fits" : "No trees yet"}>
+              <Empty title={q ? "No matching request types" : "No trees yet"}>
                 {q
-                  ? "Search for less of its name."
-                  : "They grow with the requests that come: send traces, and look again after an epoch."}
+                  ? "Try a shorter search."
+                  : "Trees grow as requests arrive: send traces, and check again after an epoch."}
               </Empty>
             ) : (
               <>
@@ -54,7 +54,7 @@ export default function Trees() {
                     { text: "Requests", number: true },
                     { text: "Calling contexts", number: true },
                     { text: "Tracepoints", number: true },
-                    { text: "Left out", number: true, title: "Contexts beyond the bound" },
+                    { text: "Dropped", number: true, title: "Contexts beyond the limit" },
                   ]}
                 >
                   {list.items.map((t) => (
