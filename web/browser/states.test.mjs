@@ -50,7 +50,7 @@ test("a service without anything says what to do", async () => {
   const empty = await serve({ empty: true });
   const { page, context, wrongs } = await open(browser);
   await page.goto(empty.url);
-  await page.getByText("No requests yet").waitFor();
+  await page.getByText("No requests yet. Learning begins").waitFor();
   await page.getByText("No problems yet").waitFor();
   assert.deepEqual(await violations(page), []);
   for (const [path, text] of [
@@ -60,7 +60,7 @@ test("a service without anything says what to do", async () => {
     ["/compare", "No requests yet"],
   ]) {
     await page.goto(empty.url + path);
-    await page.getByText(text).waitFor();
+    await page.getByText(text, { exact: true }).waitFor();
     assert.deepEqual(await violations(page), []);
   }
   assert.deepEqual(wrongs, []);

@@ -99,7 +99,7 @@ test("gaps and ranks are in the table, and the strip is a picture", async () => 
     return Buffer.concat(chunks);
   };
   const table = (await saved("Save as CSV")).toString();
-  assert.match(table, /^\ufeffservice,.*,slower than \(%\),of so many spans,/);
+  assert.match(table, /^\ufeffservice,.*,percentile,spans compared,/);
   assert.match(table, /nothing instrumented ran in .*,gap,[\d.]+,[\d.]+,/);
   assert.ok((await saved("Save as PNG")).length > 1000, "the picture is empty");
   await context.close();

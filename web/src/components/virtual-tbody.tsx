@@ -19,7 +19,9 @@ export function VirtualTbody({ count, columns, estimate, see, id, row }: Props) 
   const body = useRef<HTMLTableSectionElement>(null);
   const [top, setTop] = useState(0); // px from the top of the page
   useEffect(() => {
-    const measure = () => setTop(Math.round(body.current!.getBoundingClientRect().top + window.scrollY));
+    const measure = () => {
+      if (body.current) setTop(Math.round(body.current.getBoundingClientRect().top + window.scrollY));
+    };
     const observer = new ResizeObserver(measure); // a banner above the table changes the height of the page
     observer.observe(document.body);
     return () => observer.disconnect();

@@ -176,7 +176,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   return (
     <Figure
       title="Calling contexts"
-      hint={`${count(nodes.length)} calling contexts. ◆\u00a0matched to the problem, with its share of the slowdown; ▶\u00a0being tried now or next; ★\u00a0located.`}
+      hint={`${count(nodes.length)} calling contexts. ◆\u00a0matched to the problem, with its share of the slowdown; ▶\u00a0being tried now or next; ★\u00a0the located tracepoint.`}
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
