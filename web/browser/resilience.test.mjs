@@ -61,7 +61,7 @@ test("what a URL says that nobody knows is taken for nothing", async () => {
     [`${paths.problem}?by=x&latency=x&edges=x&tables=x,latency-over-time`, "#edges td"],
     [`${paths.compare}&by=x&part=7`, ".diagnosis"],
     [`${paths.compare}&by=duration&longer=x&shorter=-1&from=x`, ".diagnosis"],
-    [`/?q=${"x".repeat(400)}`, "text=No problem fits"],
+    [`/?q=${"x".repeat(400)}`, "text=No matching problems"],
     [`/tracepoints?q=${"x".repeat(400)}`, "text=No matching tracepoints"],
     [`/trees?q=${"x".repeat(400)}`, "text=No matching request types"],
     [`/compare?q=${"x".repeat(400)}`, "text=No matching requests"],

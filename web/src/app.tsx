@@ -5,7 +5,7 @@ import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
 import { queryClient, useConnection, useResource } from "./api/queries.ts";
-import { coarseDuration, stateLabel } from "./lib/format.ts";
+import { coarseDuration, stateLabel } from "./logic/format.ts";
 import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
 import { Dialog } from "./components/dialog.tsx";

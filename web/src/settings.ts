@@ -1,7 +1,7 @@
 // Preferences stored in the browser: theme and time zone.
 import { createContext, useContext, useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
 import { corrected, serverNow } from "./api/clock.ts";
-import type { Zone } from "./lib/format.ts";
+import type { Zone } from "./logic/format.ts";
 import { store, load } from "./storage.ts";
 
 export type Theme = "system" | "light" | "dark";

@@ -1,7 +1,7 @@
 // View state in the URL: sorting, filters and selections are query parameters.
 import { useCallback, useMemo } from "react";
 import { useSearchParams } from "wouter";
-import { isRFC3339 } from "./lib/rfc3339.ts";
+import { isRFC3339 } from "./logic/rfc3339.ts";
 
 // useQuery returns a query parameter and its setter. The default value is omitted from the URL.
 export function useQuery(name: string, fallback = ""): [string, (value: string) => void] {

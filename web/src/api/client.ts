@@ -1,6 +1,6 @@
 // The API client, with the contract's types, the token, and errors that people can act on.
 import createClient, { type Middleware } from "openapi-fetch";
-import { sanitize, sanitizeDeep } from "../lib/sanitize.ts";
+import { sanitize, sanitizeDeep } from "../logic/sanitize.ts";
 import { store, load } from "../storage.ts";
 import { syncClock } from "./clock.ts";
 import type { components, paths } from "./contract.gen.ts";

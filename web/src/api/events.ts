@@ -1,6 +1,6 @@
 // Server-sent events. They are read with fetch because EventSource cannot send a token.
-import { countFailures, delay } from "../lib/backoff.ts";
-import { eventDecoder } from "../lib/event-stream.ts";
+import { countFailures, delay } from "../logic/backoff.ts";
+import { eventDecoder } from "../logic/event-stream.ts";
 import { type Schemas, authorization, base, requireLogin } from "./client.ts";
 
 export type ServerEvent = Schemas["Event"];

@@ -1,7 +1,7 @@
 // Reading from the API in components, with TanStack Query: the cache, what is read again and when, and failures.
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { type Page, mergePages } from "../lib/pages.ts";
+import { type Page, mergePages } from "../logic/pages.ts";
 import { type Answer, ApiError, unauthorized, unwrap } from "./client.ts";
 import { type ServerEvent, currentConnection, onConnection, onEvent } from "./events.ts";
 

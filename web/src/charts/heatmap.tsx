@@ -2,8 +2,8 @@
 // happened; dragging picks a time, or, up and down too, a box of times and durations.
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
-import { count, duration, percent, time } from "../lib/format.ts";
-import { type Drag, type Point, axis, cells, selection } from "../lib/heatmap.ts";
+import { count, duration, percent, time } from "../logic/format.ts";
+import { type Drag, type Point, axis, cells, selection } from "../logic/heatmap.ts";
 import { useNow, useZone } from "../settings.ts";
 import { useSize } from "./use-size.ts";
 

@@ -1,7 +1,7 @@
 // Histogram draws how durations are distributed, on a logarithmic axis.
 import type { Schemas } from "../api/client.ts";
-import { count, duration } from "../lib/format.ts";
-import { coarse } from "../lib/bins.ts";
+import { count, duration } from "../logic/format.ts";
+import { coarse } from "../logic/bins.ts";
 import { useSize } from "./use-size.ts";
 
 const least = 150; // height

@@ -1,5 +1,5 @@
 // Icicle draws boxes nested by calling context, as an SVG that also makes the PNG.
-import type { Box } from "../lib/icicle.ts";
+import type { Box } from "../logic/icicle.ts";
 import { useSize } from "./use-size.ts";
 
 const rowHeight = 24;

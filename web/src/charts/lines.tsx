@@ -2,7 +2,7 @@
 import { useContext, useEffect, useEffectEvent, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { duration, time } from "../lib/format.ts";
+import { duration, time } from "../logic/format.ts";
 import { ThemeContext, useNow, useZone } from "../settings.ts";
 import type { Mark } from "./heatmap.tsx";
 

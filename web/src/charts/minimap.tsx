@@ -1,8 +1,8 @@
 // Minimap draws a whole trace into one strip, and the part of it that is looked at as a box that pointers and keys move.
 import { type PointerEvent, memo, useContext, useEffect, useRef, useState } from "react";
-import { count, duration } from "../lib/format.ts";
-import { type Row, type Interval, extent } from "../lib/waterfall.ts";
-import { between, moved, scaled } from "../lib/zoom.ts";
+import { count, duration } from "../logic/format.ts";
+import { type Row, type Interval, extent } from "../logic/waterfall.ts";
+import { between, moved, scaled } from "../logic/zoom.ts";
 import { ThemeContext } from "../settings.ts";
 import { useSize } from "./use-size.ts";
 

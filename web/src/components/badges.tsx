@@ -1,6 +1,6 @@
 // Badges for the states of problems, tracepoints and agents, with their definitions.
 import type { Schemas } from "../api/client.ts";
-import { stateLabel } from "../lib/format.ts";
+import { stateLabel } from "../logic/format.ts";
 
 const glyphs: Record<string, string> = {
   none: "○",

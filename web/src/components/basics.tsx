@@ -1,6 +1,6 @@
 // Small components shared by all views.
 import { type ReactNode, useEffect } from "react";
-import { ago, time } from "../lib/format.ts";
+import { ago, time } from "../logic/format.ts";
 import { useNow, useZone } from "../settings.ts";
 
 // When shows a time and its age.

@@ -1,6 +1,6 @@
 // Figure is a chart or a table with a menu that exports it.
 import { type ReactNode, useId, useRef } from "react";
-import { type Cell, csv } from "../lib/csv.ts";
+import { type Cell, csv } from "../logic/csv.ts";
 import { toggled, useSet } from "../url.ts";
 import { Table } from "./table.tsx";
 import { type Item, Menu } from "./menu.tsx";

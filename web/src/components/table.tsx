@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { count } from "../lib/format.ts";
+import { count } from "../logic/format.ts";
 
 // Column is the head of a column. title explains it if the text does not.
 export type Column = string | { text: string; number?: true; title?: string };

@@ -1,6 +1,6 @@
 // The locations of a comparison as a table.
 import type { Schemas } from "../api/client.ts";
-import { duration, milli, percent, signed } from "../lib/format.ts";
+import { duration, milli, percent, signed } from "../logic/format.ts";
 import { ContextPath } from "../components/basics.tsx";
 import type { TableData } from "../components/figure.tsx";
 import { type Column, Table } from "../components/table.tsx";

@@ -1,8 +1,8 @@
 // The edges of a problem: as the critical path that they make up, and as a list.
 import type { Schemas } from "../api/client.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
-import { count, duration, milli, percent, range, share, signed } from "../lib/format.ts";
-import { boxes } from "../lib/icicle.ts";
+import { count, duration, milli, percent, range, share, signed } from "../logic/format.ts";
+import { boxes } from "../logic/icicle.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";

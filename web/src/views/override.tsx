@@ -3,7 +3,7 @@ import { useState } from "react";
 import { serverNow } from "../api/clock.ts";
 import { ApiError, type Schemas, unwrap, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { bytes, digits, percent, rate } from "../lib/format.ts";
+import { bytes, digits, percent, rate } from "../logic/format.ts";
 import { When } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";

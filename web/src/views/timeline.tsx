@@ -1,8 +1,8 @@
 // Timeline: the decisions about a problem with reasons, results and costs, and the deploys in between.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
-import { describeDeploy } from "../lib/deploys.ts";
-import { bytes, count, digits, duration, percent, share, keepUnits } from "../lib/format.ts";
+import { describeDeploy } from "../logic/deploys.ts";
+import { bytes, count, digits, duration, percent, share, keepUnits } from "../logic/format.ts";
 import { When } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
 import { StateBadge } from "../components/badges.tsx";

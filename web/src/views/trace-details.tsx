@@ -1,8 +1,8 @@
 // The panel beside a waterfall: details of a span or a gap, or a breakdown of the whole trace.
 import { useMemo } from "react";
 import type { Schemas } from "../api/client.ts";
-import { count, duration, percent, rank } from "../lib/format.ts";
-import { type Row, rowLabel } from "../lib/waterfall.ts";
+import { count, duration, percent, rank } from "../logic/format.ts";
+import { type Row, rowLabel } from "../logic/waterfall.ts";
 import { When } from "../components/basics.tsx";
 
 type Trace = Schemas["Trace"];

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
-import { count, duration, rank, abbreviate, keepUnits } from "../lib/format.ts";
+import { count, duration, rank, abbreviate, keepUnits } from "../logic/format.ts";
 import {
   type Row,
   type Interval,
@@ -15,8 +15,8 @@ import {
   visibleRows,
   step,
   rowLabel,
-} from "../lib/waterfall.ts";
-import { parseZoom, place, formatZoom } from "../lib/zoom.ts";
+} from "../logic/waterfall.ts";
+import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
 import { useKeys } from "../use-keys.ts";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search } from "../components/controls.tsx";

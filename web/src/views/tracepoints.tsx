@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { bytes, count, digits, duration, percent, ratio } from "../lib/format.ts";
+import { bytes, count, digits, duration, percent, ratio } from "../logic/format.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Bar, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";

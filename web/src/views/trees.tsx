@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import { client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { count } from "../lib/format.ts";
+import { count } from "../logic/format.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { useTitle } from "../components/basics.tsx";
 import { Search } from "../components/controls.tsx";
