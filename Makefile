@@ -1,6 +1,7 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
 GREMLINS := bin/gremlins
+NODE     := web/node_modules/.package-lock.json
 GOLDEN   := ./analysis ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of docs/benchmarks.md; empty: all
@@ -27,18 +28,20 @@ test: ## run all quick tests; installs Chromium for those of the web UI if it is
 
 check: format vet lint test race ## run every check of CI except that of generated files
 
-format: $(GOLANGCI) ## fail if a file is not formatted; fix with bin/golangci-lint fmt
+format: $(GOLANGCI) $(NODE) ## fail if a file is not formatted; fix with bin/golangci-lint fmt and npm run format
 	$(GOLANGCI) fmt --diff # includes the nested modules
+	cd web && npm run -s format:check
 
 vet: ## run go vet
 	go vet ./...
 	go -C agents/tracepoint vet ./...
 	go -C agents/tracepoint/integration vet ./...
 
-lint: $(GOLANGCI) ## run the linters of .golangci.yml
+lint: $(GOLANGCI) $(NODE) ## run the linters: .golangci.yml and web/eslint.config.js
 	$(GOLANGCI) run
 	cd agents/tracepoint && ../../$(GOLANGCI) run
 	cd agents/tracepoint/integration && ../../../$(GOLANGCI) run
+	cd web && npm run -s lint
 
 race: ## run all tests under the race detector
 	go test -race -timeout 30m ./...
@@ -84,6 +87,9 @@ tidy: ## run go mod tidy in all modules; see docs/adr/0003-modules.md
 
 generate: ## recreate all generated files
 	go generate ./...
+
+$(NODE): web/package-lock.json
+	cd web && npm ci
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

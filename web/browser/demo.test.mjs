@@ -2,12 +2,18 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { test } from "node:test";
-import { launch, open, settle } from "./world.mjs";
+import { launch, open, settle } from "./harness.mjs";
 
 const patience = 150_000; // ms, from the fault
 
 test("the fault of the demo is found while the test watches", async (t) => {
-  const demo = spawn(process.env.SIBYLBENCH, ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"], { stdio: ["ignore", "ignore", "pipe"] });
+  const demo = spawn(
+    process.env.SIBYLBENCH,
+    ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"],
+    {
+      stdio: ["ignore", "ignore", "pipe"],
+    },
+  );
   const ended = new Promise((done) => demo.once("exit", done));
   const browser = await launch();
   try {
@@ -21,12 +27,14 @@ test("the fault of the demo is found while the test watches", async (t) => {
     const [, url] = await heard(/Sibyl is at (http:\S+)/);
     const { page, wrongs } = await open(browser);
     await page.goto(url);
-    await page.getByText("Learning what is normal").first().waitFor({ timeout: 30_000 });
+    await page.getByText("Learning normal behaviour").first().waitFor({ timeout: 30_000 });
     await heard(/something is wrong with the shop/);
     const began = Date.now();
     const first = page.locator("tr.changed a[data-problem]").first();
     await first.waitFor({ timeout: patience });
-    t.diagnostic(`a problem is on the page ${Math.round((Date.now() - began) / 1000)} s after the fault: ${await first.textContent()}`);
+    t.diagnostic(
+      `a problem is on the page ${Math.round((Date.now() - began) / 1000)} s after the fault: ${await first.textContent()}`,
+    );
     await page.locator("tr.changed .state-located, tr.changed .state-explained").first().waitFor({ timeout: patience });
     t.diagnostic(`located after ${Math.round((Date.now() - began) / 1000)} s`);
     await first.click();

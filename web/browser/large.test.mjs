@@ -6,7 +6,7 @@ import { mkdtempSync, readFileSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, open, serve } from "./world.mjs";
+import { launch, open, serve } from "./harness.mjs";
 
 // How long an hour of updates takes depends on how short epochs may be: of so many updates, 360 are an hour.
 const updates = Number(process.env.UPDATES ?? 45);
@@ -27,7 +27,9 @@ after(async () => {
 const response = async (page, act) => {
   await page.evaluate(() => {
     globalThis.took = 0;
-    new PerformanceObserver((list) => list.getEntries().forEach((e) => (globalThis.took = Math.max(globalThis.took, e.duration)))).observe({ type: "event", durationThreshold: 16, buffered: false });
+    new PerformanceObserver((list) =>
+      list.getEntries().forEach((e) => (globalThis.took = Math.max(globalThis.took, e.duration))),
+    ).observe({ type: "event", durationThreshold: 16, buffered: false });
   });
   await act();
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100))));
@@ -65,7 +67,15 @@ test("the API with 5 000 problems", async (t) => {
   assert.ok(total >= 5000 && status.groups >= 2000, `${total} problems, ${status.groups} groups`);
   const { items: trees } = await service.api("/trees?q=batch");
   assert.ok(trees[0].nodes >= 20_000, `a tree of ${trees[0].nodes} nodes`);
-  for (const path of ["/problems?limit=200", "/problems?limit=200&sort=impact&q=orders", `/problems/${items[0].id}`, `/groups/${items[0].group}`, "/groups?limit=1000", `/trees/${trees[0].request_type}?limit=1000`, "/decisions"]) {
+  for (const path of [
+    "/problems?limit=200",
+    "/problems?limit=200&sort=impact&q=orders",
+    `/problems/${items[0].id}`,
+    `/groups/${items[0].group}`,
+    "/groups?limit=1000",
+    `/trees/${trees[0].request_type}?limit=1000`,
+    "/decisions",
+  ]) {
     const took = [];
     for (let i = 0; i < 20; i++) {
       const began = performance.now();
@@ -73,7 +83,9 @@ test("the API with 5 000 problems", async (t) => {
       took.push(performance.now() - began);
     }
     took.sort((a, b) => a - b);
-    t.diagnostic(`${path.replace(/[0-9a-f]{32}/, "…")}: ${took[10].toFixed(1)} ms in the median, ${took[19].toFixed(0)} ms at most`);
+    t.diagnostic(
+      `${path.replace(/[0-9a-f]{32}/, "…")}: ${took[10].toFixed(1)} ms in the median, ${took[19].toFixed(0)} ms at most`,
+    );
   }
 });
 
@@ -93,13 +105,19 @@ test("5 000 problems", async (t) => {
   const rows = await page.locator(".queue a[data-problem]").count();
   assert.ok(rows < 200, `${rows} rows exist, though few are in sight`);
   t.diagnostic(`at the end of ${total} problems ${rows} rows exist`);
-  t.diagnostic(`a menu above them took ${await response(page, () => page.getByRole("button", { name: "Theme, time, help" }).click())} ms`);
+  t.diagnostic(
+    `a menu above them took ${await response(page, () => page.getByRole("button", { name: "Theme, time, help" }).click())} ms`,
+  );
   await page.keyboard.press("Escape");
   await page.evaluate(() => scrollTo(0, 0));
   t.diagnostic(`sorting took ${await response(page, () => page.getByRole("button", { name: /^Impact/ }).click())} ms`);
   await page.waitForSelector("th[aria-sort=descending]");
-  t.diagnostic(`a letter of a search took ${await response(page, () => page.locator("[data-search]").pressSequentially("tariffs"))} ms`);
-  await until("only what is looked for", async () => (await page.locator(".queue a[data-problem]").allTextContents()).every((text) => text.includes("tariffs")));
+  t.diagnostic(
+    `a letter of a search took ${await response(page, () => page.locator("[data-search]").pressSequentially("tariffs"))} ms`,
+  );
+  await until("only what is looked for", async () =>
+    (await page.locator(".queue a[data-problem]").allTextContents()).every((text) => text.includes("tariffs")),
+  );
   const found = await service.api("/problems?limit=1&q=tariffs");
   await page.getByText(`${found.total} problems`).waitFor();
   await context.close();
@@ -109,7 +127,9 @@ test("a problem of 5 000 is acknowledged", async (t) => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems?limit=1");
   await page.goto(`${service.url}/problems/${items[0].id}`);
-  t.diagnostic(`the dialog took ${await response(page, () => page.getByRole("button", { name: "Acknowledge" }).click())} ms`);
+  t.diagnostic(
+    `the dialog took ${await response(page, () => page.getByRole("button", { name: "Acknowledge" }).click())} ms`,
+  );
   await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
   await page.getByRole("button", { name: /acknowledged by/ }).waitFor();
   await context.close();
@@ -124,7 +144,9 @@ test("a tree of 20 000 nodes", async (t) => {
   t.diagnostic(`all of it was there after ${Date.now() - began} ms`);
   assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
   t.diagnostic(`slowest frame while scrolling ${await scroll(page)} ms`);
-  t.diagnostic(`search took ${await response(page, () => page.locator("[data-search]").fill("call 39 of threads"))} ms`);
+  t.diagnostic(
+    `search took ${await response(page, () => page.locator("[data-search]").fill("call 39 of threads"))} ms`,
+  );
   await page.getByText("call 39 of threads").first().waitFor();
   await context.close();
 });
@@ -132,12 +154,39 @@ test("a tree of 20 000 nodes", async (t) => {
 test("a trace of 50 000 spans scrolls", async (t) => {
   const id = "a".repeat(32);
   const spans = Array.from({ length: 50_000 }, (_, i) => ({
-    id: String(i), parent: i === 0 ? "" : String(Math.floor((i - 1) / 8)), service: `service-${i % 30}`, name: `span ${i}`, kind: "internal", start_ns: i * 1000, duration_ns: 50_000_000 - i * 1000,
-    error: false, attributes: [], tracepoint: "", exclusive_ns: i % 3 ? 0 : 1000, percentile: i % 100, among: 12_340,
+    id: String(i),
+    parent: i === 0 ? "" : String(Math.floor((i - 1) / 8)),
+    service: `service-${i % 30}`,
+    name: `span ${i}`,
+    kind: "internal",
+    start_ns: i * 1000,
+    duration_ns: 50_000_000 - i * 1000,
+    error: false,
+    attributes: [],
+    tracepoint: "",
+    exclusive_ns: i % 3 ? 0 : 1000,
+    percentile: i % 100,
+    among: 12_340,
   }));
-  const sections = spans.filter((s) => s.exclusive_ns > 0).map((s) => ({ span: s.id, start_ns: s.start_ns, end_ns: s.start_ns + 1000 }));
+  const sections = spans
+    .filter((s) => s.exclusive_ns > 0)
+    .map((s) => ({ span: s.id, start_ns: s.start_ns, end_ns: s.start_ns + 1000 }));
   const { page, context } = await open(browser);
-  await page.route("**/api/v1/traces/*", (route) => route.fulfill({ json: { id, start: new Date().toISOString(), duration_ns: 50_000_000, flags: [], spans, dropped_spans: 0, links: [], ranked_since: new Date().toISOString(), roots: [{ span: "0", duration_ns: 50_000_000, sections, refined: [] }] } }));
+  await page.route("**/api/v1/traces/*", (route) =>
+    route.fulfill({
+      json: {
+        id,
+        start: new Date().toISOString(),
+        duration_ns: 50_000_000,
+        flags: [],
+        spans,
+        dropped_spans: 0,
+        links: [],
+        ranked_since: new Date().toISOString(),
+        roots: [{ span: "0", duration_ns: 50_000_000, sections, refined: [] }],
+      },
+    }),
+  );
   await page.goto(`${service.url}/traces/${id}`);
   await page.waitForSelector(".vrow");
   assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
@@ -168,7 +217,8 @@ test("a trace of 50 000 spans scrolls", async (t) => {
 
 // traffic returns requests of a moment, of operations that problems are about, and what they call. From time to time they take longer.
 function traffic(problems, round) {
-  const hex = (n) => [...crypto.getRandomValues(new Uint8Array(n))].map((x) => x.toString(16).padStart(2, "0")).join("");
+  const hex = (n) =>
+    [...crypto.getRandomValues(new Uint8Array(n))].map((x) => x.toString(16).padStart(2, "0")).join("");
   const requests = problems.flatMap((p, i) => {
     const [, service, name, callee] = /^(\S+) (GET \S+) \((.+)\)$/.exec(p.request_type_name) ?? [];
     if (!service) return [];
@@ -176,18 +226,43 @@ function traffic(problems, round) {
       const took = BigInt(Math.round(p.mean_ns * (i % 10 === 1 && round % 20 > 10 ? 4 : 1) * (0.5 + Math.random())));
       const end = BigInt(Date.now()) * 1_000_000n;
       const [trace, root] = [hex(16), hex(8)];
-      const span = (id, parent, name, kind, longer) => ({ traceId: trace, spanId: id, parentSpanId: parent, name, kind, startTimeUnixNano: String(end - took - longer), endTimeUnixNano: String(end + longer) });
+      const span = (id, parent, name, kind, longer) => ({
+        traceId: trace,
+        spanId: id,
+        parentSpanId: parent,
+        name,
+        kind,
+        startTimeUnixNano: String(end - took - longer),
+        endTimeUnixNano: String(end + longer),
+      });
       return { service, spans: [span(root, "", name, 2, 50_000n), span(hex(8), root, callee, 3, 0n)] };
     });
   });
-  return { resourceSpans: requests.map(({ service, spans }) => ({ resource: { attributes: [{ key: "service.name", value: { stringValue: service } }] }, scopeSpans: [{ spans }] })) };
+  return {
+    resourceSpans: requests.map(({ service, spans }) => ({
+      resource: { attributes: [{ key: "service.name", value: { stringValue: service } }] },
+      scopeSpans: [{ spans }],
+    })),
+  };
 }
 
 // unwatched opens a page in a browser of its own that nothing looks into: a debugger has the browser keep what a page was
 // answered (measured: 200 MiB).
 function unwatched(url) {
   const profile = mkdtempSync(join(tmpdir(), "sibyl-page-"));
-  const child = spawn(process.env.CHROMIUM, ["--headless", "--no-sandbox", "--disable-dev-shm-usage", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "--window-size=1280,800", url], { stdio: "ignore" });
+  const child = spawn(
+    process.env.CHROMIUM,
+    [
+      "--headless",
+      "--no-sandbox",
+      "--disable-dev-shm-usage",
+      "--remote-debugging-port=0",
+      `--user-data-dir=${profile}`,
+      "--window-size=1280,800",
+      url,
+    ],
+    { stdio: "ignore" },
+  );
   const read = (pid, name) => {
     try {
       return readFileSync(`/proc/${pid}/${name}`, "utf8");
@@ -198,7 +273,9 @@ function unwatched(url) {
   return {
     // memory returns MiB that the process which shows the page has to itself.
     memory: () => {
-      const shows = readdirSync("/proc").filter((pid) => ["--type=renderer", profile].every((text) => read(pid, "cmdline").includes(text)));
+      const shows = readdirSync("/proc").filter((pid) =>
+        ["--type=renderer", profile].every((text) => read(pid, "cmdline").includes(text)),
+      );
       return Math.max(...shows.map((pid) => Number(/RssAnon:\s+(\d+)/.exec(read(pid, "status"))?.[1] ?? 0) / 1024));
     },
     stop: () => new Promise((done) => (child.once("exit", done), child.kill("SIGTERM"))),
@@ -217,10 +294,11 @@ test("live updates", async (t) => {
       if (!url.endsWith("/events")) return response;
       const [mine, its] = response.body.pipeThrough(new TextDecoderStream()).tee();
       void (async () => {
-        for (const from = mine.getReader(); ; ) {
+        for (const from = mine.getReader(); ;) {
           const { done, value } = await from.read();
           if (done) return;
-          for (const [, type] of value.matchAll(/^event: (\w+)/gm)) globalThis.heard[type === "epoch" ? "epoch" : "others"]++;
+          for (const [, type] of value.matchAll(/^event: (\w+)/gm))
+            globalThis.heard[type === "epoch" ? "epoch" : "others"]++;
         }
       })();
       return new Response(its.pipeThrough(new TextEncoderStream()), response);
@@ -249,8 +327,12 @@ test("live updates", async (t) => {
   await session.send("HeapProfiler.collectGarbage");
   const heap = (await session.send("Runtime.getHeapUsage")).usedSize / (1 << 20);
   const status = await service.api("/status");
-  t.diagnostic(`${epoch} epochs and ${others} other events, ${status.ingest.spans} spans: the list was read ${reads} times`);
-  t.diagnostic(`a page has ${Math.round(own)} MiB, this one ${Math.round(heap)} MiB of heap; the slowest key took ${slowest} ms`);
+  t.diagnostic(
+    `${epoch} epochs and ${others} other events, ${status.ingest.spans} spans: the list was read ${reads} times`,
+  );
+  t.diagnostic(
+    `a page has ${Math.round(own)} MiB, this one ${Math.round(heap)} MiB of heap; the slowest key took ${slowest} ms`,
+  );
   assert.ok(reads >= updates / 2, `the list was read ${reads} times`);
   assert.ok(own > 10, `an empty page of ${own} MiB was measured`);
   assert.ok(heap < 300 && own < 300, `${own} MiB, ${heap} MiB of heap`);

@@ -1,5 +1,5 @@
 // Pictures of every view, for the documentation: web/browser/run screens, or make screens.
-import { launch, open, places, serve, settle } from "./world.mjs";
+import { launch, open, places, serve, settle } from "./harness.mjs";
 
 const folder = new URL("../../docs/images/", import.meta.url).pathname;
 const service = await serve();
@@ -17,8 +17,10 @@ async function picture(name, path, options = {}) {
 }
 
 // What is chronic is there when an epoch has ended.
-for (let i = 0; i < 60 && (await service.api("/problems")).items.length < 10; i++) await new Promise((done) => setTimeout(done, 500));
-for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"]) await picture(name, paths[name], name === "problem" ? tall : {});
+for (let i = 0; i < 60 && (await service.api("/problems")).items.length < 10; i++)
+  await new Promise((done) => setTimeout(done, 500));
+for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"])
+  await picture(name, paths[name], name === "problem" ? tall : {});
 await picture("problem-dark", paths.problem, { theme: "dark", ...tall });
 await picture("problems-phone", paths.problems, { width: 390, height: 800, theme: "dark" });
 await browser.close();

@@ -1,7 +1,7 @@
 // What the UI shows when things are not as they should be: nothing there, learning, failing, gone, old, locked; and while things change.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations } from "./world.mjs";
+import { launch, open, places, serve, settle, violations } from "./harness.mjs";
 
 let service, browser;
 before(async () => {
@@ -13,7 +13,17 @@ after(async () => {
   await service?.stop();
 });
 
-const problem = { status: 500, contentType: "application/problem+json", body: JSON.stringify({ type: "about:blank", title: "Internal Server Error", status: 500, detail: "something broke", instance: "7" }) };
+const problem = {
+  status: 500,
+  contentType: "application/problem+json",
+  body: JSON.stringify({
+    type: "about:blank",
+    title: "Internal Server Error",
+    status: 500,
+    detail: "something broke",
+    instance: "7",
+  }),
+};
 
 test("rows stay where they are while somebody points at one", async () => {
   const { page, context } = await open(browser);
@@ -25,7 +35,7 @@ test("rows stay where they are while somebody points at one", async () => {
   const before = await order();
   await page.locator("a[data-problem]").nth(1).hover();
   list.items.reverse();
-  await page.getByText(/rows have changed places/).waitFor({ timeout: 25_000 }); // an epoch
+  await page.getByText(/rows have moved/).waitFor({ timeout: 25_000 }); // an epoch
   assert.deepEqual(await order(), before);
   await page.locator("a[data-problem]").nth(1).focus();
   await page.locator("[data-search]").focus(); // the pointer stays where it is
@@ -40,18 +50,23 @@ test("a service without anything says what to do", async () => {
   const empty = await serve({ empty: true });
   const { page, context, wrongs } = await open(browser);
   await page.goto(empty.url);
-  await page.getByText("No request came yet").waitFor();
+  await page.getByText("No requests yet. Learning begins").waitFor();
   await page.getByText("No problems yet").waitFor();
   assert.deepEqual(await violations(page), []);
-  for (const [path, text] of [["/trees", "No trees yet"], ["/tracepoints", "No tracepoints are known"], ["/tracepoints?show=agents", "No agent has come"], ["/compare", "There are no requests yet"]]) {
+  for (const [path, text] of [
+    ["/trees", "No trees yet"],
+    ["/tracepoints", "No tracepoints yet"],
+    ["/tracepoints?show=agents", "No agents"],
+    ["/compare", "No requests yet"],
+  ]) {
     await page.goto(empty.url + path);
-    await page.getByText(text).waitFor();
+    await page.getByText(text, { exact: true }).waitFor();
     assert.deepEqual(await violations(page), []);
   }
   assert.deepEqual(wrongs, []);
   await empty.stop();
   await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
-  await page.getByText("Sibyl does not answer").waitFor({ timeout: 25_000 }); // nothing is asked meanwhile
+  await page.getByText("Sibyl is not responding").waitFor({ timeout: 25_000 }); // nothing is asked meanwhile
   await page.goto(service.url);
   await context.close();
 });
@@ -77,7 +92,7 @@ test("a tree that could not be read for want of a service comes by itself when t
   let gone = true;
   await page.route("**/api/v1/trees/*", (route) => (gone ? route.abort() : route.continue()));
   await page.goto(service.url + (await places(service)).tree);
-  await page.getByText("Sibyl does not answer").waitFor();
+  await page.getByText("Sibyl is not responding").waitFor();
   gone = false;
   await page.locator(".vrow").first().waitFor({ timeout: 10_000 });
   await context.close();
@@ -89,10 +104,11 @@ test("a list that goes on behind what is shown says so", async () => {
     const response = await route.fetch();
     await route.fulfill({ response, json: { ...(await response.json()), next_cursor: "more" } });
   };
-  for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"]) await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
+  for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"])
+    await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
   for (const path of ["/trees", "/tracepoints?limit=1000", "/service"]) {
     await page.goto(service.url + path);
-    await page.getByText("and there are more").first().waitFor();
+    await page.getByText("there are more").first().waitFor();
   }
   await context.close();
 });
@@ -100,9 +116,9 @@ test("a list that goes on behind what is shown says so", async () => {
 test("what is over, or not kept, says so", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/problems/${"0".repeat(32)}`);
-  await page.getByText("There is no such problem now").waitFor();
+  await page.getByText("Problem not found").waitFor();
   await page.goto(`${service.url}/traces/${"0".repeat(31)}1`);
-  await page.getByText("This trace is not kept any more").waitFor();
+  await page.getByText("Trace not found").waitFor();
   assert.deepEqual(await violations(page), []);
   await context.close();
 });
@@ -130,7 +146,7 @@ test("below a base path, with tokens: log in, stay, log out", async () => {
   await page.goto(locked.url + paths.problem);
   await page.getByLabel("Token").fill("wrong");
   await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByText("This token is not known").waitFor();
+  await page.getByText("This token is unknown").waitFor();
   assert.deepEqual(await violations(page), []);
   await page.getByLabel("Token").fill(locked.secret);
   await page.getByRole("button", { name: "Log in" }).click();
@@ -169,7 +185,10 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
   const { page, context } = await open(browser);
   await page.addInitScript((secret) => sessionStorage.setItem("sibyl.token", secret), locked.secret);
   const denied = async () => {
-    await page.getByRole("dialog").getByText(/operator/).waitFor();
+    await page
+      .getByRole("dialog")
+      .getByText(/operator/)
+      .waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
   };
@@ -177,21 +196,27 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
   await settle(page);
   for (const verb of ["Acknowledge", "Mute"]) {
     await page.getByRole("button", { name: new RegExp(`^${verb}`) }).click();
-    await page.getByLabel("Why (others see it)").fill("ticket 42");
+    await page.getByLabel("Reason (visible to others)").fill("ticket 42");
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
-    await page.getByRole("dialog").getByText(/operator/).waitFor();
-    assert.equal(await page.getByLabel("Why (others see it)").inputValue(), "ticket 42");
+    await page
+      .getByRole("dialog")
+      .getByText(/operator/)
+      .waitFor();
+    assert.equal(await page.getByLabel("Reason (visible to others)").inputValue(), "ticket 42");
     await denied();
   }
   await page.goto(`${locked.url}${paths.tracepoints}?state=off`);
   for (const verb of ["Enable", "Pin", "Forbid"]) {
-    await page.getByRole("button", { name: /^Switch/ }).first().click();
+    await page
+      .getByRole("button", { name: /^Switch/ })
+      .first()
+      .click();
     await page.getByRole("menuitem", { name: `${verb} …` }).click();
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await denied();
   }
   await page.goto(locked.url + paths.service);
-  for (const verb of ["Send again", "Forget"]) {
+  for (const verb of ["Resend", "Delete"]) {
     await page.getByRole("button", { name: verb }).first().click();
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await denied();
@@ -221,12 +246,20 @@ test("where a proxy cuts events every second, the page stays as it is, live, and
   await page.locator(".under time").first().waitFor();
   await page.locator("a[data-problem]").nth(1).focus();
   const focused = await page.evaluate(() => document.activeElement.dataset.problem);
-  await page.waitForFunction((at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at), epoch, { timeout: 25_000 });
+  await page.waitForFunction(
+    (at) => Date.parse(document.querySelector(".under time").dateTime) > Date.parse(at),
+    epoch,
+    { timeout: 25_000 },
+  );
   assert.equal(await page.evaluate(() => document.activeElement.dataset.problem), focused);
   await page.evaluate(() => {
     const indicator = document.querySelector(".live");
     globalThis.said = [indicator.textContent];
-    new MutationObserver(() => globalThis.said.push(indicator.textContent)).observe(indicator, { childList: true, characterData: true, subtree: true });
+    new MutationObserver(() => globalThis.said.push(indicator.textContent)).observe(indicator, {
+      childList: true,
+      characterData: true,
+      subtree: true,
+    });
   });
   const before = made;
   await page.waitForTimeout(8000);

@@ -1,7 +1,7 @@
 // What the view of a trace does: the strip above the waterfall, gaps, and how slow spans are for their operation.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, places, serve, settle, violations, visit } from "./world.mjs";
+import { launch, places, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, path;
 before(async () => {
@@ -40,7 +40,7 @@ test("a part of the trace is dragged, stands in the URL, and is left again", asy
   await page.waitForFunction((part) => document.querySelector(".waterfall .scale").innerText !== part, part);
   assert.equal((await scale(page)).split("\n").at(-1), whole.split("\n").at(-1), "it does not stop at the end");
   assert.deepEqual(await violations(page), []);
-  await page.getByRole("button", { name: "Show the whole trace" }).click();
+  await page.getByRole("button", { name: "Reset zoom" }).click();
   await page.waitForFunction((whole) => document.querySelector(".waterfall .scale").innerText === whole, whole);
   await context.close();
 });
@@ -49,18 +49,18 @@ test("the part is chosen by keys, too", async () => {
   const { page, context } = await visit(browser, service.url + path);
   const zoom = () => new URL(page.url()).searchParams.get("zoom")?.split("-").map(Number);
   const slider = (name) => page.getByRole("slider", { name: new RegExp(`^${name}`) });
-  await slider("Beginning of the part shown").press("Shift+ArrowRight");
+  await slider("Start of the visible range").press("Shift+ArrowRight");
   await page.waitForURL(/zoom=/);
   const [from, to] = zoom();
   assert.ok(Math.abs(from / to - 0.1) < 0.001, `from ${from} to ${to}`);
-  await slider("Part shown").press("+");
+  await slider("Visible range").press("+");
   await page.waitForFunction((was) => !location.search.includes(was), `zoom=${from}-${to}`);
   const [nearer, end] = zoom();
   assert.ok(Math.abs((end - nearer) / (to - from) - 0.5) < 0.001, `${nearer} to ${end}`);
-  await slider("Part shown").press("ArrowLeft");
+  await slider("Visible range").press("ArrowLeft");
   await page.waitForFunction((was) => !location.search.includes(was), `zoom=${nearer}-${end}`);
   assert.ok(zoom()[0] < nearer && Math.abs(zoom()[1] - zoom()[0] - (end - nearer)) < 2, `moved to ${zoom()}`);
-  await slider("Part shown").press("Escape");
+  await slider("Visible range").press("Escape");
   await page.waitForFunction(() => !location.search.includes("zoom="));
   await context.close();
 });
@@ -70,11 +70,14 @@ test("a gap has a name and a row, also where a part was shown that lacks it", as
   const gap = page.locator(".side button", { hasText: /^gap in/ }).first();
   await gap.click();
   await page.locator(".gap-row.selected").waitFor();
-  assert.match(await page.locator(".gap-row.selected").innerText(), /^gap [\d.]+ [mµn]?s: nothing instrumented ran here/);
-  assert.equal(await page.textContent(".side h2"), "A gap");
+  assert.match(
+    await page.locator(".gap-row.selected").innerText(),
+    /^gap [\d.]+ [mµn]?s: nothing instrumented ran here/,
+  );
+  assert.equal(await page.textContent(".side h2"), "Gap");
   await page.reload();
   await settle(page);
-  assert.equal(await page.textContent(".side h2"), "A gap");
+  assert.equal(await page.textContent(".side h2"), "Gap");
   await page.goto(`${service.url}${path}&zoom=0-1000`);
   await settle(page);
   assert.equal(await page.locator(".gap-row").count(), 0);
@@ -86,14 +89,17 @@ test("a gap has a name and a row, also where a part was shown that lacks it", as
 test("gaps and ranks are in the table, and the strip is a picture", async () => {
   const { page, context } = await visit(browser, service.url + path, { acceptDownloads: true });
   const saved = async (item) => {
-    await page.getByRole("button", { name: "Waterfall: table and files" }).click();
-    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+    await page.getByRole("button", { name: "Waterfall: table and export" }).click();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("menuitem", { name: item }).click(),
+    ]);
     const chunks = [];
     for await (const chunk of await download.createReadStream()) chunks.push(chunk);
     return Buffer.concat(chunks);
   };
   const table = (await saved("Save as CSV")).toString();
-  assert.match(table, /^\ufeffservice,.*,slower than \(%\),of so many spans,/);
+  assert.match(table, /^\ufeffservice,.*,percentile,spans compared,/);
   assert.match(table, /nothing instrumented ran in .*,gap,[\d.]+,[\d.]+,/);
   assert.ok((await saved("Save as PNG")).length > 1000, "the picture is empty");
   await context.close();
@@ -125,7 +131,10 @@ test("a span says how slow it is for its operation", async () => {
   const { page, context } = await visit(browser, service.url + path);
   await page.locator(".vrow").first().click();
   await page.locator(".side .rank").waitFor();
-  assert.match(await page.locator(".side .rank").innerText(), /^Slower than [\d.]+ % of [\d,]+ spans of this operation\. Seen since /);
+  assert.match(
+    await page.locator(".side .rank").innerText(),
+    /^Slower than [\d.]+ % of [\d,]+ spans of this operation\. Since /,
+  );
   assert.match(await page.locator(".vrow").first().innerText(), /[\d.]+ %/);
   await context.close();
 });

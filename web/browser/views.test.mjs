@@ -1,11 +1,16 @@
 // Every view, in both themes, magnified twice (a window half as wide), and on a phone: it shows, axe has nothing against it, nothing fails, and nothing sticks out.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations, visit } from "./world.mjs";
+import { launch, open, places, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
-  service = await serve({ args: ["--webhooks", `[{name: pager, url: "http://127.0.0.1:9/secret", events: [problem.opened, problem.located], allow-private: true}, {name: chat, url: "http://127.0.0.1:9/", format: slack, allow-private: true}]`] });
+  service = await serve({
+    args: [
+      "--webhooks",
+      `[{name: pager, url: "http://127.0.0.1:9/secret", events: [problem.opened, problem.located], allow-private: true}, {name: chat, url: "http://127.0.0.1:9/", format: slack, allow-private: true}]`,
+    ],
+  });
   browser = await launch();
   paths = await places(service);
 });
@@ -19,10 +24,18 @@ const sticksOut = (page) =>
   page.evaluate(() => {
     const width = document.documentElement.clientWidth;
     if (document.documentElement.scrollWidth <= width) return [];
-    return [...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, .virtual") && e.getBoundingClientRect().right > width + 1).map((e) => e.outerHTML.slice(0, 150));
+    return [...document.querySelectorAll("main *")]
+      .filter((e) => !e.closest(".scroll, .virtual") && e.getBoundingClientRect().right > width + 1)
+      .map((e) => e.outerHTML.slice(0, 150));
   });
 
-for (const [theme, width, height] of [["light", 1280, 800], ["dark", 1280, 800], ["light", 640, 400], ["light", 390, 844], ["dark", 390, 844]]) {
+for (const [theme, width, height] of [
+  ["light", 1280, 800],
+  ["dark", 1280, 800],
+  ["light", 640, 400],
+  ["light", 390, 844],
+  ["dark", 390, 844],
+]) {
   test(`all views, ${theme}, ${width} wide`, async () => {
     const { page, context } = await open(browser, { theme, width, height });
     for (const [name, path] of Object.entries(paths)) {
@@ -41,7 +54,10 @@ test("webhooks are listed, with what they did not take, but not all of their add
   await page.goto(service.url + paths.service);
   const list = page.getByRole("group", { name: "Webhooks" });
   await list.getByText("pager").waitFor();
-  assert.match(await list.textContent(), /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*everything.*as slack, not signed/);
+  assert.match(
+    await list.textContent(),
+    /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*everything.*as slack, not signed/,
+  );
   assert.doesNotMatch(await page.content(), /9\/secret/);
   await context.close();
 });
@@ -49,17 +65,17 @@ test("webhooks are listed, with what they did not take, but not all of their add
 // above are what lies above a page: where, the button that opens it, in which of its items a dialog follows, and what is to be there.
 const above = [
   ["problem", "Theme, time, help", null, "menu"],
-  ["problem", "Theme, time, help", "Keys", "dialog"],
+  ["problem", "Theme, time, help", "Keyboard shortcuts", "dialog"],
   ["problem", "Share this problem", null, "menu"],
-  ["problem", "Critical path: table and files", null, "menu"],
+  ["problem", "Critical path: table and export", null, "menu"],
   ["problem", "Acknowledge", null, "dialog"],
   ["problem", "Mute …", null, "dialog"],
   ["off", /^Switch/, null, "menu"],
   ["off", /^Switch/, "Enable …", "dialog"],
   ["off", /^Switch/, "Forbid …", "dialog"],
   ["service", "Show", null, "dialog"],
-  ["service", "Send again", null, "dialog"],
-  ["service", "Forget", null, "dialog"],
+  ["service", "Resend", null, "dialog"],
+  ["service", "Delete", null, "dialog"],
 ];
 
 for (const theme of ["light", "dark"]) {
@@ -77,7 +93,13 @@ for (const theme of ["light", "dark"]) {
       await page.keyboard.press("Escape");
       await page.getByRole(role).waitFor({ state: "detached" });
     }
-    await page.route("**/api/v1/**", (route) => route.fulfill({ status: 401, contentType: "application/problem+json", json: { title: "Unauthorized", detail: "this needs a token" } }));
+    await page.route("**/api/v1/**", (route) =>
+      route.fulfill({
+        status: 401,
+        contentType: "application/problem+json",
+        json: { title: "Unauthorized", detail: "this needs a token" },
+      }),
+    );
     await page.goto(service.url);
     await page.getByLabel("Token").waitFor();
     assert.deepEqual(await violations(page), [], "axe: the log-in");
@@ -104,7 +126,10 @@ test("what somebody prefers is done", async () => {
 });
 
 test("with reduced motion nothing moves", async () => {
-  for (const [reducedMotion, moves] of [["reduce", false], ["no-preference", true]]) {
+  for (const [reducedMotion, moves] of [
+    ["reduce", false],
+    ["no-preference", true],
+  ]) {
     const { page, context } = await open(browser, { reducedMotion });
     await page.goto(service.url + paths.problem);
     await settle(page);
@@ -113,7 +138,11 @@ test("with reduced motion nothing moves", async () => {
     await page.getByRole("dialog").waitFor();
     await page.waitForTimeout(200);
     assert.equal(await page.evaluate(() => Boolean(globalThis.moved)), moves, `a dialog, ${reducedMotion}`);
-    assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).scrollBehavior === "smooth"), moves, `links, ${reducedMotion}`);
+    assert.equal(
+      await page.evaluate(() => getComputedStyle(document.documentElement).scrollBehavior === "smooth"),
+      moves,
+      `links, ${reducedMotion}`,
+    );
     await context.close();
   }
 });
@@ -132,7 +161,10 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
   const { page, context } = await open(browser, { acceptDownloads: true });
   const saved = async (menu, item) => {
     await menu.click();
-    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("menuitem", { name: item }).click(),
+    ]);
     const chunks = [];
     for await (const chunk of await download.createReadStream()) chunks.push(chunk);
     return [download.suggestedFilename(), Buffer.concat(chunks)];
@@ -141,35 +173,56 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
   for (const path of [...Object.values(paths), `${paths.problem}?latency=lines`]) {
     await page.goto(service.url + path);
     await settle(page);
-    const loose = await page.evaluate(() => [...document.querySelectorAll("main canvas, main svg.chart, main table")].filter((e) => !e.closest(".figure, .queue")).map((e) => e.outerHTML.slice(0, 150)));
+    const loose = await page.evaluate(() =>
+      [...document.querySelectorAll("main canvas, main svg.chart, main table")]
+        .filter((e) => !e.closest(".figure, .queue"))
+        .map((e) => e.outerHTML.slice(0, 150)),
+    );
     assert.deepEqual(loose, [], `${path}: charts and tables without files`);
-    for (const button of await page.getByRole("button", { name: ": table and files" }).all()) {
-      const title = (await button.getAttribute("aria-label")).replace(": table and files", "");
-      const figure = title === "Problems" ? page.locator("main") : page.getByRole("region", { name: title, exact: true });
+    for (const button of await page.getByRole("button", { name: ": table and export" }).all()) {
+      const title = (await button.getAttribute("aria-label")).replace(": table and export", "");
+      const figure =
+        title === "Problems" ? page.locator("main") : page.getByRole("region", { name: title, exact: true });
       const drawn = (await figure.locator("canvas, svg.chart").count()) > 0;
       const table = (await figure.locator("table, .virtual").count()) > 0;
       const [name, text] = await saved(button, "Save as CSV");
       const [head, ...rows] = records(text.toString());
       assert.ok(name.endsWith(".csv") && head.length > 1, `${title}: ${name}: ${head}`);
-      assert.ok(rows.every((row) => row.length === head.length), `${title}: rows are not as long as their head`);
+      assert.ok(
+        rows.every((row) => row.length === head.length),
+        `${title}: rows are not as long as their head`,
+      );
       assert.ok(rows.length > 0 || !(drawn || table), `${title}: no rows`);
       if (!drawn) continue;
       charts.add(title);
       const [image, png] = await saved(button, "Save as PNG");
-      assert.ok(image.endsWith(".png") && png.length > 2000 && png.subarray(1, 4).toString() === "PNG", `${title}: no picture`);
+      assert.ok(
+        image.endsWith(".png") && png.length > 2000 && png.subarray(1, 4).toString() === "PNG",
+        `${title}: no picture`,
+      );
       if (table && title === "Waterfall") continue; // it is its table
       await button.click();
       await page.getByRole("menuitem", { name: "Show the table" }).click();
       assert.equal(await figure.locator("tbody tr").count(), rows.length, `${title}: its table is not its CSV`);
-      if (title === "Latency over time") assert.match(await figure.locator("table").textContent(), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
+      if (title === "Latency over time")
+        assert.match(await figure.locator("table").textContent(), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
       assert.deepEqual(await violations(page), [], `axe: ${title} as a table`);
     }
     if (path === paths.tree) {
-      const [image, png] = await saved(page.getByRole("button", { name: "Calling contexts: table and files" }), "Save as PNG");
+      const [image, png] = await saved(
+        page.getByRole("button", { name: "Calling contexts: table and export" }),
+        "Save as PNG",
+      );
       assert.ok(image.endsWith(".png") && png.length > 2000, "no picture of the tree");
     }
   }
-  assert.deepEqual([...charts].sort(), ["Critical path", "Difference of critical paths", "Durations of the requests judged", "Latency over time", "Waterfall"]);
+  assert.deepEqual([...charts].sort(), [
+    "Critical path",
+    "Critical path difference",
+    "Duration distribution",
+    "Latency over time",
+    "Waterfall",
+  ]);
   await context.close();
 });
 
@@ -188,7 +241,11 @@ test("the URL of every view restores it", async () => {
       values: [...document.querySelectorAll("main select, main input[type=search]")].map((e) => e.value),
       pressed: [...document.querySelectorAll("main .choice button")].map((e) => e.ariaPressed),
       // What passes a filter depends on what was decided meanwhile.
-      folds: /state=/.test(location.search) ? [] : [...document.querySelectorAll("main [aria-expanded]:not([aria-haspopup])")].map((e) => `${e.ariaLabel ?? ""} ${e.ariaExpanded}`),
+      folds: /state=/.test(location.search)
+        ? []
+        : [...document.querySelectorAll("main [aria-expanded]:not([aria-haspopup])")].map(
+            (e) => `${e.ariaLabel ?? ""} ${e.ariaExpanded}`,
+          ),
       tables: [...document.querySelectorAll("main .figure")].map((e) => e.querySelectorAll("table").length),
     }));
   };
@@ -200,7 +257,7 @@ test("the URL of every view restores it", async () => {
     const choices = await page.locator("main .choice").count();
     const searches = await page.locator("main input[type=search]").count();
     const folds = await page.locator("main [aria-expanded]:not([aria-haspopup])").count();
-    const figures = await page.getByRole("button", { name: ": table and files" }).all();
+    const figures = await page.getByRole("button", { name: ": table and export" }).all();
     const asTable = page.getByRole("menuitem", { name: "Show the table" });
     const charts = [];
     for (const menu of figures) {
@@ -211,8 +268,14 @@ test("the URL of every view restores it", async () => {
     const changes = [
       ...Array.from({ length: searches }, (_, i) => () => page.locator("main input[type=search]").nth(i).fill("a")),
       ...Array.from({ length: selects }, (_, i) => () => page.locator("main select").nth(i).selectOption({ index: 1 })),
-      ...Array.from({ length: choices }, (_, i) => () => page.locator("main .choice").nth(i).locator("button[aria-pressed=false]").last().click()),
-      ...Array.from({ length: Math.min(folds, 2) }, (_, i) => () => page.locator("main [aria-expanded]:not([aria-haspopup])").nth(i).click()),
+      ...Array.from(
+        { length: choices },
+        (_, i) => () => page.locator("main .choice").nth(i).locator("button[aria-pressed=false]").last().click(),
+      ),
+      ...Array.from(
+        { length: Math.min(folds, 2) },
+        (_, i) => () => page.locator("main [aria-expanded]:not([aria-haspopup])").nth(i).click(),
+      ),
       ...charts.map((menu) => async () => (await menu.click(), await asTable.click())),
     ];
     for (const change of changes) {

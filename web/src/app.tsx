@@ -1,18 +1,19 @@
-// The frame around all views: where one can go, how the page looks, whether it is live, and who may see it.
+// The application shell: navigation, preferences, connection state and log-in.
+import { QueryClientProvider } from "@tanstack/react-query";
 import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
-import { base, client, keepToken, lock, token, unauthorized } from "./api/client.ts";
+import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
-import { useConnection, useRead } from "./api/read.ts";
-import { brief } from "./compute/format.ts";
-import { useKeys } from "./keys.ts";
-import { Boundary } from "./parts/boundary.tsx";
-import { Dialog } from "./parts/dialog.tsx";
-import { Menu } from "./parts/menu.tsx";
-import { Empty, Loading } from "./parts/reading.tsx";
-import { Said } from "./parts/said.tsx";
-import { kindWords, meanings } from "./parts/words.tsx";
-import { InEffect, Now, type Theme, useNow, useTheme, useThemeOnPage, useTicking, useZone } from "./settings.ts";
+import { queryClient, useConnection, useResource } from "./api/queries.ts";
+import { coarseDuration, stateLabel } from "./logic/format.ts";
+import { useKeys } from "./use-keys.ts";
+import { ErrorBoundary } from "./components/error-boundary.tsx";
+import { Dialog } from "./components/dialog.tsx";
+import { Menu } from "./components/menu.tsx";
+import { Empty, Loading } from "./components/async-state.tsx";
+import { Toast } from "./components/toast.tsx";
+import { kindLabels, definitions } from "./components/badges.tsx";
+import { ThemeContext, NowContext, type Theme, useTheme, useApplyTheme, useClock, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
 import { Problems } from "./views/problems.tsx";
 
@@ -35,8 +36,8 @@ const views = [
 export function App() {
   const [locked, setLocked] = useState(false);
   const [run, setRun] = useState(0); // a new one begins with each log-in
-  const theme = useThemeOnPage();
-  const now = useTicking(10_000);
+  const theme = useApplyTheme();
+  const now = useClock(10_000);
   useEffect(() => {
     const close = () => setLocked(true);
     unauthorized.addEventListener("unauthorized", close);
@@ -52,16 +53,18 @@ export function App() {
     setRun(run + 1);
   };
   return (
-    <Now value={now}>
-      <InEffect value={theme}>
-        <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={run} />}</Router>
-      </InEffect>
-    </Now>
+    <QueryClientProvider client={queryClient}>
+      <NowContext value={now}>
+        <ThemeContext value={theme}>
+          <Router base={base}>{locked ? <LogIn enter={enter} /> : <Frame key={run} />}</Router>
+        </ThemeContext>
+      </NowContext>
+    </QueryClientProvider>
   );
 }
 
-// useArrival begins a view where it begins, for eyes and for screen readers. Going back leads to where one was, which the browser knows.
-function useArrival(at: string) {
+// useScrollReset scrolls a new view to its top and focuses it. Going back restores the scroll position, which the browser does.
+function useScrollReset(at: string) {
   const was = useRef(at);
   const path = useRef(location.pathname);
   const back = useRef(false);
@@ -83,9 +86,9 @@ function useArrival(at: string) {
 
 function Frame() {
   const [at, go] = useLocation();
-  useArrival(at);
+  useScrollReset(at);
   const [help, setHelp] = useState(false);
-  const connection = useLasting();
+  const connection = useSteadyConnection();
   useKeys({
     "?": () => setHelp(true),
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
@@ -94,7 +97,7 @@ function Frame() {
   return (
     <>
       <a className="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>
-        To the content
+        Skip to content
       </a>
       <header className="top">
         <Link href="/" className="brand">
@@ -102,17 +105,17 @@ function Frame() {
         </Link>
         <nav aria-label="Views">
           {views.map(([path, name]) => (
-            <Link key={path} href={path} aria-current={here(at, path) ? "page" : undefined}>
+            <Link key={path} href={path} aria-current={isCurrent(at, path) ? "page" : undefined}>
               {name}
             </Link>
           ))}
         </nav>
-        <Live of={connection} />
+        <LiveIndicator of={connection} />
         <Preferences help={() => setHelp(true)} />
       </header>
-      <Notices connection={connection} />
+      <Banners connection={connection} />
       <main id="main" tabIndex={-1}>
-        <Boundary key={at}>
+        <ErrorBoundary key={at}>
           <Suspense fallback={<Loading what="the view" />}>
             <Switch>
               <Route path="/">
@@ -137,26 +140,27 @@ function Frame() {
                 <Service />
               </Route>
               <Route>
-                <Empty page title="There is no such page">
-                  The link may be of another version. <Link href="/">All problems</Link>
+                <Empty page title="Page not found">
+                  The link may come from another version. <Link href="/">All problems</Link>
                 </Empty>
               </Route>
             </Switch>
           </Suspense>
-        </Boundary>
+        </ErrorBoundary>
       </main>
-      <Said />
+      <Toast />
       {help && <Help close={() => setHelp(false)} />}
     </>
   );
 }
 
-const here = (at: string, path: string) => (path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path));
+const isCurrent = (at: string, path: string) =>
+  path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path);
 
 const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
 
-// useLasting is useConnection without losses that do not last.
-function useLasting() {
+// useSteadyConnection is useConnection without short interruptions.
+function useSteadyConnection() {
   const connection = useConnection();
   const [lasted, setLasted] = useState(connection);
   const [ever, setEver] = useState(connection.live);
@@ -168,16 +172,30 @@ function useLasting() {
   return { ...lasted, ever };
 }
 
-type Lasting = ReturnType<typeof useLasting>;
+// useElapsed returns the time in ms since a time of this browser's clock, to the second.
+function useElapsed(since: number) {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return Math.max(0, now - since);
+}
 
-function Live({ of: { live, since, ever } }: { of: Lasting }) {
-  useNow(); // what follows is drawn again as time passes
-  const lately = Date.now() - since;
-  const long = !live && lately > 4000;
-  const state = live ? "Live" : ever || long ? "Not live" : "Connecting"; // which is read out, but not for how long
+type SteadyConnection = ReturnType<typeof useSteadyConnection>;
+
+function LiveIndicator({ of: { live, since, ever } }: { of: SteadyConnection }) {
+  const elapsed = useElapsed(since);
+  const long = !live && elapsed > 4000;
+  const offline = ever || long ? "Not live" : "Connecting";
+  const state = live ? "Live" : offline; // announced to screen readers, without the duration
   return (
-    <span className={live ? "live" : "live off"} title={live ? "What is shown follows what happens." : "Events do not come; trying again."}>
-      <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>{long && ` for ${brief(lately)}`}
+    <span
+      className={live ? "live" : "live off"}
+      title={live ? "Live: this page updates as events arrive." : "Not receiving events; reconnecting."}
+    >
+      <span aria-hidden="true">{live ? "●" : "○"}</span> <span role="status">{state}</span>
+      {long && ` for ${coarseDuration(elapsed)}`}
     </span>
   );
 }
@@ -191,39 +209,65 @@ function Preferences({ help }: { help: () => void }) {
       label="Theme, time, help"
       icon="☰"
       items={[
-        themed("system", "Theme of the system"),
+        themed("system", "System theme"),
         themed("light", "Light"),
         themed("dark", "Dark"),
         null,
         { text: "Local time", checked: zone === "local", act: () => setZone("local") },
         { text: "UTC", checked: zone === "utc", act: () => setZone("utc") },
         null,
-        { text: "Keys and words", act: help },
-        ...(token() ? [{ text: "Log out", act: () => (keepToken("", false), lock()) }] : []),
+        { text: "Keyboard shortcuts and terms", act: help },
+        ...(token() ? [{ text: "Log out", act: () => (storeToken("", false), requireLogin()) }] : []),
       ]}
     />
   );
 }
 
-const away = 10_000; // ms without events after which that is said above all that is shown
+const outage = 10_000; // ms without events after which that is said above all that is shown
 
-// Notices say what holds for everything that is shown.
-function Notices({ connection: { live, since, ever } }: { connection: Lasting }) {
-  useNow(); // what follows is drawn again as time passes
-  const { value: status, failure } = useRead("status", (signal) => client.GET("/status", { signal }), true);
+// Banners show messages that concern all views.
+function Banners({ connection: { live, since, ever } }: { connection: SteadyConnection }) {
+  const elapsed = useElapsed(since);
+  const { value: status, failure } = useResource("status", (signal) => client.GET("/status", { signal }), true);
   const notices: ReactNode[] = [];
-  if (failure && failure.status !== 401) notices.push(<><strong>{failure.title}.</strong> {failure.detail} What is shown may be old.</>);
-  else if (ever && !live && Date.now() - since > away) notices.push(<><strong>Sibyl does not answer.</strong> It may have stopped, or the network is down; this page tries again by itself. What is shown may be old.</>);
-  const version = useRef(status?.version); // that the page came from, or soon after
-  version.current ??= status?.version;
-  if (status && status.version !== version.current) notices.push(<><strong>Sibyl is now of version {status.version}.</strong> This page is of {version.current}. <button type="button" onClick={() => location.reload()}>Load it again</button></>);
-  if (status && !status.ready) notices.push(<><strong>Starting.</strong> The journal is being read; traces are taken when that is done.</>);
+  if (failure && failure.status !== 401)
+    notices.push(
+      <>
+        <strong>{failure.title}.</strong> {failure.detail} This page may be out of date.
+      </>,
+    );
+  else if (ever && !live && elapsed > outage)
+    notices.push(
+      <>
+        <strong>Sibyl is not responding.</strong> The service may have stopped, or the network may be down. This page
+        retries automatically. This page may be out of date.
+      </>,
+    );
+  const [version, setVersion] = useState(status?.version); // that this page came from
+  if (status && version === undefined) setVersion(status.version);
+  if (status && version !== undefined && status.version !== version)
+    notices.push(
+      <>
+        <strong>Sibyl was updated to version {status.version}.</strong> This page is from version {version}.{" "}
+        <button type="button" onClick={() => location.reload()}>
+          Reload
+        </button>
+      </>,
+    );
+  if (status && !status.ready)
+    notices.push(
+      <>
+        <strong>Starting.</strong> The journal is being replayed; traces are accepted once that is done.
+      </>,
+    );
   if (status?.learning.active) {
     const done = status.learning.progress;
     notices.push(
       <>
-        <strong>Learning what is normal{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
-        {done === null ? "No request came yet. Send traces (OTLP) to the service, and learning begins." : "Until that ends there are no problems; statistics are provisional."}
+        <strong>Learning normal behaviour{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
+        {done === null
+          ? "No requests yet. Learning begins when the service receives traces (OTLP)."
+          : "Until then no problems are reported, and statistics are provisional."}
       </>,
     );
   }
@@ -236,27 +280,42 @@ function Notices({ connection: { live, since, ever } }: { connection: Lasting })
 
 const keys: [string, string][] = [
   ["j, k", "next, previous row"],
-  ["Enter", "open what is focused"],
+  ["Enter", "open the focused row"],
   ["/", "search"],
   ["g", "all problems"],
   ["a", "acknowledge the problem"],
   ["m", "mute the problem"],
-  ["← →", "fold and unfold, in a waterfall or tree"],
-  ["?", "this list"],
-  ["Esc", "close, or leave the search"],
+  ["← →", "collapse and expand, in a waterfall or tree"],
+  ["?", "show this list"],
+  ["Esc", "close a dialog, or leave the search"],
 ];
 
-// words are those of the list of problems that the key ? explains.
-const words = ["changed", "chronic", "variable", "slow", "shifted", "none", "opened", "investigating", "located", "explained", "exhausted"];
+// helpTerms are the terms of the problem list that the help explains.
+const helpTerms = [
+  "changed",
+  "chronic",
+  "variable",
+  "slow",
+  "shifted",
+  "none",
+  "opened",
+  "investigating",
+  "located",
+  "explained",
+  "exhausted",
+];
 
-const wordOf = (name: string) => (name === "none" ? "queued" : name in kindWords ? kindWords[name as keyof typeof kindWords] : name);
+function termLabel(name: string): string {
+  if (name === "none" || name === "exhausted") return stateLabel(name);
+  return name in kindLabels ? kindLabels[name as keyof typeof kindLabels] : name;
+}
 
 function Help({ close }: { close: () => void }) {
   return (
-    <Dialog title="Keys and words" close={close} wide>
+    <Dialog title="Keyboard shortcuts and terms" close={close} wide>
       <div className="help">
         <section>
-          <h3>Keys</h3>
+          <h3>Keyboard shortcuts</h3>
           <dl className="keys">
             {keys.map(([key, does]) => (
               <div key={key}>
@@ -269,12 +328,12 @@ function Help({ close }: { close: () => void }) {
           </dl>
         </section>
         <section>
-          <h3>What is said of problems</h3>
+          <h3>Problem terms</h3>
           <dl className="keys">
-            {words.map((name) => (
+            {helpTerms.map((name) => (
               <div key={name}>
-                <dt>{wordOf(name)}</dt>
-                <dd>{meanings[name]}</dd>
+                <dt>{termLabel(name)}</dt>
+                <dd>{definitions[name]}</dd>
               </div>
             ))}
           </dl>

@@ -1,17 +1,17 @@
-// What somebody prefers, kept in the browser: theme and time zone.
+// Preferences stored in the browser: theme and time zone.
 import { createContext, useContext, useEffect, useLayoutEffect, useState, useSyncExternalStore } from "react";
-import { corrected, present } from "./api/clock.ts";
-import type { Zone } from "./compute/format.ts";
-import { keep, kept } from "./storage.ts";
+import { corrected, serverNow } from "./api/clock.ts";
+import type { Zone } from "./logic/format.ts";
+import { store, load } from "./storage.ts";
 
 export type Theme = "system" | "light" | "dark";
 
 const changes = new EventTarget();
 
-function stored<T extends string>(key: string, values: readonly T[]) {
-  const read = (): T => values.find((v) => v === kept("localStorage", `sibyl.${key}`)) ?? values[0]!;
+function storedSetting<T extends string>(key: string, values: readonly T[]) {
+  const read = (): T => values.find((v) => v === load("localStorage", `sibyl.${key}`)) ?? values[0]!;
   const write = (value: T) => {
-    keep("localStorage", `sibyl.${key}`, value);
+    store("localStorage", `sibyl.${key}`, value);
     changes.dispatchEvent(new Event("change"));
   };
   const subscribe = (changed: () => void) => {
@@ -25,11 +25,11 @@ function stored<T extends string>(key: string, values: readonly T[]) {
   return () => [useSyncExternalStore(subscribe, read), write] as const;
 }
 
-export const useTheme = stored<Theme>("theme", ["system", "light", "dark"]);
-export const useZone = stored<Zone>("zone", ["local", "utc"]);
+export const useTheme = storedSetting<Theme>("theme", ["system", "light", "dark"]);
+export const useZone = storedSetting<Zone>("zone", ["local", "utc"]);
 
-// useThemeOnPage gives the page the theme that is preferred, and returns the one in effect.
-export function useThemeOnPage(): "light" | "dark" {
+// useApplyTheme applies the preferred theme to the page and returns the one in effect.
+export function useApplyTheme(): "light" | "dark" {
   const [theme] = useTheme();
   const [systemDark, setSystemDark] = useState(() => matchMedia("(prefers-color-scheme: dark)").matches);
   useEffect(() => {
@@ -38,7 +38,8 @@ export function useThemeOnPage(): "light" | "dark" {
     query.addEventListener("change", changed);
     return () => query.removeEventListener("change", changed);
   }, []);
-  const inEffect = theme === "system" ? (systemDark ? "dark" : "light") : theme;
+  const system = systemDark ? "dark" : "light";
+  const inEffect = theme === "system" ? system : theme;
   // Before other effects: those of charts, which come first, draw with the colours that the page has then.
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = inEffect;
@@ -46,16 +47,16 @@ export function useThemeOnPage(): "light" | "dark" {
   return inEffect;
 }
 
-// InEffect is the theme that the page has, for what is drawn on canvases.
-export const InEffect = createContext<"light" | "dark">("light");
+// ThemeContext is the theme in effect, for canvases.
+export const ThemeContext = createContext<"light" | "dark">("light");
 
-// Now is the present time in ms, a little coarse, so that "2 min ago" stays true.
-export const Now = createContext(present());
+// NowContext is the service's time in ms, updated every few seconds.
+export const NowContext = createContext(serverNow());
 
-export function useTicking(every: number): number {
-  const [now, setNow] = useState(present);
+export function useClock(every: number): number {
+  const [now, setNow] = useState(serverNow);
   useEffect(() => {
-    const tick = () => setNow(present());
+    const tick = () => setNow(serverNow());
     const timer = setInterval(tick, every);
     corrected.addEventListener("corrected", tick);
     return () => {
@@ -66,4 +67,4 @@ export function useTicking(every: number): number {
   return now;
 }
 
-export const useNow = () => useContext(Now);
+export const useNow = () => useContext(NowContext);

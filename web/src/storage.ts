@@ -1,11 +1,11 @@
-// What the browser keeps for the page. Browsers may be set to keep nothing, and throw then: the page remembers it as long as it is open.
+// Browser storage. If the browser denies it, values are kept in memory while the page is open.
 
 type Kind = "localStorage" | "sessionStorage";
 
 const memory = new Map<string, string>();
 
-// kept returns what is kept under a key; null: nothing.
-export function kept(kind: Kind, key: string): string | null {
+// load returns the value of a key, or null.
+export function load(kind: Kind, key: string): string | null {
   try {
     return globalThis[kind].getItem(key);
   } catch {
@@ -13,8 +13,8 @@ export function kept(kind: Kind, key: string): string | null {
   }
 }
 
-// keep keeps a value under a key, or forgets it, for null.
-export function keep(kind: Kind, key: string, value: string | null) {
+// store sets the value of a key; null deletes it.
+export function store(kind: Kind, key: string, value: string | null) {
   try {
     if (value === null) globalThis[kind].removeItem(key);
     else globalThis[kind].setItem(key, value);

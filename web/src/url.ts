@@ -1,9 +1,9 @@
-// The URL is the state: what is sorted, filtered and picked stands in the query.
+// View state in the URL: sorting, filters and selections are query parameters.
 import { useCallback, useMemo } from "react";
 import { useSearchParams } from "wouter";
-import { isMoment } from "./compute/moment.ts";
+import { isRFC3339 } from "./logic/rfc3339.ts";
 
-// useQuery returns a parameter of the query, and what sets it. A value that is the default is left out of the URL.
+// useQuery returns a query parameter and its setter. The default value is omitted from the URL.
 export function useQuery(name: string, fallback = ""): [string, (value: string) => void] {
   const [params, setParams] = useSearchParams();
   const set = useCallback(
@@ -22,40 +22,40 @@ export function useQuery(name: string, fallback = ""): [string, (value: string) 
   return [params.get(name) ?? fallback, set];
 }
 
-// mostSought is how long a text may be that the API looks for.
-export const mostSought = 256;
+// maxSearchLength is the API's limit on search texts.
+export const maxSearchLength = 256;
 
-// useSought is useQuery for the text that is looked for, of which a link may hold more than can be.
-export function useSought(): [string, (value: string) => void] {
+// useSearchText is useQuery for the search text, cut to maxSearchLength.
+export function useSearchText(): [string, (value: string) => void] {
   const [value, set] = useQuery("q");
-  return [value.slice(0, mostSought), set];
+  return [value.slice(0, maxSearchLength), set];
 }
 
-// useOneOf is useQuery for one of a few values, of which the first is the default: whatever else a URL says is taken for it.
-export function useOneOf<T extends string>(name: string, values: readonly T[]): [T, (value: string) => void] {
+// useEnum is useQuery for one of a few values. The first is the default and replaces invalid ones.
+export function useEnum<T extends string>(name: string, values: readonly T[]): [T, (value: string) => void] {
   const [value, set] = useQuery(name, values[0]);
   return [values.find((v) => v === value) ?? values[0]!, set];
 }
 
-const mostMembers = 300; // of a set, that a URL may become no longer than proxies take
+const maxMembers = 300; // of a set, that a URL may become no longer than proxies take
 
-// useSet is useQuery for a set of words without commas, of which the last ones are kept.
+// useSet is useQuery for a set of words without commas; the last maxMembers are kept.
 export function useSet(name: string): [ReadonlySet<string>, (members: Iterable<string>) => void] {
   const [value, set] = useQuery(name);
   const members = useMemo(() => new Set(value ? value.split(",") : []), [value]);
-  const put = useCallback((members: Iterable<string>) => set([...members].slice(-mostMembers).join(",")), [set]);
+  const put = useCallback((members: Iterable<string>) => set([...members].slice(-maxMembers).join(",")), [set]);
   return [members, put];
 }
 
-// toggled returns a set with a member, at its end, or without it.
+// toggled returns the set with the member, at its end, or without it.
 export function toggled(set: ReadonlySet<string>, member: string, yes: boolean): Set<string> {
   const next = new Set(set);
   next.delete(member);
   return yes ? next.add(member) : next;
 }
 
-// useOnly is useQuery for what is of a kind; empty: nothing, or nothing that is.
-function useOnly(name: string, is: (value: string) => boolean): [string, (value: string) => void] {
+// useValidated is useQuery for valid values; empty: missing or invalid.
+function useValidated(name: string, is: (value: string) => boolean): [string, (value: string) => void] {
   const [value, set] = useQuery(name);
   return [is(value) ? value : "", set];
 }
@@ -64,10 +64,10 @@ const pattern = (form: RegExp) => (value: string) => form.test(value);
 const isID = pattern(/^[0-9a-f]{32}$/);
 const isNanos = pattern(/^[1-9]\d{0,14}$/);
 
-// useID is for the ID of something, useMoment for a time as the API has it, and useNanos for a whole number of them.
-export const useID = (name: string) => useOnly(name, isID);
-export const useMoment = (name: string) => useOnly(name, isMoment);
-export const useNanos = (name: string) => useOnly(name, isNanos);
+// useID reads an ID, useTimestamp an RFC 3339 time, useNanos a positive number of nanoseconds.
+export const useID = (name: string) => useValidated(name, isID);
+export const useTimestamp = (name: string) => useValidated(name, isRFC3339);
+export const useNanos = (name: string) => useValidated(name, isNanos);
 
 // useCount is useQuery for a number from 1 to most.
 export function useCount(name: string, fallback: number, most: number): [number, (value: number) => void] {
@@ -76,8 +76,10 @@ export function useCount(name: string, fallback: number, most: number): [number,
   return [n >= 1 ? Math.min(most, n) : fallback, (n) => set(String(Math.min(most, n)))];
 }
 
-// query writes parameters that are not empty as a query, with its question mark.
+// query formats the parameters that are not empty as a query string, with its question mark.
 export function query(params: Record<string, string | undefined>): string {
-  const text = new URLSearchParams(Object.entries(params).filter((p): p is [string, string] => Boolean(p[1]))).toString();
+  const text = new URLSearchParams(
+    Object.entries(params).filter((p): p is [string, string] => Boolean(p[1])),
+  ).toString();
   return text ? `?${text}` : "";
 }

@@ -1,8 +1,8 @@
-// How the UI talks to the API: one client with the types of the contract, a token if there is one, and errors that say what to do.
+// The API client, with the contract's types, the token, and errors that people can act on.
 import createClient, { type Middleware } from "openapi-fetch";
-import { legible, legibly } from "../compute/legible.ts";
-import { keep, kept } from "../storage.ts";
-import { told } from "./clock.ts";
+import { sanitize, sanitizeDeep } from "../logic/sanitize.ts";
+import { store, load } from "../storage.ts";
+import { syncClock } from "./clock.ts";
 import type { components, paths } from "./contract.gen.ts";
 
 export type Schemas = components["schemas"];
@@ -10,8 +10,8 @@ export type Schemas = components["schemas"];
 // base is the path that everything is served below, without a slash at its end.
 export const base = new URL(document.baseURI).pathname.replace(/\/$/, "");
 
-// Failure is why something was not answered. status is 0 if nobody answered at all.
-export class Failure extends Error {
+// ApiError is a failed request. status is 0 if there was no response.
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly title: string,
@@ -20,21 +20,21 @@ export class Failure extends Error {
     super(`${title}: ${detail}`);
   }
 
-  // passes reports whether it may be over soon: nobody was there, or had time.
-  get passes() {
+  // transient reports whether a retry may succeed: the service was unreachable or overloaded.
+  get transient() {
     return [0, 502, 503, 504].includes(this.status);
   }
 }
 
 const tokenKey = "sibyl.token";
 
-// token returns the token that somebody logged in with; empty: none.
-export const token = () => kept("sessionStorage", tokenKey) ?? kept("localStorage", tokenKey) ?? "";
+// token returns the stored token; empty: none.
+export const token = () => load("sessionStorage", tokenKey) ?? load("localStorage", tokenKey) ?? "";
 
-// keepToken keeps a token for this tab, or for this browser. The empty one is forgotten.
-export function keepToken(secret: string, forBrowser: boolean) {
-  keep("sessionStorage", tokenKey, forBrowser ? null : secret || null);
-  keep("localStorage", tokenKey, forBrowser ? secret || null : null);
+// storeToken stores a token for this tab or this browser; the empty token deletes it.
+export function storeToken(secret: string, forBrowser: boolean) {
+  store("sessionStorage", tokenKey, forBrowser ? null : secret || null);
+  store("localStorage", tokenKey, forBrowser ? secret || null : null);
 }
 
 export const authorization = (): Record<string, string> => (token() ? { Authorization: `Bearer ${token()}` } : {});
@@ -45,38 +45,48 @@ const authorize: Middleware = {
     return request;
   },
   onResponse({ response }) {
-    told(response.headers.get("Date"));
+    syncClock(response.headers.get("Date"));
   },
 };
 
-const patience = 30_000; // ms until an answer is given up: the service itself takes 20 s at most
+const requestTimeout = 30_000; // ms until an answer is given up: the service itself takes 20 s at most
 
 export const client = createClient<paths>({
   baseUrl: `${base}/api/v1`,
-  fetch: (request) => fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience)]) }),
+  fetch: (request) =>
+    fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(requestTimeout)]) }),
 });
 client.use(authorize);
 
-// unauthorized is told whenever the API wants a (better) token.
+// unauthorized receives an event whenever the API rejects the token.
 export const unauthorized = new EventTarget();
 
-// lock has the page ask for a token.
-export const lock = () => void unauthorized.dispatchEvent(new Event("unauthorized"));
+// requireLogin makes the page ask for a token.
+export const requireLogin = () => void unauthorized.dispatchEvent(new Event("unauthorized"));
 
-// Answer is what openapi-fetch gives.
+// Answer is the result of a call with openapi-fetch.
 export type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
-// answered returns what was answered, or throws a Failure.
-export async function answered<T>(answer: Answer<T>): Promise<T> {
+// unwrap returns the data of an answer, sanitized, or throws an ApiError.
+export async function unwrap<T>(answer: Answer<T>): Promise<T> {
   let got;
   try {
     got = await answer;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Failure(0, "Sibyl does not answer", "The service may have stopped, or the network is down. This page tries again by itself.");
+    throw new ApiError(
+      0,
+      "Sibyl is not responding",
+      "The service may have stopped, or the network may be down. This page retries automatically.",
+    );
   }
-  if (got.response.ok) return legibly(got.data) as T;
-  if (got.response.status === 401) lock();
+  if (got.response.ok) return sanitizeDeep(got.data) as T;
+  if (got.response.status === 401) requireLogin();
   const problem = got.error as Partial<Schemas["Error"]> | undefined;
-  throw new Failure(got.response.status, problem?.title || `Status ${got.response.status}`, legible([problem?.detail, problem?.hint].filter(Boolean).join(": ")) || "This answer is not Sibyl’s own: something between it and the page, such as a proxy, gave it.");
+  throw new ApiError(
+    got.response.status,
+    problem?.title || `Status ${got.response.status}`,
+    sanitize([problem?.detail, problem?.hint].filter(Boolean).join(": ")) ||
+      "This response did not come from Sibyl but from something in between, such as a proxy.",
+  );
 }

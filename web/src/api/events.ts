@@ -1,14 +1,14 @@
-// Server-sent events. Read by fetch, since EventSource cannot show a token.
-import { type Schemas, authorization, base, lock } from "./client.ts";
-import { Parser } from "../compute/parser.ts";
-import { failed, pause } from "../compute/retry.ts";
+// Server-sent events. They are read with fetch because EventSource cannot send a token.
+import { countFailures, delay } from "../logic/backoff.ts";
+import { eventDecoder } from "../logic/event-stream.ts";
+import { type Schemas, authorization, base, requireLogin } from "./client.ts";
 
-export type Happened = Schemas["Event"];
+export type ServerEvent = Schemas["Event"];
 
-// Connection says whether events come: "live", or since when they do not.
+// Connection is the state of the event stream, and the time in ms at which it began.
 export type Connection = { live: boolean; since: number };
 
-type Listener = (event: Happened | null) => void;
+type Listener = (event: ServerEvent | null) => void;
 
 const listeners = new Set<Listener>();
 const watchers = new Set<() => void>();
@@ -16,7 +16,7 @@ let connection: Connection = { live: false, since: Date.now() };
 let running: AbortController | undefined;
 let lastID = "";
 
-// onEvent calls listen with every event, and with null when some were missed: what is shown must be read again.
+// onEvent calls listen with every event, and with null when events were missed and everything must be read again.
 export function onEvent(listen: Listener): () => void {
   listeners.add(listen);
   return () => listeners.delete(listen);
@@ -29,84 +29,83 @@ export function onConnection(watch: () => void): () => void {
   return () => watchers.delete(watch);
 }
 
-function connected(live: boolean) {
+function setLive(live: boolean) {
   if (live === connection.live) return;
   connection = { live, since: Date.now() };
   for (const watch of watchers) watch();
 }
 
-const silence = 40_000; // ms without a sign of life, of which the service gives one every 15 s, after which nobody is there any more
-const looking = 5000; // ms between two looks at that, by the clock: timers stand still while a computer sleeps
+const heartbeatTimeout = 40_000; // ms; the service sends a heartbeat every 15 s
+const checkInterval = 5000; // ms; compares clock times because timers stop while a computer sleeps
 
-const tell = (event: Happened | null) => listeners.forEach((listen) => listen(event));
+const emit = (event: ServerEvent | null) => listeners.forEach((listen) => listen(event));
 
-// disconnect ends what connect began.
 export const disconnect = () => running?.abort();
 
-// connect begins to read events, in place of whatever read them before, and goes on until it is called again.
+// connect replaces the connection, if there is one, and reconnects until disconnect is called.
 export function connect() {
   disconnect();
-  const mine = (running = new AbortController());
+  const controller = (running = new AbortController());
   void (async () => {
-    for (let failures = 0; !mine.signal.aborted; ) {
+    for (let failures = 0; !controller.signal.aborted;) {
       const began = Date.now();
-      let made = false;
+      let opened = false;
       try {
-        await read(mine.signal, () => (made = true));
+        await readWithTimeout(controller.signal, () => (opened = true));
       } catch {
-        // Whatever it was: try again.
+        // Reconnect, whatever the error.
       }
-      failures = failed(failures, Date.now() - began, made);
-      if (mine.signal.aborted) return;
-      connected(false);
-      await rest(pause(failures));
+      failures = countFailures(failures, Date.now() - began, opened);
+      if (controller.signal.aborted) return;
+      setLive(false);
+      await sleepOrOnline(delay(failures));
     }
   })();
 }
 
-// rest waits so many ms, or until there is a network again.
-function rest(ms: number): Promise<void> {
-  return new Promise((done) => {
-    const over = () => {
+// sleepOrOnline waits the given time in ms, or until the browser is online again.
+function sleepOrOnline(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
       clearTimeout(timer);
-      removeEventListener("online", over);
-      done();
+      removeEventListener("online", finish);
+      resolve();
     };
-    const timer = setTimeout(over, ms);
-    addEventListener("online", over);
+    const timer = setTimeout(finish, ms);
+    addEventListener("online", finish);
   });
 }
 
-// read reads events until they end, or nothing is heard for too long.
-async function read(signal: AbortSignal, made: () => void) {
-  const given = new AbortController(); // up
-  let heard = Date.now();
-  const watch = setInterval(() => Date.now() - heard > silence && given.abort(), looking);
+// readWithTimeout reads events until the stream ends or is silent for longer than heartbeatTimeout.
+async function readWithTimeout(signal: AbortSignal, onOpen: () => void) {
+  const silent = new AbortController();
+  let lastReceived = Date.now();
+  const check = setInterval(() => Date.now() - lastReceived > heartbeatTimeout && silent.abort(), checkInterval);
   try {
-    await follow(AbortSignal.any([signal, given.signal]), made, () => (heard = Date.now()));
+    await readEvents(AbortSignal.any([signal, silent.signal]), onOpen, () => (lastReceived = Date.now()));
   } finally {
-    clearInterval(watch);
+    clearInterval(check);
   }
 }
 
-async function follow(signal: AbortSignal, made: () => void, heard: () => void) {
+async function readEvents(signal: AbortSignal, onOpen: () => void, onReceive: () => void) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
-  if (response.status === 401) lock(); // else a page whose token is over waits for ever: it reads nothing without events
+  if (response.status === 401) requireLogin(); // without events nothing else would notice that the token has expired
   if (!response.ok || !response.body) throw new Error(String(response.status));
-  heard();
-  made();
-  connected(true);
-  if (!lastID) tell(null); // else the service says what was missed
-  const parser = new Parser((id, type, data) => {
+  onReceive();
+  onOpen();
+  setLive(true);
+  if (!lastID) emit(null); // with an ID the service itself reports missed events
+  const decode = eventDecoder((id, event) => {
     lastID = id || lastID;
-    tell(type === "reset" ? null : (JSON.parse(data) as Happened));
+    emit(event as ServerEvent | null);
   });
   const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { done, value } = await text.read();
     if (done) return;
-    heard();
-    parser.push(value);
+    onReceive();
+    decode(value);
   }
 }

@@ -2,16 +2,22 @@
 // happened; dragging picks a time, or, up and down too, a box of times and durations.
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
-import { count, duration, percent, time } from "../compute/format.ts";
-import { type Drag, type Point, axis, cells, pick } from "../compute/heat.ts";
+import { count, duration, percent, time } from "../logic/format.ts";
+import { type Drag, type Point, axis, cells, selection } from "../logic/heatmap.ts";
 import { useNow, useZone } from "../settings.ts";
-import { useSize } from "./size.ts";
+import { useSize } from "./use-size.ts";
 
 // Mark is something that happened. That of a deploy has a solid line on a foot, others a dashed one.
 export type Mark = { at: number; text: string; title: string; deploy?: boolean };
 export type Dot = { at: number; ns: number; title: string; go: () => void };
 
-type Props = { windows: Schemas["Window"][]; marks: Mark[]; dots: Dot[]; label: string; brush: (from: number, to: number, longer: number, shorter: number) => void };
+type Props = {
+  windows: Schemas["Window"][];
+  marks: Mark[];
+  dots: Dot[];
+  label: string;
+  brush: (from: number, to: number, longer: number, shorter: number) => void;
+};
 
 const tall = 230;
 const left = 62;
@@ -39,22 +45,46 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const most = Math.max(...all.map((c) => c.share));
   const at = (event: React.PointerEvent): Point => {
     const box = svg.current!.getBoundingClientRect();
-    return [Math.max(0, Math.min(1, (event.clientX - box.left - left) / plot.width)), Math.max(0, Math.min(1, (event.clientY - box.top - top) / plot.height))];
+    return [
+      Math.max(0, Math.min(1, (event.clientX - box.left - left) / plot.width)),
+      Math.max(0, Math.min(1, (event.clientY - box.top - top) / plot.height)),
+    ];
   };
-  const picked = drag && pick(drag);
+  const picked = drag && selection(drag);
   const nanos = (y: number) => Math.exp(high - y * (high - low));
   const end = () => {
-    if (picked) brush(scale.time(picked.x[0]), scale.time(picked.x[1]), picked.y[1] < 1 ? nanos(picked.y[1]) : 0, picked.y[0] > 0 ? nanos(picked.y[0]) : Infinity);
+    if (picked)
+      brush(
+        scale.time(picked.x[0]),
+        scale.time(picked.x[1]),
+        picked.y[1] < 1 ? nanos(picked.y[1]) : 0,
+        picked.y[0] > 0 ? nanos(picked.y[0]) : Infinity,
+      );
     setDrag(undefined);
   };
   const step = Math.max(1, Math.ceil(leastLabel / column));
   return (
     <svg
-      ref={svg} className="chart" height={height} role="img" aria-label={label} style={{ touchAction: "pan-y", cursor: "crosshair" }}
-      onPointerDown={(e) => e.button === 0 && setDrag([at(e), at(e)])} onPointerMove={(e) => drag && setDrag([drag[0], at(e)])} onPointerUp={end} onPointerLeave={() => setDrag(undefined)}
+      ref={svg}
+      className="chart"
+      height={height}
+      role="img"
+      aria-label={label}
+      style={{ touchAction: "pan-y", cursor: "crosshair" }}
+      onPointerDown={(e) => e.button === 0 && setDrag([at(e), at(e)])}
+      onPointerMove={(e) => drag && setDrag([drag[0], at(e)])}
+      onPointerUp={end}
+      onPointerLeave={() => setDrag(undefined)}
     >
       {all.map((c) => (
-        <rect key={`${c.column} ${c.low}`} x={left + c.column * column} y={y(c.high)} width={Math.max(1, column - 1)} height={Math.max(1, y(c.low) - y(c.high))} style={{ fill: `var(--heat-${c.share > 0 ? 1 + Math.min(3, Math.floor((3.999 * c.share) / most)) : 0})` }}>
+        <rect
+          key={`${c.column} ${c.low}`}
+          x={left + c.column * column}
+          y={y(c.high)}
+          width={Math.max(1, column - 1)}
+          height={Math.max(1, y(c.low) - y(c.high))}
+          style={{ fill: `var(--heat-${c.share > 0 ? 1 + Math.min(3, Math.floor((3.999 * c.share) / most)) : 0})` }}
+        >
           <title>{`${time(windows[c.column]!.from, zone, now)} to ${time(windows[c.column]!.to, zone, now)}\n${duration(c.low)} to ${duration(c.high)}: ${count(c.count)} requests, ${percent(c.share)}`}</title>
         </rect>
       ))}
@@ -68,7 +98,8 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
       })}
       {windows.map(
         (w, i) =>
-          i % step === 0 && left + i * column < width - timeWidth && (
+          i % step === 0 &&
+          left + i * column < width - timeWidth && (
             <text key={w.from} className="axis" x={left + i * column} y={height - 5}>
               {time(w.from, zone, now).replace(" UTC", "").slice(-8)}
             </text>
@@ -77,23 +108,50 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
       {marks.map((m, i) => (
         <g key={i}>
           <title>{m.title}</title>
-          <line x1={x(m.at)} x2={x(m.at)} y1={top - 4} y2={top + plot.height} style={{ stroke: "var(--text)", strokeDasharray: m.deploy ? "none" : "3 3", opacity: 0.7 }} />
-          {m.deploy && <path d={`M${x(m.at)} ${top + plot.height - 7} l5 8 h-10 z`} style={{ fill: "var(--text)", stroke: "var(--raised)" }} />}
+          <line
+            x1={x(m.at)}
+            x2={x(m.at)}
+            y1={top - 4}
+            y2={top + plot.height}
+            style={{ stroke: "var(--text)", strokeDasharray: m.deploy ? "none" : "3 3", opacity: 0.7 }}
+          />
+          {m.deploy && (
+            <path
+              d={`M${x(m.at)} ${top + plot.height - 7} l5 8 h-10 z`}
+              style={{ fill: "var(--text)", stroke: "var(--raised)" }}
+            />
+          )}
           {lines[i]! > 0 && (
-            <text className="axis" x={x(m.at)} y={line * lines[i]! - 1} textAnchor={x(m.at) > width - 40 ? "end" : "middle"}>
+            <text
+              className="axis"
+              x={x(m.at)}
+              y={line * lines[i]! - 1}
+              textAnchor={x(m.at) > width - 40 ? "end" : "middle"}
+            >
               {m.text}
             </text>
           )}
         </g>
       ))}
       {dots.map((d) => (
-        <circle key={`${d.at} ${d.ns}`} cx={x(d.at)} cy={y(d.ns)} r="4.5" style={{ fill: "var(--raised)", stroke: "var(--text)", strokeWidth: 1.6, cursor: "pointer" }} onPointerDown={(e) => e.stopPropagation()} onClick={d.go}>
+        <circle
+          key={`${d.at} ${d.ns}`}
+          cx={x(d.at)}
+          cy={y(d.ns)}
+          r="4.5"
+          style={{ fill: "var(--raised)", stroke: "var(--text)", strokeWidth: 1.6, cursor: "pointer" }}
+          onPointerDown={(e) => e.stopPropagation()}
+          onClick={d.go}
+        >
           <title>{d.title}</title>
         </circle>
       ))}
       {picked && (
         <rect
-          x={left + picked.x[0] * plot.width} width={(picked.x[1] - picked.x[0]) * plot.width} y={top + picked.y[0] * plot.height} height={(picked.y[1] - picked.y[0]) * plot.height}
+          x={left + picked.x[0] * plot.width}
+          width={(picked.x[1] - picked.x[0]) * plot.width}
+          y={top + picked.y[0] * plot.height}
+          height={(picked.y[1] - picked.y[0]) * plot.height}
           style={{ fill: "var(--accent)", opacity: 0.25 }}
         />
       )}
@@ -108,7 +166,9 @@ const mostLines = 3;
 function labelLines(places: { x: number; always: boolean }[]): number[] {
   const taken: number[][] = Array.from({ length: mostLines }, () => []);
   return places.map(({ x, always }) => {
-    const at = taken.slice(0, always ? mostLines : 1).findIndex((line) => line.every((other) => Math.abs(other - x) > 46));
+    const at = taken
+      .slice(0, always ? mostLines : 1)
+      .findIndex((line) => line.every((other) => Math.abs(other - x) > 46));
     if (at >= 0) taken[at]!.push(x);
     return at + 1;
   });

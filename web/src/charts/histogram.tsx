@@ -1,13 +1,23 @@
 // Histogram draws how durations are distributed, on a logarithmic axis.
 import type { Schemas } from "../api/client.ts";
-import { count, duration } from "../compute/format.ts";
-import { coarse } from "../compute/bins.ts";
-import { useSize } from "./size.ts";
+import { count, duration } from "../logic/format.ts";
+import { coarse } from "../logic/bins.ts";
+import { useSize } from "./use-size.ts";
 
 const least = 150; // height
 const foot = 20;
 
-export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p50: number | null; p99: number | null; label: string }) {
+export function Histogram({
+  bins,
+  p50,
+  p99,
+  label,
+}: {
+  bins: Schemas["Bin"][];
+  p50: number | null;
+  p99: number | null;
+  label: string;
+}) {
   const [svg, size] = useSize<SVGSVGElement>({ width: 600, height: least });
   const { width } = size;
   const height = Math.max(least, size.height);
@@ -24,7 +34,14 @@ export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p
   return (
     <svg ref={svg} className="chart fills" height={height} role="img" aria-label={label}>
       {bars.map((b) => (
-        <rect key={b.low} className="bar-fill" x={x(b.low) + 0.5} width={Math.max(1, x(b.high) - x(b.low) - 1)} y={14 + plot * (1 - b.count / tallest)} height={Math.max(1, (plot * b.count) / tallest)}>
+        <rect
+          key={b.low}
+          className="bar-fill"
+          x={x(b.low) + 0.5}
+          width={Math.max(1, x(b.high) - x(b.low) - 1)}
+          y={14 + plot * (1 - b.count / tallest)}
+          height={Math.max(1, (plot * b.count) / tallest)}
+        >
           <title>{`${duration(b.low)} to ${duration(b.high)}: ${count(b.count)} requests`}</title>
         </rect>
       ))}
@@ -39,8 +56,19 @@ export function Histogram({ bins, p50, p99, label }: { bins: Schemas["Bin"][]; p
         ([name, at]) =>
           at !== null && (
             <g key={name}>
-              <line x1={x(at)} x2={x(at)} y1="12" y2={height - foot} style={{ stroke: "var(--text)", strokeDasharray: "3 3" }} />
-              <text className="axis" x={x(at) + (x(at) > width - 90 ? -4 : 4)} y="11" textAnchor={x(at) > width - 90 ? "end" : "start"}>
+              <line
+                x1={x(at)}
+                x2={x(at)}
+                y1="12"
+                y2={height - foot}
+                style={{ stroke: "var(--text)", strokeDasharray: "3 3" }}
+              />
+              <text
+                className="axis"
+                x={x(at) + (x(at) > width - 90 ? -4 : 4)}
+                y="11"
+                textAnchor={x(at) > width - 90 ? "end" : "start"}
+              >
                 {name} {duration(at)}
               </text>
             </g>

@@ -1,6 +1,6 @@
 // Icicle draws boxes nested by calling context, as an SVG that also makes the PNG.
-import type { Box } from "../compute/icicle.ts";
-import { useSize } from "./size.ts";
+import type { Box } from "../logic/icicle.ts";
+import { useSize } from "./use-size.ts";
 
 const rowHeight = 24;
 const letter = 6.6; // px, on average
@@ -9,7 +9,17 @@ const leastText = 26;
 type Look = { fill: string; ink: string; note: string };
 
 // look says how a box is coloured, and the text on it, and what that ends with.
-export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: Box) => Look; label: string; title: (b: Box) => string }) {
+export function Icicle({
+  boxes,
+  look,
+  label,
+  title,
+}: {
+  boxes: Box[];
+  look: (b: Box) => Look;
+  label: string;
+  title: (b: Box) => string;
+}) {
   const [svg, { width }] = useSize<SVGSVGElement>({ width: 900, height: 0 });
   const depth = Math.max(0, ...boxes.map((b) => b.depth)) + 1;
   return (
@@ -25,7 +35,9 @@ export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: 
             <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
             {w > leastText && (
               <text x="4" y="15.5" style={{ fill: ink }}>
-                {text.length <= room ? text : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
+                {text.length <= room
+                  ? text
+                  : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
               </text>
             )}
           </g>
@@ -35,8 +47,10 @@ export function Icicle({ boxes, look, label, title }: { boxes: Box[]; look: (b: 
   );
 }
 
+const heatSteps = [0.02, 0.1, 0.3, 0.6];
+
 // heat returns the colours of a part of the whole, 0–1.
 export function heat(part: number): { fill: string; ink: string } {
-  const step = part < 0.02 ? 0 : part < 0.1 ? 1 : part < 0.3 ? 2 : part < 0.6 ? 3 : 4;
+  const step = heatSteps.filter((from) => part >= from).length;
   return { fill: `var(--heat-${step})`, ink: step < 3 ? "var(--text)" : "var(--heat-ink)" };
 }

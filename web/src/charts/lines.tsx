@@ -1,51 +1,85 @@
 // Lines draws series over time with uPlot. Values are on a logarithmic axis; windows are as wide as they are.
-import { useContext, useEffect, useRef } from "react";
+import { useContext, useEffect, useEffectEvent, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { duration, time } from "../compute/format.ts";
-import { InEffect, useNow, useZone } from "../settings.ts";
+import { duration, time } from "../logic/format.ts";
+import { ThemeContext, useNow, useZone } from "../settings.ts";
 import type { Mark } from "./heatmap.tsx";
 
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
 
-// at holds times in ms, ascending; marks are vertical lines with what happened.
-export function Lines({ at, series, marks, label, brush }: { at: number[]; series: Series[]; marks: Mark[]; label: string; brush?: (from: number, to: number) => void }) {
+// marks are vertical lines with what happened.
+type Props = {
+  at: number[]; // ms, ascending
+  series: Series[];
+  marks: Mark[];
+  label: string;
+  brush?: (from: number, to: number) => void;
+};
+
+export function Lines({ at, series, marks, label, brush }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
   const now = useNow();
-  const theme = useContext(InEffect);
-  const brushed = useRef(brush);
-  brushed.current = brush;
-  const data = JSON.stringify([at, series.map((s) => s.values), marks]);
+  const theme = useContext(ThemeContext);
+  const onBrush = useEffectEvent((from: number, to: number) => brush?.(from, to));
+  const format = useEffectEvent((ms: number) => time(ms, zone, now));
+  const brushable = brush !== undefined;
+  const data = JSON.stringify({ at, series, marks }); // by value: an update that changes nothing redraws nothing
   useEffect(() => {
+    const { at, series, marks } = JSON.parse(data) as Pick<Props, "at" | "series" | "marks">;
     const element = box.current!;
     const style = getComputedStyle(document.documentElement);
     const color = (name: string) => style.getPropertyValue(`--${name}`);
-    const axis = { stroke: color("dim"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 }, font: "11px system-ui, sans-serif" };
+    const axis = {
+      stroke: color("dim"),
+      grid: { stroke: color("line"), width: 1 },
+      ticks: { stroke: color("line"), width: 1 },
+      font: "11px system-ui, sans-serif",
+    };
     const chart = new uPlot(
       {
         width: element.clientWidth,
         height: 210,
         ms: 1,
         tzDate: (ts) => (zone === "utc" ? uPlot.tzDate(new Date(ts), "Etc/UTC") : new Date(ts)),
-        scales: { x: { time: true }, y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) } },
+        scales: {
+          x: { time: true },
+          y: { distr: 3, range: (_u, low, high) => (low > 0 ? [low * 0.8, high * 1.25] : [1e6, 1e9]) },
+        },
         axes: [
-          { ...axis, values: (_u, ticks) => ticks.map((t) => time(t, zone, now).replace(" UTC", "").slice(-8)), space: 80 },
-          { ...axis, size: 64, values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))), splits: (_u, _axis, low, high) => splits(low, high), filter: (_u, ticks) => ticks },
+          {
+            ...axis,
+            values: (_u, ticks) => ticks.map((t) => format(t).replace(" UTC", "").slice(-8)),
+            space: 80,
+          },
+          {
+            ...axis,
+            size: 64,
+            values: (_u, ticks) => ticks.map((t) => (t === null ? "" : duration(t))),
+            splits: (_u, _axis, low, high) => splits(low, high),
+            filter: (_u, ticks) => ticks,
+          },
         ],
         series: [
-          { value: (_u, v) => (v === null ? "–" : time(v, zone, now)), label: "Around" },
+          { value: (_u, v) => (v === null ? "–" : format(v)), label: "Time" },
           ...series.map((s) => ({
-            label: s.name, stroke: color(s.color), width: 2, points: { size: 6, fill: color("raised") }, spanGaps: true,
-            ...(s.dash ? { dash: s.dash } : {}), value: (_u: uPlot, v: number | null) => duration(v),
+            label: s.name,
+            stroke: color(s.color),
+            width: 2,
+            points: { size: 6, fill: color("raised") },
+            spanGaps: true,
+            ...(s.dash ? { dash: s.dash } : {}),
+            value: (_u: uPlot, v: number | null) => duration(v),
           })),
         ],
-        cursor: { drag: { x: Boolean(brushed.current), y: false, setScale: false } },
+        cursor: { drag: { x: brushable, y: false, setScale: false } },
         hooks: {
           draw: [(u) => drawMarks(u, marks, color("dim"))],
           setSelect: [
             (u) => {
-              if (u.select.width > 4) brushed.current?.(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+              if (u.select.width > 4)
+                onBrush(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
             },
           ],
         },
@@ -59,8 +93,7 @@ export function Lines({ at, series, marks, label, brush }: { at: number[]; serie
       watch.disconnect();
       chart.destroy();
     };
-    // What is drawn is compared by content: a reading that changed nothing redraws nothing.
-  }, [data, zone, theme]);
+  }, [data, brushable, zone, theme]);
   return <div ref={box} role="img" aria-label={label} className="lines" />;
 }
 

@@ -4,7 +4,10 @@ export function Sparkline({ of, label }: { of: number[]; label: string }) {
   const low = Math.min(...of);
   const high = Math.max(...of);
   const [width, height] = [92, 18];
-  const points = of.map((v, i) => `${((i / (of.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 2 - ((v - low) / (high - low || 1)) * (height - 4)).toFixed(1)}`);
+  const points = of.map(
+    (v, i) =>
+      `${((i / (of.length - 1)) * (width - 4) + 2).toFixed(1)},${(height - 2 - ((v - low) / (high - low || 1)) * (height - 4)).toFixed(1)}`,
+  );
   const [x, y] = points.at(-1)!.split(",");
   return (
     <svg width={width} height={height} role="img" aria-label={label} className="spark">

@@ -1,13 +1,13 @@
 // The edges of a problem: as the critical path that they make up, and as a list.
 import type { Schemas } from "../api/client.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
-import { count, duration, milli, percent, range, share, signed } from "../compute/format.ts";
-import { boxes } from "../compute/icicle.ts";
-import { Bar, Path } from "../parts/basics.tsx";
-import { Choice } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
-import { useOneOf } from "../url.ts";
+import { count, duration, milli, percent, range, share, signed } from "../logic/format.ts";
+import { boxes } from "../logic/icicle.ts";
+import { Bar, ContextPath } from "../components/basics.tsx";
+import { Choice } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+import { useEnum } from "../url.ts";
 
 type Problem = Schemas["Problem"];
 type Edge = Schemas["Edge"];
@@ -15,10 +15,14 @@ type Edge = Schemas["Edge"];
 type Measure = "wrong" | "variance" | "mean" | "tail";
 
 const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail: number) => number | null }> = {
-  wrong: { name: "What is wrong", word: "of what is wrong", of: (e) => e.score },
+  wrong: { name: "Slowdown", word: "of the slowdown", of: (e) => e.score },
   variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
   mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
-  tail: { name: "Slowest tenth", word: "of what the slowest tenth take longer", of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail) },
+  tail: {
+    name: "Slowest tenth",
+    word: "of the extra time of the slowest tenth",
+    of: (e, tail) => (e.tail_lift_ns === null || tail === 0 ? null : e.tail_lift_ns / tail),
+  },
 };
 
 // measuresFor returns how the edges of a problem can be measured; first the measure of its sentence.
@@ -39,7 +43,7 @@ type PathProps = { p: Problem; named: Edge[]; all: Edge[]; mean: number | null }
 export function CriticalPath({ p, named, all, mean }: PathProps) {
   const edges = all.length > 0 ? scored(all, named) : named;
   const offered = measuresFor(p);
-  const [by, setBy] = useOneOf("by", offered);
+  const [by, setBy] = useEnum("by", offered);
   const measure = measures[by];
   const tail = edges.reduce((sum, e) => sum + Math.max(0, e.tail_lift_ns ?? 0), 0);
   const part = (is: number[]) => is.reduce((sum, i) => sum + (measure.of(edges[i]!, tail) ?? 0), 0);
@@ -48,18 +52,26 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
     <Figure
       id="path"
       title="Critical path"
-      hint={`As wide as the time of a request on the critical path, callers above callees; the colour and the number are the part ${measure.word} that lies there, callees not included.`}
+      hint={`Width: time on the critical path; callers above callees. Colour and number: share ${measure.word}, excluding callees.`}
       tools={<Choice label="Colour by" value={by} pick={setBy} of={offered.map((m) => [m, measures[m].name])} />}
       table={() => edgeTable(edges)}
     >
       <Icicle
-        boxes={boxes(edges.map((e) => e.place), (i) => edges[i]!.mean_ns ?? 0)}
+        boxes={boxes(
+          edges.map((e) => e.place),
+          (i) => edges[i]!.mean_ns ?? 0,
+        )}
         label={`Critical path of ${duration(mean)} on average; the table has the numbers`}
-        look={(b) => ({ ...heat(part(b.edges)), note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "" })}
-        title={(b) => `${b.label}\n${duration(time(b.edges))} a request in itself, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`}
+        look={(b) => ({
+          ...heat(part(b.edges)),
+          note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "",
+        })}
+        title={(b) =>
+          `${b.label}\n${duration(time(b.edges))} self time per request, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`
+        }
       />
       <div className="legend" aria-hidden="true">
-        Part {measure.word}:
+        Share {measure.word}:
         {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
           <span key={text}>
             <i style={{ background: `var(--heat-${i})` }} />
@@ -72,10 +84,27 @@ export function CriticalPath({ p, named, all, mean }: PathProps) {
 }
 
 const edgeTable = (edges: Edge[]) => ({
-  header: ["place", "context", "share of variance (of 1)", "low (of 1)", "high (of 1)", "share of mean (of 1)", "mean (ms)", "tail lift (ms)", "excess (ms)"],
+  header: [
+    "place",
+    "context",
+    "share of variance (of 1)",
+    "low (of 1)",
+    "high (of 1)",
+    "share of mean (of 1)",
+    "mean (ms)",
+    "tail lift (ms)",
+    "excess (ms)",
+  ],
   rows: edges.map((e) => [
-    e.place.label, e.place.context.join(" > "), e.share_variance.value, e.share_variance.low, e.share_variance.high, e.share_mean,
-    milli(e.mean_ns), milli(e.tail_lift_ns), milli(e.excess_ns.value),
+    e.place.label,
+    e.place.context.join(" > "),
+    e.share_variance.value,
+    e.share_variance.low,
+    e.share_variance.high,
+    e.share_mean,
+    milli(e.mean_ns),
+    milli(e.tail_lift_ns),
+    milli(e.excess_ns.value),
   ]),
 });
 
@@ -86,9 +115,11 @@ function byVariance([leading, ...rest]: Edge[]): Edge[] {
 }
 
 const edgeHints: Record<Measure, string> = {
-  wrong: "Places on the critical path, with their part of what is wrong: of what these requests take longer, or vary more, than they did.",
-  variance: "Places on the critical path, with their share of the variance and its 95\u00a0% interval; shares add up to 100\u00a0%, and one can be negative.",
-  mean: "Places on the critical path, with their share of the mean.",
+  wrong:
+    "Locations on the critical path, with their share of the slowdown: the additional time, or variance, compared with before.",
+  variance:
+    "Locations on the critical path, with their share of the variance and its 95\u00a0% interval. Shares add up to 100\u00a0%; a share can be negative.",
+  mean: "Locations on the critical path, with their share of the mean.",
   tail: "",
 };
 
@@ -97,7 +128,7 @@ const first = 3; // edges that are shown at once whatever they carry
 
 // Edges lists them by the measure of the problem's sentence, so that its number is found again.
 export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
-  const [shown, setShown] = useOneOf("edges", ["most", "all"]);
+  const [shown, setShown] = useEnum("edges", ["most", "all"]);
   const whole = shown === "all";
   const by = measuresFor(p)[0]!;
   const part = (e: Edge) => measures[by].of(e, 0);
@@ -106,13 +137,15 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
   const most = Math.max(1, ...edges.map((e) => part(e) ?? 0));
   return (
     <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
-      <Listing
+      <Table
         label="Edges"
         head={[
-          "Place", by === "wrong" ? "Part of what is wrong" : `Share of ${by}`,
-          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true }, { text: "Mean", number: true },
-          { text: "Slowest tenth", number: true, title: "How much more the slowest tenth spend there" },
-          { text: "Excess", number: true, title: "Above the usual, with its 95 % interval" },
+          "Location",
+          by === "wrong" ? "Share of the slowdown" : `Share of ${by}`,
+          by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true },
+          { text: "Mean", number: true },
+          { text: "Slowest tenth", number: true, title: "Extra time of the slowest tenth there" },
+          { text: "Excess", number: true, title: "Above normal, with its 95 % interval" },
         ]}
       >
         {(whole ? edges : few).map((e) => (
@@ -120,7 +153,7 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
             <td>
               <strong>{e.place.label}</strong>
               <div className="small dim">
-                <Path of={e.place.context} />
+                <ContextPath of={e.place.context} />
               </div>
             </td>
             <td className="bars">
@@ -139,14 +172,18 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
             <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
             <td className="number nowrap">{duration(e.mean_ns)}</td>
             <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
-            <td className="number nowrap" title={range(e.excess_ns, duration)}>{signed(e.excess_ns.value, duration)}</td>
+            <td className="number nowrap" title={range(e.excess_ns, duration)}>
+              {signed(e.excess_ns.value, duration)}
+            </td>
           </tr>
         ))}
-      </Listing>
+      </Table>
       {few.length < edges.length && (
         <p className="under">
           <button type="button" className="link" aria-expanded={whole} onClick={() => setShown(whole ? "most" : "all")}>
-            {whole ? "Show only what carries most" : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
+            {whole
+              ? "Show only the largest"
+              : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
           </button>
         </p>
       )}

@@ -1,31 +1,44 @@
-// Latency: how the requests of a group were over time, and how they are distributed now.
+// Latency: durations of a group's requests over time, and their distribution.
 import { Link, useLocation } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
-import { byWindow, deployed } from "../compute/deploys.ts";
-import { count, duration, hundredths, milli, time } from "../compute/format.ts";
-import { quantile } from "../compute/heat.ts";
-import { Choice } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
+import { byWindow, describeDeploy } from "../logic/deploys.ts";
+import { count, duration, hundredths, milli, time } from "../logic/format.ts";
+import { quantile } from "../logic/heatmap.ts";
+import { Choice } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
-import { query, useOneOf } from "../url.ts";
+import { query, useEnum } from "../url.ts";
 
 // deploys are those of services on the path, the oldest first; undefined: they cannot be read.
-type Props = { group: Schemas["GroupDetail"]; problem: Schemas["Problem"]; decisions: Schemas["Decision"][]; deploys: Schemas["Deploy"][] | undefined };
+type Props = {
+  group: Schemas["GroupDetail"];
+  problem: Schemas["Problem"];
+  decisions: Schemas["Decision"][];
+  deploys: Schemas["Deploy"][] | undefined;
+};
 
 export function Latency({ group, problem, decisions, deploys }: Props) {
   return (
     <div className="columns wide-left" id="latency">
       <OverTime group={group} problem={problem} decisions={decisions} deploys={deploys} />
       <Figure
-        title="Durations of the requests judged"
+        title="Duration distribution"
         hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
-        table={() => ({ header: ["above (ms)", "to (ms)", "requests"], rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]) })}
+        table={() => ({
+          header: ["above (ms)", "to (ms)", "requests"],
+          rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]),
+        })}
       >
-        <Histogram bins={group.histogram} p50={group.p50_ns} p99={group.p99_ns} label="Distribution of durations; the table has the numbers" />
+        <Histogram
+          bins={group.histogram}
+          p50={group.p50_ns}
+          p99={group.p99_ns}
+          label="Distribution of durations; the table has the numbers"
+        />
       </Figure>
     </div>
   );
@@ -33,40 +46,82 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
 
 function OverTime({ group, problem, decisions, deploys }: Props) {
   const [, go] = useLocation();
-  const [as, setAs] = useOneOf("latency", ["map", "lines"]);
+  const [as, setAs] = useEnum("latency", ["map", "lines"]);
   const id = group.group.id;
-  const exemplars = useRead(`exemplars ${id}`, (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }), true);
+  const exemplars = useResource(
+    `exemplars ${id}`,
+    (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }),
+    true,
+  );
   const windows = group.windows.filter((w) => w.count > 0);
   const marks = marksOf(problem, decisions, deploys ?? []);
   const brush = (from: number, to: number, longer = 0, shorter = Infinity) => {
     const at = (ms: number) => new Date(ms).toISOString();
     const box = { group: id, from: at(from), to: at(to) };
     if (longer > 0 || shorter < Infinity) {
-      go(`/compare${query({ ...box, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`);
+      go(
+        `/compare${query({ ...box, by: "duration", longer: longer > 0 ? String(Math.round(longer)) : "", shorter: shorter < Infinity ? String(Math.round(shorter)) : "" })}`,
+      );
       return;
     }
     go(`/compare${query({ ...box, by: "time", base_from: windows[0]?.from, base_to: box.from })}`);
   };
   const dots = (exemplars.value?.items ?? []).map((e) => ({
-    at: Date.parse(e.start), ns: e.duration_ns, title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`, go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
+    at: Date.parse(e.start),
+    ns: e.duration_ns,
+    title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`,
+    go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
   }));
   const came = byWindow(windows, deploys ?? []);
   const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
   return (
     <Figure
       title="Latency over time"
-      hint={as === "map" ? "Windows are short lately and ever longer further back; the stronger the colour the more of a window’s requests, dots are requests to look at. Drag across to compare a time with what was before; drag a box to compare the requests in it, of those that are sampled, with the rest." : "In windows that are short lately and ever longer further back. Drag over a time to compare it with what was before."}
-      tools={<><Link href={`/compare${query({ group: id, by: "duration" })}`}>Pick by keys</Link> <Choice label="Show as" value={as} pick={setAs} of={[["map", "Heat map"], ["lines", "Lines"]]} /></>}
+      hint={
+        as === "map"
+          ? "Darker: more requests. Dots: sample traces. Drag across to compare a time range with before, or drag a box to compare the sampled requests in it with the rest. Recent windows are shorter than older ones."
+          : "Drag to compare a time range with before. Recent windows are shorter than older ones."
+      }
+      tools={
+        <>
+          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Select range</Link>{" "}
+          <Choice
+            label="Show as"
+            value={as}
+            pick={setAs}
+            of={[
+              ["map", "Heat map"],
+              ["lines", "Lines"],
+            ]}
+          />
+        </>
+      }
       table={() => ({
         header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV", "deploys"],
-        rows: windows.map((w, i) => [w.from, w.to, w.count, w.failed, milli(w.mean_ns), milli(quantile(w.latency, 0.5)), milli(quantile(w.latency, 0.99)), w.cov, came[i]!.map(deployed).join("; ")]),
+        rows: windows.map((w, i) => [
+          w.from,
+          w.to,
+          w.count,
+          w.failed,
+          milli(w.mean_ns),
+          milli(quantile(w.latency, 0.5)),
+          milli(quantile(w.latency, 0.99)),
+          w.cov,
+          came[i]!.map(describeDeploy).join("; "),
+        ]),
       })}
     >
-      {windows.length === 0 ? (
-        <p className="dim">No window has ended yet.</p>
-      ) : as === "map" ? (
-        <HeatMap windows={windows} marks={marks} dots={dots} brush={brush} label={`Durations in ${windows.length} windows; the table has the numbers`} />
-      ) : (
+      {windows.length === 0 && <p className="dim">No window has ended yet.</p>}
+      {windows.length > 0 && as === "map" && (
+        <HeatMap
+          windows={windows}
+          marks={marks}
+          dots={dots}
+          brush={brush}
+          label={`Durations in ${windows.length} windows; the table has the numbers`}
+        />
+      )}
+      {windows.length > 0 && as === "lines" && (
         <Lines
           label={`Durations in ${windows.length} windows; the table has the numbers`}
           at={middle}
@@ -90,21 +145,38 @@ const fewDeploys = 3; // that are named
 function Deploys({ of }: { of: Props["deploys"] }) {
   const [zone] = useZone();
   const now = useNow();
-  if (!of) return <p className="hint dim small">Which services were deployed could not be read.</p>;
+  if (!of) return <p className="hint dim small">Deploys could not be loaded.</p>;
   if (of.length === 0) return null;
-  const named = of.slice(-fewDeploys).map((d) => `${deployed(d)}, ${time(d.at, zone, now)}`);
+  const named = of.slice(-fewDeploys).map((d) => `${describeDeploy(d)}, ${time(d.at, zone, now)}`);
   return (
     <p className="hint dim small">
-      ▲ Deployed, of the services on its path: {named.join("; ")}
-      {of.length > fewDeploys && `; ${count(of.length - fewDeploys)} earlier, in the table`}
+      ▲ Deploys on the path: {named.join("; ")}
+      {of.length > fewDeploys && `; ${count(of.length - fewDeploys)} earlier in the table`}
     </p>
   );
 }
 
+function decisionLabel(d: Schemas["Decision"]): string {
+  if (d.picks.length > 0) return "on";
+  return d.off.length > 0 ? "off" : d.to;
+}
+
 // marksOf returns when the problem began, what was deployed, and what was decided about it.
 function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], deploys: Schemas["Deploy"][]): Mark[] {
-  const marks: Mark[] = deploys.map((d) => ({ at: Date.parse(d.at), text: "deploy", title: `Deployed: ${deployed(d)}`, deploy: true }));
-  marks.push(...decisions.map((d) => ({ at: Date.parse(d.at), text: d.picks.length > 0 ? "on" : d.off.length > 0 ? "off" : d.to, title: d.text })));
-  if (problem.since) marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
+  const marks: Mark[] = deploys.map((d) => ({
+    at: Date.parse(d.at),
+    text: "deploy",
+    title: `Deployed: ${describeDeploy(d)}`,
+    deploy: true,
+  }));
+  marks.push(
+    ...decisions.map((d) => ({
+      at: Date.parse(d.at),
+      text: decisionLabel(d),
+      title: d.text,
+    })),
+  );
+  if (problem.since)
+    marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
   return marks;
 }

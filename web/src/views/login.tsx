@@ -1,39 +1,52 @@
 import { type FormEvent, useState } from "react";
-import { Failure, answered, client, keepToken, token } from "../api/client.ts";
-import { useTitle } from "../parts/basics.tsx";
+import { ApiError, unwrap, client, storeToken, token } from "../api/client.ts";
+import { useTitle } from "../components/basics.tsx";
 
 // LogIn asks for a token and tries it.
 export function LogIn({ enter }: { enter: () => void }) {
   useTitle("Log in");
   const [secret, setSecret] = useState("");
   const [stay, setStay] = useState(false);
-  const [wrong, setWrong] = useState(token() ? "The token that was used is not known any more, was revoked, or has expired." : "");
+  const [wrong, setWrong] = useState(
+    token() ? "Your token is no longer valid: it is unknown, was revoked, or has expired." : "",
+  );
   const submit = async (event: FormEvent) => {
     event.preventDefault();
-    if (!/^[\x21-\x7e]+$/.test(secret.trim())) return setWrong("This is no token: those have letters, digits and signs of ASCII only.");
-    keepToken(secret.trim(), stay);
+    if (!/^[\x21-\x7e]+$/.test(secret.trim()))
+      return setWrong("This is not a token: tokens contain only printable ASCII characters.");
+    storeToken(secret.trim(), stay);
     try {
-      await answered(client.GET("/status"));
+      await unwrap(client.GET("/status"));
       enter();
     } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      keepToken("", false);
-      setWrong(error.status === 401 ? "This token is not known, was revoked, or has expired." : error.detail);
+      if (!(error instanceof ApiError)) throw error;
+      storeToken("", false);
+      setWrong(error.status === 401 ? "This token is unknown, was revoked, or has expired." : error.detail);
     }
   };
   return (
     <main className="login">
-      <form onSubmit={submit}>
+      <form onSubmit={(event) => void submit(event)}>
         <h1>Sibyl</h1>
         <p>
-          This service wants a token. Whoever runs it makes one with <code>sibyl token create --role viewer --name you</code>.
+          This service requires a token. Its operator can create one with{" "}
+          <code>sibyl token create --role viewer --name you</code>.
         </p>
         <label>
           Token
-          <input type="password" autoComplete="current-password" required autoFocus value={secret} onChange={(e) => setSecret(e.target.value)} />
+          <input
+            // eslint-disable-next-line jsx-a11y/no-autofocus -- the page consists of this field
+            autoFocus
+            type="password"
+            autoComplete="current-password"
+            required
+            value={secret}
+            onChange={(e) => setSecret(e.target.value)}
+          />
         </label>
         <label className="check">
-          <input type="checkbox" checked={stay} onChange={(e) => setStay(e.target.checked)} /> Keep it in this browser, not only this tab
+          <input type="checkbox" checked={stay} onChange={(e) => setStay(e.target.checked)} /> Remember it in this
+          browser, not just in this tab
         </label>
         {wrong && (
           <p className="bad" role="alert">

@@ -1,59 +1,75 @@
-// Problem: one of them with its evidence, from the sentence to the traces.
+// Problem: a problem with its evidence, from the diagnosis to sample traces.
 import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
-import { pieces } from "../compute/diagnosis.ts";
-import { within } from "../compute/deploys.ts";
-import { count, duration, hundredths, milli, percent, range, rate, ratio, tied } from "../compute/format.ts";
-import { markdown } from "../compute/markdown.ts";
-import { useKeys } from "../keys.ts";
-import { Bar, Facts, When, useTitle } from "../parts/basics.tsx";
-import { Figure, save } from "../parts/figure.tsx";
-import { Listing } from "../parts/listing.tsx";
-import { Menu } from "../parts/menu.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { copy } from "../parts/said.tsx";
-import { State, Tags } from "../parts/words.tsx";
+import { useResource } from "../api/queries.ts";
+import { sectionOf } from "../logic/diagnosis.ts";
+import { deploysSince } from "../logic/deploys.ts";
+import { count, duration, hundredths, milli, percent, range, rate, ratio, keepUnits } from "../logic/format.ts";
+import { markdown } from "../logic/markdown.ts";
+import { useKeys } from "../use-keys.ts";
+import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Figure, saveFile } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+import { Menu } from "../components/menu.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { copyText } from "../components/toast.tsx";
+import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { query } from "../url.ts";
 import { CriticalPath, Edges } from "./edges.tsx";
-import { Exemplars, type Kept, traceOf } from "./exemplars.tsx";
+import { Exemplars, type ExemplarReading, traceLink } from "./exemplars.tsx";
 import { Latency } from "./latency.tsx";
-import { type Note, Noting } from "./noting.tsx";
-import { Places, places } from "./places.tsx";
+import { type Note, NoteDialog } from "./notes.tsx";
+import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
 import { Timeline } from "./timeline.tsx";
 
 type Detail = Schemas["ProblemDetail"];
 type Problem = Schemas["Problem"];
 
 export default function ProblemView({ id }: { id: string }) {
-  const reading = useRead(`problem ${id}`, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }), true);
+  const reading = useResource(
+    `problem ${id}`,
+    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
+    true,
+  );
   if (reading.failure?.status === 404) {
     return (
-      <Empty page title={reading.value ? "This problem is over" : "There is no such problem now"}>
-        It closed, or never was. <Link href="/">What is wrong now</Link>
-        {reading.value && <> · it was: {reading.value.problem.diagnosis}</>}
+      <Empty page title={reading.value ? "This problem has closed" : "Problem not found"}>
+        It has closed, or never existed. <Link href="/">Current problems</Link>
+        {reading.value && <> · It was: {reading.value.problem.diagnosis}</>}
       </Empty>
     );
   }
   return (
-    <Read of={reading} what="the problem">
+    <Async of={reading} what="the problem">
       {(detail) => <Shown detail={detail} again={reading.again} />}
-    </Read>
+    </Async>
   );
 }
 
 function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
-  const group = useRead(`group ${p.group}`, (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }), true);
-  const kept = useRead(`exemplars ${p.group}`, (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }), true);
+  const group = useResource(
+    `group ${p.group}`,
+    (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
+    true,
+  );
+  const kept = useResource(
+    `exemplars ${p.group}`,
+    (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }),
+    true,
+  );
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
-  const recent = useRead(since ? `deploys ${p.group}` : null, (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }), true);
+  const recent = useResource(
+    since ? `deploys ${p.group}` : null,
+    (signal) => client.GET("/deploys", { params: { query: { limit: 1000, ...(since && { from: since }) } }, signal }),
+    true,
+  );
   const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
-  const deploys = recent.failure ? undefined : within(windows, recent.value?.items ?? [], services);
+  const deploys = recent.failure ? undefined : deploysSince(windows, recent.value?.items ?? [], services);
   const whole = group.value !== undefined;
   useEffect(() => {
     if (whole && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it was not there when the browser looked
@@ -61,78 +77,106 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   return (
     <>
       <Head detail={detail} kept={kept} again={again} />
-      <Read of={group} what="the requests">
+      <Async of={group} what="the requests">
         {(g) => (
           <>
             <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
             <CriticalPath p={p} named={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
-      </Read>
+      </Async>
       <Edges p={p} edges={edges} />
       <div className="columns">
         <Explanations of={detail.explanations} />
         <Contrast p={p} />
       </div>
-      {detail.refined.length > 0 && <Refined of={detail.refined} within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))} />}
+      {detail.refined.length > 0 && (
+        <Refined
+          of={detail.refined}
+          within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
+        />
+      )}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars kept={kept} problem={p} />
     </>
   );
 }
 
-function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () => void }) {
+function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; again: () => void }) {
   const p = detail.problem;
   const search = useSearch();
   const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
-  const asFile = () => save(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  const asFile = () =>
+    saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
   return (
     <>
       <div className="crumbs">
-        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank} <Tags onset={p.onset} kind={p.kind} />
-        <span>{p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}</span>
+        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank}{" "}
+        <ProblemTags onset={p.onset} kind={p.kind} />
+        <span>
+          {p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}
+        </span>
       </div>
       <h1 className="diagnosis">
-        {pieces(p.diagnosis).map((piece, i) =>
-          piece.evidence ? (
-            <a key={i} href={path(piece.evidence)}>
-              {tied(piece.text)}
+        {p.diagnosis_parts.map((part, i) => {
+          const section = sectionOf(part.evidence);
+          const text = keepUnits(part.text);
+          return section ? (
+            <a key={i} href={path(section)}>
+              {text}
             </a>
           ) : (
-            <span key={i}>{tied(piece.text)}</span>
-          ),
-        )}
+            <span key={i}>{text}</span>
+          );
+        })}
       </h1>
       <Facts
         of={[
-          ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When its investigation began"],
-          ["CoV", <>{hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span></>, "Coefficient of variation with its 95 % interval"],
-          ["Mean", <>{duration(p.mean_ns)}{p.expected_ns !== null && <span className="dim small"> {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}</span>}</>],
+          ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When the investigation began"],
+          [
+            "CoV",
+            <>
+              {hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span>
+            </>,
+            "Coefficient of variation with its 95 % interval",
+          ],
+          [
+            "Mean",
+            <>
+              {duration(p.mean_ns)}
+              {p.expected_ns !== null && (
+                <span className="dim small">
+                  {" "}
+                  {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}
+                </span>
+              )}
+            </>,
+          ],
           ["P50", duration(p.p50_ns)],
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
           ["Impact", p.impact === null ? "–" : `${duration(p.impact)}/s`, "Time lost per second over all requests"],
-          ["Judged", `${count(p.requests)} requests`],
+          ["Sample", `${count(p.requests)} requests`],
         ]}
       />
       <div className="does">
-        <State of={p.state} />
-        <span>{tied(detail.next) || "Nothing is being done about it."}</span>
-        {detail.missing.some((m) => !detail.next.includes(m)) && <span className="dim">No tracepoints where it is: {detail.missing.join(", ")}.</span>}
+        <StateBadge of={p.state} />
+        <span>{keepUnits(detail.next) || "No action in progress."}</span>
+        {detail.missing.some((m) => !detail.next.includes(m)) && (
+          <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
+        )}
       </div>
       <div className="toolbar">
         <Notes p={p} changed={again} />
-        <Requests p={p} kept={kept} />
-        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>
-          Where it was searched
-        </Link>
+        <SampleLinks p={p} kept={kept} />
+        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Search tree</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
         <Menu
           label="Share this problem"
           icon="Share"
           items={[
-            { text: "Copy the link", act: () => void copy(location.href) },
-            { text: "Copy as Markdown", act: () => void copy(markdown(detail, location.href)) },
+            { text: "Copy the link", act: () => void copyText(location.href) },
+            { text: "Copy as Markdown", act: () => void copyText(markdown(detail, location.href)) },
             { text: "Save as JSON", act: asFile },
           ]}
         />
@@ -142,13 +186,13 @@ function Head({ detail, kept, again }: { detail: Detail; kept: Kept; again: () =
 }
 
 // Requests leads to one to look at: of the slow, and a typical one if all are slow.
-function Requests({ p, kept }: { p: Problem; kept: Kept }) {
+function SampleLinks({ p, kept }: { p: Problem; kept: ExemplarReading }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
   const found = strata.map((s) => kept.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
-        <Link key={e.stratum} href={traceOf(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
+        <Link key={e.stratum} href={traceLink(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
       ))}
     </span>
   );
@@ -166,7 +210,7 @@ function Notes({ p, changed }: { p: Problem; changed: () => void }) {
       <button type="button" onClick={() => setNote("mute")}>
         {p.notes.muted ? `Muted by ${p.notes.muted.by}` : "Mute …"}
       </button>
-      {note && <Noting problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
+      {note && <NoteDialog problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
     </>
   );
 }
@@ -175,18 +219,47 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
   return (
     <Figure
       id="explanations"
-      title="What goes with it"
-      table={() => ({ header: ["explanation", "variable", "value", "part of the variance (of 1)", "low (of 1)", "high (of 1)", "p", "part of the CoV that remains (of 1)"], rows: of.map((x) => [x.text, x.variable, x.value, x.effect.value, x.effect.low, x.effect.high, x.p_value, x.remains]) })}
+      title="Correlated attributes"
+      table={() => ({
+        header: [
+          "explanation",
+          "variable",
+          "value",
+          "share of variance (of 1)",
+          "low (of 1)",
+          "high (of 1)",
+          "p",
+          "remaining share of the CoV (of 1)",
+        ],
+        rows: of.map((x) => [
+          x.text,
+          x.variable,
+          x.value,
+          x.effect.value,
+          x.effect.low,
+          x.effect.high,
+          x.p_value,
+          x.remains,
+        ]),
+      })}
       tableOnly
     >
       {of.length === 0 ? (
-        <p className="dim">No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code> names.</p>
+        <p className="dim">
+          No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code>{" "}
+          names.
+        </p>
       ) : (
-        <Listing
-          label="What goes with it"
+        <Table
+          label="Correlated attributes"
           head={[
-            "Where it is, or what it grows with", { text: "Accounts for", title: "Part of the variance that it accounts for" },
-            { text: "Remains", number: true, title: "Part of the coefficient of variation that remains within equal values" },
+            "Attribute",
+            { text: "Explains", title: "Share of the variance that it explains" },
+            {
+              text: "Remains",
+              number: true,
+              title: "Share of the coefficient of variation that remains among requests with equal values",
+            },
           ]}
         >
           {of.map((x, i) => (
@@ -199,7 +272,7 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
               <td className="number">{percent(x.remains)}</td>
             </tr>
           ))}
-        </Listing>
+        </Table>
       )}
     </Figure>
   );
@@ -207,25 +280,34 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
 
 // Contrast says what the slowest requests spend more time in.
 function Contrast({ p }: { p: Problem }) {
-  const reading = useRead(`contrast ${p.group}`, (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }), true);
+  const reading = useResource(
+    `contrast ${p.group}`,
+    (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
+    true,
+  );
   return (
     <Figure
       id="contrast"
-      title="Slowest tenth against the rest"
-      tools={<Link href={`/compare${query({ group: p.group })}`}>All of it</Link>}
-      table={() => places(reading.value)}
+      title="Slowest tenth vs. the rest"
+      tools={<Link href={`/compare${query({ group: p.group })}`}>Full comparison</Link>}
+      table={() => comparisonData(reading.value)}
       tableOnly
     >
-      <Read of={reading} what="the comparison">
-        {(c) => c.a.requests === 0 || c.b.requests === 0 ? <p className="dim">Too few requests were sampled to compare.</p> : (
-          <>
-            <p className="hint dim small">
-              {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) against {duration(c.b.mean_ns)} ({count(c.b.requests)})
-            </p>
-            <Places label="Slowest tenth against the rest" c={c} few={6} />
-          </>
-        )}
-      </Read>
+      <Async of={reading} what="the comparison">
+        {(c) =>
+          c.a.requests === 0 || c.b.requests === 0 ? (
+            <p className="dim">Too few requests were sampled to compare.</p>
+          ) : (
+            <>
+              <p className="hint dim small">
+                {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) vs. {duration(c.b.mean_ns)} (
+                {count(c.b.requests)})
+              </p>
+              <ComparisonTable label="Slowest tenth vs. the rest" c={c} few={6} />
+            </>
+          )
+        }
+      </Async>
     </Figure>
   );
 }
@@ -237,21 +319,41 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
   return (
     <Figure
       id="refined"
-      title="What switched-on tracepoints show"
-      hint="Within the edges above, of the requests that had them on."
-      table={() => ({ header: ["operation", "within", "requests", "hits", "share of variance (of 1)", "low (of 1)", "high (of 1)", "mean (ms)"], rows: of.map((r) => [r.operation, names.get(r.within) ?? r.within, r.requests, r.hits, r.share.value, r.share.low, r.share.high, milli(r.mean_ns)]) })}
+      title="Tracepoint results"
+      hint="Inside the edges above, for requests with these tracepoints on."
+      table={() => ({
+        header: [
+          "operation",
+          "within",
+          "requests",
+          "hits",
+          "share of variance (of 1)",
+          "low (of 1)",
+          "high (of 1)",
+          "mean (ms)",
+        ],
+        rows: of.map((r) => [
+          r.operation,
+          names.get(r.within) ?? r.within,
+          r.requests,
+          r.hits,
+          r.share.value,
+          r.share.low,
+          r.share.high,
+          milli(r.mean_ns),
+        ]),
+      })}
       tableOnly
     >
-      <Listing
-        label="What switched-on tracepoints show"
-        head={[
-          "Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true },
-        ]}
+      <Table
+        label="Tracepoint results"
+        head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
       >
         {of.map((r, i) => (
           <tr key={i}>
             <td title={r.context.join(" → ")}>
-              <strong>{r.operation}</strong> {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
+              <strong>{r.operation}</strong>{" "}
+              {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
             </td>
             <td className="bars">
               {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
@@ -261,9 +363,8 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
             <td className="number">{count(r.requests)}</td>
           </tr>
         ))}
-      </Listing>
-      {idle.length > 0 && <p className="under dim small">No request ran: {idle.join(", ")}.</p>}
+      </Table>
+      {idle.length > 0 && <p className="under dim small">Not reached by any request: {idle.join(", ")}.</p>}
     </Figure>
   );
 }
-

@@ -1,22 +1,22 @@
-// Problems: the queue of what is wrong, worst first.
-import { type FocusEvent, type RefObject, memo, useEffect, useMemo, useRef, useState } from "react";
+// Problems: the list of problems, worst first.
+import { type FocusEvent, type Ref, memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { type Paged, usePages } from "../api/pages.ts";
+import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, milli, range, rate, ratio, stateWord, tied } from "../compute/format.ts";
-import { heldOrder } from "../compute/order.ts";
-import { moveFocus, useKeys } from "../keys.ts";
-import { When, useTitle } from "../parts/basics.tsx";
-import { Chunks } from "../parts/chunks.tsx";
-import { Search, Select } from "../parts/controls.tsx";
-import { type Table, files } from "../parts/figure.tsx";
-import { Menu } from "../parts/menu.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { State, Tags, kindWords } from "../parts/words.tsx";
+import { ago, count, duration, hundredths, milli, range, rate, ratio, stateLabel, keepUnits } from "../logic/format.ts";
+import { stableOrder } from "../logic/stable-order.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { When, useTitle } from "../components/basics.tsx";
+import { VirtualTbody } from "../components/virtual-tbody.tsx";
+import { Search, Select } from "../components/controls.tsx";
+import { type TableData, exportItems } from "../components/figure.tsx";
+import { Menu } from "../components/menu.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { StateBadge, ProblemTags, kindLabels } from "../components/badges.tsx";
 import { useNow } from "../settings.ts";
-import { useOneOf, useSought } from "../url.ts";
-import { Noting, type Note } from "./noting.tsx";
+import { useEnum, useSearchText } from "../url.ts";
+import { NoteDialog, type Note } from "./notes.tsx";
 
 type Problem = Schemas["Problem"];
 
@@ -27,53 +27,149 @@ const page = 200; // read at a time
 
 export function Problems() {
   useTitle("Problems");
-  const [q, setQ] = useSought();
-  const [sort, setSort] = useOneOf("sort", sorts);
-  const [state, setState] = useOneOf("state", states);
-  const [kind, setKind] = useOneOf("kind", ["", ...(Object.keys(kindWords) as Schemas["Kind"][])]);
-  const [onset, setOnset] = useOneOf("onset", ["", "changed", "chronic"]);
-  const [muted, setMuted] = useOneOf("muted", ["false", "all", "true"]);
-  const ask = { sort, muted, limit: page, explain: true, ...(q && { q }), ...(state && { state }), ...(kind && { kind }), ...(onset && { onset }) };
+  const [q, setQ] = useSearchText();
+  const [sort, setSort] = useEnum("sort", sorts);
+  const [state, setState] = useEnum("state", states);
+  const [kind, setKind] = useEnum("kind", ["", ...(Object.keys(kindLabels) as Schemas["Kind"][])]);
+  const [onset, setOnset] = useEnum("onset", ["", "changed", "chronic"]);
+  const [muted, setMuted] = useEnum("muted", ["false", "all", "true"]);
+  const ask = {
+    sort,
+    muted,
+    limit: page,
+    explain: true,
+    ...(q && { q }),
+    ...(state && { state }),
+    ...(kind && { kind }),
+    ...(onset && { onset }),
+  };
   const key = `problems ${JSON.stringify(ask)}`;
-  const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) => client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }));
+  const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) =>
+    client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }),
+  );
   const sorted = useRef(false);
+  const wasSorted = useCallback(() => {
+    const was = sorted.current;
+    sorted.current = false;
+    return was;
+  }, []);
+  const sortBy = (by: Sort) => {
+    sorted.current = sort !== by;
+    setSort(by);
+  };
   const filtered = Boolean(q || state || kind || onset || muted === "true");
   return (
     <>
       <div className="toolbar">
         <h1>Problems</h1>
         <Search value={q} pick={setQ} label="Search problems ( / )" />
-        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateWord(s) || "any"])} />
-        <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindWords)]} />
-        <Select label="Onset" value={onset} pick={setOnset} of={[["", "any"], ["changed", "changed"], ["chronic", "chronic"]]} />
-        <Select label="Muted" value={muted} pick={setMuted} of={[["false", "hidden"], ["all", "shown"], ["true", "only"]]} />
-        {reading.value && <Menu label="Problems: table and files" icon="⋯" items={files("Problems", () => asTable(reading.value?.items ?? []))} />}
+        <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateLabel(s) || "any"])} />
+        <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindLabels)]} />
+        <Select
+          label="Onset"
+          value={onset}
+          pick={setOnset}
+          of={[
+            ["", "any"],
+            ["changed", "changed"],
+            ["chronic", "chronic"],
+          ]}
+        />
+        <Select
+          label="Muted"
+          value={muted}
+          pick={setMuted}
+          of={[
+            ["false", "hidden"],
+            ["all", "shown"],
+            ["true", "only"],
+          ]}
+        />
+        {reading.value && (
+          <Menu
+            label="Problems: table and export"
+            icon="⋯"
+            items={exportItems("Problems", () => asTable(reading.value?.items ?? []))}
+          />
+        )}
       </div>
-      <Read of={reading} what="problems">
-        {(list) => <Queue key={key} list={list} see={reading.see} filtered={filtered} sort={sort} setSort={setSort} sorted={sorted} changed={reading.again} />}
-      </Read>
+      <Async of={reading} what="problems">
+        {(list) => (
+          <Queue
+            key={key}
+            list={list}
+            see={reading.see}
+            filtered={filtered}
+            sort={sort}
+            setSort={sortBy}
+            wasSorted={wasSorted}
+            changed={reading.again}
+          />
+        )}
+      </Async>
     </>
   );
 }
 
 // asTable is the problems that were read so far as a table for other programs.
-const asTable = (items: Problem[]): Table => ({
-  header: ["rank", "what is wrong", "onset", "kind", "request type", "since", "CoV", "low", "high", "mean (ms)", "P50 (ms)", "P99 (ms)", "rate (1/s)", "impact (ms/s)", "state", "id"],
+const asTable = (items: Problem[]): TableData => ({
+  header: [
+    "rank",
+    "diagnosis",
+    "onset",
+    "kind",
+    "request type",
+    "since",
+    "CoV",
+    "low",
+    "high",
+    "mean (ms)",
+    "P50 (ms)",
+    "P99 (ms)",
+    "rate (1/s)",
+    "impact (ms/s)",
+    "state",
+    "id",
+  ],
   rows: items.map((p) => [
-    p.rank, p.diagnosis, p.onset, p.kind, p.request_type_name, p.since, p.cov.value, p.cov.low, p.cov.high, milli(p.mean_ns), milli(p.p50_ns), milli(p.p99_ns), p.rate, milli(p.impact), p.state, p.id,
+    p.rank,
+    p.diagnosis,
+    p.onset,
+    p.kind,
+    p.request_type_name,
+    p.since,
+    p.cov.value,
+    p.cov.low,
+    p.cov.high,
+    milli(p.mean_ns),
+    milli(p.p50_ns),
+    milli(p.p99_ns),
+    p.rate,
+    milli(p.impact),
+    p.state,
+    p.id,
   ]),
 });
 
-// sorted says that a head was just pressed, which makes the queue anew.
-type QueueProps = { list: Paged<Problem, Schemas["ProblemList"]>; see: (first: number, last: number) => void; filtered: boolean; sort: string; setSort: (s: string) => void; sorted: RefObject<boolean>; changed: () => void };
+// wasSorted reports, once, whether a column head was just pressed, which mounts a new queue.
+type QueueProps = {
+  list: PagedList<Problem, Schemas["ProblemList"]>;
+  see: (first: number, last: number) => void;
+  filtered: boolean;
+  sort: string;
+  setSort: (s: Sort) => void;
+  wasSorted: () => boolean;
+  changed: () => void;
+};
 
-function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueueProps) {
+const direction = (ascending: boolean) => (ascending ? "ascending" : "descending");
+
+function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: QueueProps) {
   const table = useRef<HTMLTableElement>(null);
   useEffect(() => {
-    if (sorted.current) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // where whoever sorts by keys was
-    sorted.current = false;
-  }, [sorted]);
-  const { items, pending, hold, release } = useHeld(list.items);
+    if (wasSorted()) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // it was on the button of the table before
+  }, [wasSorted]);
+  const { items, pending, hold, release } = useHeldRows(list.items);
   const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
   const { total, epoch, learning } = list.first;
   const present = useMemo(() => new Set(list.items.map((p) => p.id)), [list.items]);
@@ -88,61 +184,98 @@ function Queue({ list, see, filtered, sort, setSort, sorted, changed }: QueuePro
     a: () => note("acknowledge"),
     m: () => note("mute"),
   });
-  const head = (name: string, by: Sort, title: string, className = "") => (
-    <th scope="col" className={className} aria-sort={sort === by ? (by === "rank" || by === "since" ? "ascending" : "descending") : undefined} title={title}>
-      <button type="button" className="sort" onClick={() => ((sorted.current = sort !== by), setSort(by))}>
-        {name} <span aria-hidden="true">{sort === by ? (by === "rank" || by === "since" ? "▴" : "▾") : ""}</span>
-      </button>
-    </th>
-  );
+  const head = (name: string, by: Sort, title: string, className = "") => {
+    const ascending = by === "rank" || by === "since";
+    const sorted = sort === by;
+    return (
+      <th scope="col" className={className} aria-sort={sorted ? direction(ascending) : undefined} title={title}>
+        <button type="button" className="sort" onClick={() => setSort(by)}>
+          {name} <span aria-hidden="true">{sorted && (ascending ? "▴" : "▾")}</span>
+        </button>
+      </th>
+    );
+  };
   return (
     <>
       <p className="under" role="status">
         {total === 0 ? "" : `${count(total)} ${total === 1 ? "problem" : "problems"}`}
-        {epoch && <span>as of <When at={epoch} /></span>}
+        {epoch && (
+          <span>
+            as of <When at={epoch} />
+          </span>
+        )}
         {pending > 0 && (
           <button type="button" className="link" onClick={release}>
-            {pending === 1 ? "1 row has" : `${pending} rows have`} changed places: show
+            {pending === 1 ? "1 row has" : `${pending} rows have`} moved: show
           </button>
         )}
       </p>
       {items.length === 0 ? (
         <Nothing filtered={filtered} learning={learning} />
       ) : (
-        <table ref={table} className="queue" aria-rowcount={total + 1} onPointerEnter={hold.point} onPointerLeave={hold.leave} onFocus={hold.focus} onBlur={hold.blur}>
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- it watches pointer and focus only
+        <table
+          ref={table}
+          className="queue"
+          aria-rowcount={total + 1}
+          onPointerEnter={hold.point}
+          onPointerLeave={hold.leave}
+          onFocus={hold.focus}
+          onBlur={hold.blur}
+        >
           <thead>
             <tr>
-              {head("#", "rank", "How it ranks: what changed before what is chronic, then by kind and impact", "narrow")}
-              <th scope="col">What is wrong, and where</th>
-              {head("Since", "since", "When its investigation began")}
-              {head("How bad", "cov", "Coefficient of variation, or slowness; sorted by the coefficient of variation")}
+              {head("#", "rank", "Changed before chronic, then by kind and impact", "narrow")}
+              <th scope="col">Problem</th>
+              {head("Since", "since", "When the investigation began")}
+              {head("Severity", "cov", "Coefficient of variation, or slowdown; sorted by the coefficient of variation")}
               {head("P50 → P99", "p99", "Median and 99th percentile; sorted by the latter")}
               {head("Rate", "rate", "Requests per second", "number")}
               {head("Impact", "impact", "Time lost per second, over all requests", "number")}
-              <th scope="col" title="How far the search for the place is">Investigation</th>
+              <th scope="col" title="Progress of the search for the cause">
+                Investigation
+              </th>
             </tr>
           </thead>
-          <Chunks count={items.length} columns={8} guess={62} see={see} row={(i) => <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} />} />
+          <VirtualTbody
+            count={items.length}
+            columns={8}
+            estimate={62}
+            see={see}
+            id={(i) => items[i]!.id}
+            row={(i, measure) => (
+              <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} measure={measure} />
+            )}
+          />
         </table>
       )}
-      {list.more && <p className="under">Further ones are read as you scroll.</p>}
-      {noting && <Noting problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem} note={noting.note} close={() => setNoting(undefined)} changed={changed} />}
+      {list.more && <p className="under">More problems load as you scroll.</p>}
+      {noting && (
+        <NoteDialog
+          problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem}
+          note={noting.note}
+          close={() => setNoting(undefined)}
+          changed={changed}
+        />
+      )}
     </>
   );
 }
 
 // useHeld keeps rows where they are while somebody points at one or has one focused, or until they are released.
-function useHeld(now: Problem[]) {
+function useHeldRows(now: Problem[]) {
   const [pointed, setPointed] = useState(false);
   const [focused, setFocused] = useState(false);
   const held = pointed || focused;
-  const shown = useRef(now);
-  if (!held) shown.current = now;
-  const { items, pending } = heldOrder(shown.current, now);
-  useEffect(() => {
-    shown.current = items;
-  });
-  const hold = { point: () => setPointed(true), leave: () => setPointed(false), focus: (e: FocusEvent) => setFocused(e.target.closest("tbody") !== null), blur: () => setFocused(false) };
+  const [before, setBefore] = useState(now);
+  const { items, pending } = stableOrder(held ? before : now, now);
+  if (items.length !== before.length || items.some((item, i) => item !== before[i])) setBefore(items);
+  const hold = {
+    point: () => setPointed(true),
+    leave: () => setPointed(false),
+    focus: (e: FocusEvent) => setFocused(e.target.closest("tbody") !== null),
+    blur: () => setFocused(false),
+  };
   const release = () => {
     setPointed(false);
     setFocused(false);
@@ -150,31 +283,43 @@ function useHeld(now: Problem[]) {
   return { items, pending: held ? pending : 0, hold, release };
 }
 
-const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: boolean }) {
+type RowProps = { p: Problem; at: number; gone: boolean; measure: Ref<HTMLTableRowElement> };
+
+const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
   return (
-    <tr className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
+    <tr ref={measure} data-index={at} className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
       <td className="narrow number rank">{p.rank}</td>
       <td className="what">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
-          {tied(p.diagnosis)}
+          {keepUnits(p.diagnosis)}
         </Link>
         <div className="where">
-          <Tags onset={p.onset} kind={p.kind} />
+          <ProblemTags onset={p.onset} kind={p.kind} />
           {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
-          {p.notes.muted && <span className="tag noted">muted by {p.notes.muted.by}<Until at={p.notes.muted.expires} /></span>}
+          {p.notes.muted && (
+            <span className="tag noted">
+              muted by {p.notes.muted.by}
+              <Until at={p.notes.muted.expires} />
+            </span>
+          )}
           <span className="dim" title={`Request type ${p.request_type_name}`}>
             {p.level === "group" ? `one group of ${p.request_type_name}` : p.request_type_name}
           </span>
         </div>
       </td>
-      <td data-label="Since" className="nowrap">{p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}</td>
-      <td data-label="How bad">
-        <How p={p} />
+      <td data-label="Since" className="nowrap">
+        {p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}
+      </td>
+      <td data-label="Severity">
+        <Severity p={p} />
       </td>
       <td data-label="P50 → P99" className="nowrap">
         <span>
           {duration(p.p50_ns)} → <strong>{duration(p.p99_ns)}</strong>
-          <Sparkline of={p.trend_ns} label={`Mean over time, from ${duration(p.trend_ns[0])} to ${duration(p.trend_ns.at(-1))}`} />
+          <Sparkline
+            of={p.trend_ns}
+            label={`Mean over time, from ${duration(p.trend_ns[0])} to ${duration(p.trend_ns.at(-1))}`}
+          />
         </span>
       </td>
       <td data-label="Rate" className="number nowrap">
@@ -184,7 +329,7 @@ const Row = memo(function Row({ p, at, gone }: { p: Problem; at: number; gone: b
         {p.impact === null ? "–" : `${duration(p.impact)}/s`}
       </td>
       <td data-label="Investigation">
-        <State of={gone ? "gone" : p.state} />
+        <StateBadge of={gone ? "gone" : p.state} />
       </td>
     </tr>
   );
@@ -196,7 +341,7 @@ function Until({ at }: { at: string | undefined }) {
 }
 
 // How says how bad a problem is: in the measure that it is a problem by.
-function How({ p }: { p: Problem }) {
+function Severity({ p }: { p: Problem }) {
   if (p.kind !== "variable" && p.expected_ns) {
     return (
       <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
@@ -204,7 +349,7 @@ function How({ p }: { p: Problem }) {
       </span>
     );
   }
-  if (p.kind === "shifted") return <span>{kindWords.shifted}</span>;
+  if (p.kind === "shifted") return <span>{kindLabels.shifted}</span>;
   return (
     <span title="Coefficient of variation with its 95 % interval">
       CoV {hundredths(p.cov.value)} <span className="dim small range">{range(p.cov, hundredths)}</span>
@@ -213,11 +358,17 @@ function How({ p }: { p: Problem }) {
 }
 
 function Nothing({ filtered, learning }: { filtered: boolean; learning: boolean }) {
-  if (filtered) return <Empty title="No problem fits the filter">Take a filter away to see more.</Empty>;
-  if (learning) return <Empty title="No problems yet">Sibyl is learning what is normal. Problems are shown here as soon as requests leave it.</Empty>;
+  if (filtered) return <Empty title="No matching problems">Remove a filter to see more.</Empty>;
+  if (learning)
+    return (
+      <Empty title="No problems yet">
+        Sibyl is learning normal behaviour. Problems appear here when requests deviate from it.
+      </Empty>
+    );
   return (
-    <Empty title="Nothing is wrong">
-      All requests are as they should be. What there is to see: <Link href="/trees">calling contexts</Link>, <Link href="/service">the service itself</Link>.
+    <Empty title="No problems">
+      All requests behave as expected. See also: <Link href="/trees">calling contexts</Link>,{" "}
+      <Link href="/service">service health</Link>.
     </Empty>
   );
 }

@@ -1,57 +1,115 @@
-// Service: how Sibyl itself is, and what webhooks did not take.
+// Service: the health of Sibyl itself, and dead letters.
 import { useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, answered, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
-import { bytes, count, duration, percent } from "../compute/format.ts";
-import { type Meaning, counted, filling, meaning } from "../compute/health.ts";
-import { Bar, Facts, When, useTitle } from "../parts/basics.tsx";
-import { Dialog } from "../parts/dialog.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Further, Listing } from "../parts/listing.tsx";
-import { Read } from "../parts/reading.tsx";
+import { type Schemas, unwrap, client } from "../api/client.ts";
+import { useResource } from "../api/queries.ts";
+import { bytes, count, duration, percent } from "../logic/format.ts";
+import { type Meaning, describeCounts, isFilling, describe } from "../logic/health.ts";
+import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Dialog } from "../components/dialog.tsx";
+import { Figure } from "../components/figure.tsx";
+import { TruncationNote, Table } from "../components/table.tsx";
+import { Async } from "../components/async-state.tsx";
 
 export default function Service() {
   useTitle("Service");
-  const status = useRead("status", (signal) => client.GET("/status", { signal }), true);
+  const status = useResource("status", (signal) => client.GET("/status", { signal }), true);
   return (
     <>
       <div className="toolbar">
         <h1>Service</h1>
       </div>
-      <Read of={status} what="the status">
+      <Async of={status} what="the status">
         {(s) => <Health s={s} />}
-      </Read>
+      </Async>
       <Webhooks />
-      <Dead />
+      <DeadLetters />
     </>
   );
 }
 
 function Health({ s }: { s: Schemas["Status"] }) {
-  const taken = { requests: s.ingest.requests, spans: s.ingest.spans, rejected_spans: s.ingest.rejected_spans, open_traces: s.open.traces, open_spans: s.open.spans, checkpoints: s.ingest.checkpoints, checkpoints_failed: s.ingest.checkpoints_failed, damaged_records: s.ingest.damaged_records };
+  const taken = {
+    requests: s.ingest.requests,
+    spans: s.ingest.spans,
+    rejected_spans: s.ingest.rejected_spans,
+    open_traces: s.open.traces,
+    open_spans: s.open.spans,
+    checkpoints: s.ingest.checkpoints,
+    checkpoints_failed: s.ingest.checkpoints_failed,
+    damaged_records: s.ingest.damaged_records,
+  };
   return (
     <>
       <Facts
         of={[
-          ["Version", s.version], ["Takes traces", s.ready ? "yes" : "not yet: the journal is being read"],
-          ["Learning", s.learning.active ? `${s.learning.progress === null ? "no request yet" : percent(s.learning.progress)}` : "done", "Sibyl first learns what is normal; until then there are no problems"],
-          ["Last epoch", <When at={s.epoch.ended} />, "When problems were last looked for, and tracepoints decided about; longer ago than two epochs: look at the log of Sibyl"], ["Epoch", duration(s.epoch.length_ns), "How often that is done"],
-          ["Problems", <>{count(s.problems)}{s.problems_uninvestigated > 0 && <span className="dim small"> {count(s.problems_uninvestigated)} wait to be investigated</span>}</>],
-          ["Request types", <Link href="/trees">{count(s.request_types)}</Link>, "Kinds of requests, by what they enter"], ["Groups", count(s.groups), "Request types, and requests of a type that take the same path and should perform alike"],
+          ["Version", s.version],
+          ["Accepts traces", s.ready ? "yes" : "not yet: the journal is being replayed"],
+          [
+            "Learning",
+            s.learning.active
+              ? `${s.learning.progress === null ? "no requests yet" : percent(s.learning.progress)}`
+              : "done",
+            "Sibyl first learns normal behaviour; until then it reports no problems",
+          ],
+          [
+            "Last epoch",
+            <When key="ended" at={s.epoch.ended} />,
+            "When Sibyl last checked for problems and chose tracepoints. If that is more than two epochs ago, check its log",
+          ],
+          ["Epoch", duration(s.epoch.length_ns), "Interval of these checks"],
+          [
+            "Problems",
+            <>
+              {count(s.problems)}
+              {s.problems_uninvestigated > 0 && (
+                <span className="dim small"> {count(s.problems_uninvestigated)} waiting for investigation</span>
+              )}
+            </>,
+          ],
+          [
+            "Request types",
+            <Link key="types" href="/trees">
+              {count(s.request_types)}
+            </Link>,
+            "Requests by entry point",
+          ],
+          ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
         ]}
       />
       <div className="columns">
         <div>
-          <Counts title="What is refused or left out" of={[...counted("refused", s.refused), ...counted("unusable", s.unusable).map(([m, n]): Count => [{ ...m, name: `Traces left out: ${m.name.toLowerCase()}` }, n])]} note="Since the start of the service. All is well while these do not grow." />
-          <Counts title="Traces that are over" of={counted("closed", s.closed)} note="Since the start of the service. Most should be complete." />
+          <Counts
+            title="Rejected"
+            of={[
+              ...describeCounts("refused", s.refused),
+              ...describeCounts("unusable", s.unusable).map(([m, n]): Count => [
+                { ...m, name: `Traces rejected: ${m.name.toLowerCase()}` },
+                n,
+              ]),
+            ]}
+            note="Since the service started. These should not grow."
+          />
+          <Counts
+            title="Closed traces"
+            of={describeCounts("closed", s.closed)}
+            note="Since the service started. Most should be complete."
+          />
         </div>
-        <Counts title="What is taken" of={counted("ingest", taken)} note={`Since the start of the service. Open traces take ${bytes(s.open.bytes)}.`} />
+        <Counts
+          title="Ingest"
+          of={describeCounts("ingest", taken)}
+          note={`Since the service started. Open traces use ${bytes(s.open.bytes)}.`}
+        />
       </div>
       {s.queues.length > 0 && (
         <Figure
-          title="What waits" hint="Short is well: where a bar stays more than half full, it says what to do."
-          table={() => ({ header: ["queue", "meaning", "length", "capacity"], rows: s.queues.map((q) => [q.name, meaning("queues", q.name).means, q.length, q.capacity]) })}
+          title="Queues"
+          hint="Queues should be short. If one stays more than half full, its remedy is shown."
+          table={() => ({
+            header: ["queue", "meaning", "length", "capacity"],
+            rows: s.queues.map((q) => [q.name, describe("queues", q.name).means, q.length, q.capacity]),
+          })}
           tableOnly
         >
           <div className="gauges">
@@ -68,7 +126,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
 const amount = (name: string, n: number) => (name.endsWith("_bytes") ? bytes(n) : count(n));
 
 function Gauge({ q }: { q: Schemas["Queue"] }) {
-  const { name, means, remedy } = meaning("queues", q.name);
+  const { name, means, remedy } = describe("queues", q.name);
   return (
     <div className="gauge">
       <div className="small">
@@ -79,7 +137,7 @@ function Gauge({ q }: { q: Schemas["Queue"] }) {
       </div>
       <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
       <p className="small dim">{means}</p>
-      {filling(q.length, q.capacity) && <p className="small bad">Fills up. {remedy}</p>}
+      {isFilling(q.length, q.capacity) && <p className="small bad">Filling up. {remedy}</p>}
     </div>
   );
 }
@@ -89,7 +147,12 @@ type Count = [Meaning, number];
 // Counts lists what was counted, with what it means, and, where there is anything of what should not be, what to do.
 function Counts({ title, of, note }: { title: string; of: Count[]; note: string }) {
   return (
-    <Figure title={title} hint={note} table={() => ({ header: ["what", "meaning", "count"], rows: of.map(([m, n]) => [m.name, m.means, n]) })} tableOnly>
+    <Figure
+      title={title}
+      hint={note}
+      table={() => ({ header: ["name", "meaning", "count"], rows: of.map(([m, n]) => [m.name, m.means, n]) })}
+      tableOnly
+    >
       <table>
         <tbody>
           {of.map(([m, n]) => (
@@ -110,42 +173,85 @@ function Counts({ title, of, note }: { title: string; of: Count[]; note: string 
 
 // Webhooks shows who is told, and what became of it.
 function Webhooks() {
-  const reading = useRead("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
+  const reading = useResource("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
   return (
     <Figure
       title="Webhooks"
-      hint="Who is told what happens, since the start of the service. The rest of an address may be secret and is not shown."
+      hint="Deliveries since the service started. Only the origin of an address is shown, since the rest may be secret."
       table={() => ({
-        header: ["webhook", "origin", "format", "events", "signed", "delivered", "last delivered", "failed attempts", "last error", "waiting", "dead"],
-        rows: (reading.value?.items ?? []).map((w) => [w.name, w.origin, w.format, w.events.join(" "), w.signed ? "yes" : "no", w.delivered, w.last_delivered, w.failed, w.last_error, w.waiting, w.dead]),
+        header: [
+          "webhook",
+          "origin",
+          "format",
+          "events",
+          "signed",
+          "delivered",
+          "last delivered",
+          "failed attempts",
+          "last error",
+          "waiting",
+          "dead",
+        ],
+        rows: (reading.value?.items ?? []).map((w) => [
+          w.name,
+          w.origin,
+          w.format,
+          w.events.join(" "),
+          w.signed ? "yes" : "no",
+          w.delivered,
+          w.last_delivered,
+          w.failed,
+          w.last_error,
+          w.waiting,
+          w.dead,
+        ]),
       })}
       tableOnly
     >
-      <Read of={reading} what="webhooks">
+      <Async of={reading} what="webhooks">
         {({ items }) =>
           items.length === 0 ? (
-            <p className="dim">None is configured. Say in <code>webhooks</code> of the configuration who is to be told when a problem opens, is located, or closes.</p>
+            <p className="dim">
+              No webhooks are configured. Add them under <code>webhooks</code> in the configuration to be notified when
+              a problem opens, is located, or closes.
+            </p>
           ) : (
-            <Listing
+            <Table
               label="Webhooks"
               head={[
-                "Webhook", "Is told", "Last delivery", { text: "Delivered", number: true }, { text: "Failed attempts", number: true },
-                { text: "Waiting", number: true }, { text: "Given up", number: true },
+                "Webhook",
+                "Events",
+                "Last delivery",
+                { text: "Delivered", number: true },
+                { text: "Failed attempts", number: true },
+                { text: "Waiting", number: true },
+                { text: "Given up", number: true },
               ]}
             >
               {items.map((w) => (
                 <tr key={w.name}>
                   <td>
-                    <strong>{w.name}</strong> {w.disabled && <span className="badge state-forbidden" title="It is called again after a restart or a reload">⊘ said that it is gone</span>}
+                    <strong>{w.name}</strong>{" "}
+                    {w.disabled && (
+                      <span className="badge state-forbidden" title="Deliveries resume after a restart or a reload">
+                        ⊘ disabled: answered 410 Gone
+                      </span>
+                    )}
                     <div className="small dim path">{w.origin}/…</div>
                   </td>
                   <td>
                     {w.events.length > 0 ? w.events.join(", ") : "everything"}
-                    <div className="small dim">as {w.format}, {w.signed ? "signed" : "not signed"}</div>
+                    <div className="small dim">
+                      as {w.format}, {w.signed ? "signed" : "not signed"}
+                    </div>
                   </td>
                   <td className="small">
-                    {w.last_delivered ? <When at={w.last_delivered} /> : <span className="dim">not since the start</span>}
-                    {w.last_error && <div className="path">failed last: {w.last_error}</div>}
+                    {w.last_delivered ? (
+                      <When at={w.last_delivered} />
+                    ) : (
+                      <span className="dim">none since the start</span>
+                    )}
+                    {w.last_error && <div className="path">last error: {w.last_error}</div>}
                   </td>
                   <td className="number">{count(w.delivered)}</td>
                   <td className="number">{count(w.failed)}</td>
@@ -153,39 +259,51 @@ function Webhooks() {
                   <td className="number">{count(w.dead)}</td>
                 </tr>
               ))}
-            </Listing>
+            </Table>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
 
 // Dead shows events that a webhook did not take in time.
-function Dead() {
-  const reading = useRead("dead", (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }), true);
+function DeadLetters() {
+  const reading = useResource(
+    "dead",
+    (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }),
+    true,
+  );
   const [open, setOpen] = useState<{ letter: Schemas["DeadLetter"]; verb: "show" | "resend" | "drop" }>();
   return (
     <Figure
-      title="What webhooks did not take"
-      hint="Events are tried for 24 hours. What is left then waits here to be sent again, or forgotten."
-      table={() => ({ header: ["number", "webhook", "event", "at", "attempts", "error"], rows: (reading.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]) })}
+      title="Dead letters"
+      hint="Events that could not be delivered within 24 hours. Resend or delete them."
+      table={() => ({
+        header: ["number", "webhook", "event", "at", "attempts", "error"],
+        rows: (reading.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]),
+      })}
       tableOnly
     >
-      <Read of={reading} what="dead letters">
+      <Async of={reading} what="dead letters">
         {(list) =>
           list.items.length === 0 ? (
-            <p className="dim">Nothing: everything was taken, or no webhook is configured.</p>
+            <p className="dim">None: everything was delivered, or no webhook is configured.</p>
           ) : (
             <>
-              <Listing label="Dead letters" head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Do"]}>
+              <Table
+                label="Dead letters"
+                head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Action"]}
+              >
                 {list.items.map((letter) => (
                   <tr key={letter.number}>
                     <td>{letter.endpoint}</td>
                     <td>
                       {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
                     </td>
-                    <td className="small"><When at={letter.at} /></td>
+                    <td className="small">
+                      <When at={letter.at} />
+                    </td>
                     <td className="number">{letter.attempts}</td>
                     <td className="small path">{letter.error}</td>
                     <td>
@@ -199,40 +317,71 @@ function Dead() {
                     </td>
                   </tr>
                 ))}
-              </Listing>
-              <Further list={list} how="Send these again, or forget them, to see the others." />
+              </Table>
+              <TruncationNote list={list} how="Resend or delete these to see the others." />
             </>
           )
         }
-      </Read>
-      {open?.verb === "show" && <Body letter={open.letter} close={() => setOpen(undefined)} />}
-      {open && open.verb !== "show" && <Handle letter={open.letter} verb={open.verb} close={() => setOpen(undefined)} changed={reading.again} />}
+      </Async>
+      {open?.verb === "show" && <DeadLetterDialog letter={open.letter} close={() => setOpen(undefined)} />}
+      {open && open.verb !== "show" && (
+        <DeadLetterAction
+          letter={open.letter}
+          verb={open.verb}
+          close={() => setOpen(undefined)}
+          changed={reading.again}
+        />
+      )}
     </Figure>
   );
 }
 
-const names = { show: "Show", resend: "Send again", drop: "Forget" };
+const names = { show: "Show", resend: "Resend", drop: "Delete" };
 
-function Body({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
-  const reading = useRead(`dead ${letter.number}`, (signal) => client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }));
+function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
+  const reading = useResource(`dead ${letter.number}`, (signal) =>
+    client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }),
+  );
   return (
     <Dialog title={`${letter.type} for ${letter.endpoint}`} close={close} wide>
-      <Read of={reading} what="what was sent">
-        {({ body }) => <pre className="mono" tabIndex={0}>{body}</pre>}
-      </Read>
+      <Async of={reading} what="the message">
+        {({ body }) => (
+          <pre className="mono" tabIndex={0}>
+            {body}
+          </pre>
+        )}
+      </Async>
     </Dialog>
   );
 }
 
-function Handle({ letter, verb, close, changed }: { letter: Schemas["DeadLetter"]; verb: "resend" | "drop"; close: () => void; changed: () => void }) {
+function DeadLetterAction({
+  letter,
+  verb,
+  close,
+  changed,
+}: {
+  letter: Schemas["DeadLetter"];
+  verb: "resend" | "drop";
+  close: () => void;
+  changed: () => void;
+}) {
   const params = { params: { path: { letter: letter.number } } };
   const act = async () => {
-    await answered<unknown>(verb === "drop" ? client.DELETE("/webhooks/dead/{letter}", params) : client.POST("/webhooks/dead/{letter}/resend", params));
+    await unwrap<unknown>(
+      verb === "drop"
+        ? client.DELETE("/webhooks/dead/{letter}", params)
+        : client.POST("/webhooks/dead/{letter}/resend", params),
+    );
     changed();
   };
   return (
     <Dialog title={`${names[verb]}: ${letter.type}?`} close={close} act={act} verb={names[verb]}>
-      <p>{verb === "drop" ? `${letter.endpoint} will never be told. This cannot be taken back.` : `It is sent to ${letter.endpoint} behind what is waiting, for another 24 hours.`}</p>
+      <p>
+        {verb === "drop"
+          ? `${letter.endpoint} will never receive it. This cannot be undone.`
+          : `It is queued for ${letter.endpoint} behind the waiting messages, for another 24 hours.`}
+      </p>
     </Dialog>
   );
 }

@@ -1,11 +1,11 @@
-// Timeline: what Sibyl did about a problem: what it switched on and off, why, what that showed, and what it cost; between, what was deployed.
+// Timeline: the decisions about a problem with reasons, results and costs, and the deploys in between.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
-import { deployed } from "../compute/deploys.ts";
-import { bytes, count, digits, duration, percent, share, tied } from "../compute/format.ts";
-import { When } from "../parts/basics.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { State } from "../parts/words.tsx";
+import { describeDeploy } from "../logic/deploys.ts";
+import { bytes, count, digits, duration, percent, share, keepUnits } from "../logic/format.ts";
+import { When } from "../components/basics.tsx";
+import { Figure } from "../components/figure.tsx";
+import { StateBadge } from "../components/badges.tsx";
 import { query } from "../url.ts";
 
 type Decision = Schemas["Decision"];
@@ -14,8 +14,13 @@ type Deploy = Schemas["Deploy"];
 export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]; deploys: Deploy[] }) {
   const found = detail.investigation;
   const decisions = detail.decisions;
-  const steps = [...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })), ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d }))].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
-  const suspects = (found?.investigation.suspects ?? []).filter((x, i) => i === 0 || (x.share.value ?? 0) >= 0.01).slice(0, 3);
+  const steps = [
+    ...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })),
+    ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d })),
+  ].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
+  const suspects = (found?.investigation.suspects ?? [])
+    .filter((x, i) => i === 0 || (x.share.value ?? 0) >= 0.01)
+    .slice(0, 3);
   return (
     <Figure
       id="investigation"
@@ -23,21 +28,39 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
       hint={
         found
           ? `Strategy ${found.investigation.strategy}, ${count(found.investigation.epochs)} epochs; ${count(found.investigation.tried)} tracepoints tried, ${count(found.investigation.on)} on now.`
-          : "None is going on."
+          : "None in progress."
       }
-      tools={<Link href={`/tracepoints${query({ state: "on" })}`}>What is on</Link>}
-      table={() => ({ header: ["at", "from", "to", "what", "reason", "on", "off"], rows: steps.map(({ at, made: d, deploy }) => (d ? [at, d.from, d.to, d.text, d.reason, d.picks.map((p) => p.tracepoint_name).join(" "), d.off.map((o) => o.tracepoint_name).join(" ")] : [at, "", "", `deployed: ${deployed(deploy)}`, "", "", ""])) })}
+      tools={<Link href={`/tracepoints${query({ state: "on" })}`}>Active tracepoints</Link>}
+      table={() => ({
+        header: ["at", "from", "to", "decision", "reason", "on", "off"],
+        rows: steps.map(({ at, made: d, deploy }) =>
+          d
+            ? [
+                at,
+                d.from,
+                d.to,
+                d.text,
+                d.reason,
+                d.picks.map((p) => p.tracepoint_name).join(" "),
+                d.off.map((o) => o.tracepoint_name).join(" "),
+              ]
+            : [at, "", "", `deployed: ${describeDeploy(deploy)}`, "", "", ""],
+        ),
+      })}
       tableOnly
     >
       {suspects.length > 0 && (
         <p className="hint">
-          What is wrong is, as far as is known, in {suspects.map((x) => `${x.operation} (${share(x.share.value)})`).join(", ")}.
+          So far the slowdown appears to be in{" "}
+          {suspects.map((x) => `${x.operation} (${share(x.share.value)})`).join(", ")}.
         </p>
       )}
-      {decisions.length === 0 && <p className="dim">Nothing was decided yet. Decisions are made when an epoch ends.</p>}
+      {decisions.length === 0 && <p className="dim">No decisions yet. Sibyl decides at the end of each epoch.</p>}
       {steps.length > 0 && (
         <ol className="timeline">
-          {steps.map(({ made, deploy }) => (made ? <Step key={made.id} d={made} /> : <Deployed key={deploy.id} d={deploy} />))}
+          {steps.map(({ made, deploy }) =>
+            made ? <Step key={made.id} d={made} /> : <Deployed key={deploy.id} d={deploy} />,
+          )}
         </ol>
       )}
     </Figure>
@@ -50,7 +73,7 @@ function Deployed({ d }: { d: Deploy }) {
       <div className="dim small">
         <When at={d.at} />
       </div>
-      <div className="path">▲ Deployed: {deployed(d)}</div>
+      <div className="path">▲ Deployed: {describeDeploy(d)}</div>
     </li>
   );
 }
@@ -59,16 +82,18 @@ function Step({ d }: { d: Decision }) {
   return (
     <li>
       <div className="dim small">
-        <When at={d.at} /> {d.from !== d.to && <State of={d.to} />}
+        <When at={d.at} /> {d.from !== d.to && <StateBadge of={d.to} />}
       </div>
-      <div className="path">{tied(d.text)}</div>
+      <div className="path">{keepUnits(d.text)}</div>
       <div className="small dim">
-        {cost(d)} · judged by {count(d.requests)} requests
-        {d.overhead && d.overhead.mean_ns.value !== null && <> · seen to cost requests {digits(Math.max(0, d.overhead.mean_ns.value) / 1e6)} ms on average</>}
+        {cost(d)} · based on {count(d.requests)} requests
+        {d.overhead && d.overhead.mean_ns.value !== null && (
+          <> · measured overhead {digits(Math.max(0, d.overhead.mean_ns.value) / 1e6)} ms on average</>
+        )}
       </div>
       {(d.picks.length > 0 || d.off.length > 0 || d.rejected.length > 0) && (
         <details>
-          <summary>What, why, and why not the others</summary>
+          <summary>Details</summary>
           <Lists d={d} />
         </details>
       )}
@@ -77,7 +102,7 @@ function Step({ d }: { d: Decision }) {
 }
 
 function cost({ estimate: { tracepoints, bytes: data, cpu } }: Decision): string {
-  if (tracepoints === 0) return "after that nothing is on";
+  if (tracepoints === 0) return "no tracepoints on afterwards";
   const on = tracepoints === 1 ? "one tracepoint is" : `${count(tracepoints)} tracepoints are`;
   return `after that ${on} on, ${bytes(data)}/s, ${duration((cpu ?? 0) * 1e9)} of CPU a second, for all problems together`;
 }
@@ -89,11 +114,12 @@ function Lists({ d }: { d: Decision }) {
     <>
       {d.picks.length > 0 && (
         <>
-          <h3>On</h3>
+          <h3>Switched on</h3>
           <ul>
             {d.picks.map((p) => (
               <li key={p.tracepoint}>
-                <span className="mono">{p.tracepoint_name}</span> — {p.reason}; expected to show {percent(p.score)}, for {bytes(p.cost.bytes)}/s
+                <span className="mono">{p.tracepoint_name}</span> — {p.reason}; expected share {percent(p.score)}, for{" "}
+                {bytes(p.cost.bytes)}/s
               </li>
             ))}
           </ul>
@@ -101,7 +127,7 @@ function Lists({ d }: { d: Decision }) {
       )}
       {d.off.length > 0 && (
         <>
-          <h3>Off</h3>
+          <h3>Switched off</h3>
           <ul>
             {d.off.map((o) => (
               <li key={o.tracepoint}>
@@ -113,7 +139,7 @@ function Lists({ d }: { d: Decision }) {
       )}
       {d.rejected.length > 0 && (
         <>
-          <h3>Not the others</h3>
+          <h3>Rejected</h3>
           <ul>
             {d.rejected.slice(0, mostRejected).map((r) => (
               <li key={r.tracepoint}>

@@ -1,39 +1,58 @@
-// Trace: a request as a waterfall, with what decided how long it took.
+// Trace: a request as a waterfall with its critical path.
 import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
+import { useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
-import { count, duration, rank, shortened, tied } from "../compute/format.ts";
-import { type Row, type Stretch, extent, hits, matching, rows, shown, step, what } from "../compute/waterfall.ts";
-import { parse, place, write } from "../compute/zoom.ts";
-import { useKeys } from "../keys.ts";
-import { Facts, When, useTitle } from "../parts/basics.tsx";
-import { Choice, Search } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { Virtual, depth } from "../parts/virtual.tsx";
-import { toggled, useID, useOneOf, useQuery, useSet, useSought } from "../url.ts";
-import { Details } from "./tracedetails.tsx";
+import { count, duration, rank, abbreviate, keepUnits } from "../logic/format.ts";
+import {
+  type Row,
+  type Interval,
+  extent,
+  hits,
+  matching,
+  rows,
+  visibleRows,
+  step,
+  rowLabel,
+} from "../logic/waterfall.ts";
+import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
+import { useKeys } from "../use-keys.ts";
+import { Facts, When, useTitle } from "../components/basics.tsx";
+import { Choice, Search } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { VirtualList, indent } from "../components/virtual-list.tsx";
+import { toggled, useID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
+import { TraceDetails } from "./trace-details.tsx";
 
 type Trace = Schemas["Trace"];
 
 export default function TraceView({ id }: { id: string }) {
   useTitle(`Trace ${id.slice(0, 8)}`);
-  const reading = useRead(`trace ${id}`, (signal) => client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }));
+  const reading = useResource(`trace ${id}`, (signal) =>
+    client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }),
+  );
   if (reading.failure?.status === 404) {
-    return <Empty page title="This trace is not kept any more">Of each group only a few requests are kept: the slowest, some typical and the fastest. Your tracing backend may have it: {id}</Empty>;
+    return (
+      <Empty page title="Trace not found">
+        Sibyl keeps only a few sample traces per group: the slowest, some typical ones and the fastest. Your tracing
+        backend may still have it: {id}
+      </Empty>
+    );
   }
   return (
-    <Read of={reading} what="the trace">
+    <Async of={reading} what="the trace">
       {(trace) => <Shown trace={trace} />}
-    </Read>
+    </Async>
   );
 }
 
 function Shown({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");
-  const p = useRead(problem ? `problem ${problem}` : null, (signal) => client.GET("/problems/{problem}", { params: { path: { problem } }, signal })).value?.problem;
+  const p = useResource(problem ? `problem ${problem}` : null, (signal) =>
+    client.GET("/problems/{problem}", { params: { path: { problem } }, signal }),
+  ).value?.problem;
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];
   const own = trace.roots[0]?.sections.length ?? 0;
   return (
@@ -42,26 +61,36 @@ function Shown({ trace }: { trace: Trace }) {
         <Link href="/">Problems</Link>
         {problem && (
           <>
-            <span aria-hidden="true">›</span> <Link href={`/problems/${problem}`}>The problem</Link>
+            <span aria-hidden="true">›</span> <Link href={`/problems/${problem}`}>Problem</Link>
           </>
         )}
         <span aria-hidden="true">›</span> Trace <span className="mono">{trace.id}</span>
       </div>
-      <h1>{root ? `${root.service} ${root.name}` : "A trace without spans"}</h1>
+      <h1>{root ? `${root.service} ${root.name}` : "Trace without spans"}</h1>
       <Facts
         of={[
-          ["Took", <>{duration(trace.duration_ns)}{p && <span className="dim small"> {duration(p.p50_ns)} is the median</span>}</>],
-          ["Began", <When at={trace.start} />],
+          [
+            "Duration",
+            <>
+              {duration(trace.duration_ns)}
+              {p && <span className="dim small"> {duration(p.p50_ns)} median</span>}
+            </>,
+          ],
+          ["Start", <When key="start" at={trace.start} />],
           ["Spans", count(trace.spans.length)],
           ["Critical path", `${count(own)} ${own === 1 ? "section" : "sections"}`],
-          ...(trace.dropped_spans > 0 ? ([["Not shown", `${count(trace.dropped_spans)} spans, beyond the bound`]] as [string, string][]) : []),
-          ...(trace.flags.length > 0 ? ([["Unusual", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][]) : []),
+          ...(trace.dropped_spans > 0
+            ? ([["Not shown", `${count(trace.dropped_spans)} spans beyond the limit`]] as [string, string][])
+            : []),
+          ...(trace.flags.length > 0
+            ? ([["Flags", trace.flags.join(", ").replaceAll("_", " ")]] as [string, string][])
+            : []),
         ]}
       />
       {p && (
         <p className="does">
           <span>
-            <Link href={`/problems/${problem}`}>A request of the problem</Link>: {tied(p.diagnosis)}
+            <Link href={`/problems/${problem}`}>Sample of problem</Link>: {keepUnits(p.diagnosis)}
           </span>
         </p>
       )}
@@ -81,17 +110,17 @@ function Shown({ trace }: { trace: Trace }) {
 
 function Waterfall({ trace }: { trace: Trace }) {
   const hasRefined = trace.roots.some((r) => r.refined.length > 0);
-  const [path, setPath] = useOneOf("path", ["refined", "baseline"]);
-  const [only, setOnly] = useOneOf("only", ["", "critical"]);
-  const [q, setQ] = useSought();
+  const [path, setPath] = useEnum("path", ["refined", "baseline"]);
+  const [only, setOnly] = useEnum("only", ["", "critical"]);
+  const [q, setQ] = useSearchText();
   const [picked, setPicked] = useQuery("span");
   const [zoom, setZoom] = useQuery("zoom");
-  const [dragged, setDragged] = useState<Stretch>(); // while the part that is shown is being changed
+  const [dragged, setDragged] = useState<Interval>(); // while the part that is shown is being changed
   const [folded, setFolded] = useSet("folded");
   const all = useMemo(() => rows(trace, path === "refined"), [trace, path]);
-  const kept = useMemo(() => parse(zoom, trace.duration_ns), [zoom, trace]);
+  const kept = useMemo(() => parseZoom(zoom, trace.duration_ns), [zoom, trace]);
   const part = dragged ?? kept;
-  const visible = useMemo(() => shown(all, folded, only === "critical", part), [all, folded, only, part]);
+  const visible = useMemo(() => visibleRows(all, folded, only === "critical", part), [all, folded, only, part]);
   const matched = useMemo(() => matching(all, q), [all, q]);
   const found = useMemo(() => hits(visible, matched), [visible, matched]);
   const at = visible.findIndex((i) => all[i]!.id === picked);
@@ -109,9 +138,9 @@ function Waterfall({ trace }: { trace: Trace }) {
     const [first] = hits(visible, matching(all, text));
     if (first !== undefined) pickAt(first);
   };
-  const keep = (part: Stretch) => {
+  const keep = (part: Interval) => {
     setDragged(undefined);
-    setZoom(write(part, trace.duration_ns));
+    setZoom(formatZoom(part, trace.duration_ns));
   };
   const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
   // Where a row is hidden, what hides it is taken away.
@@ -136,30 +165,81 @@ function Waterfall({ trace }: { trace: Trace }) {
   return (
     <Figure
       title="Waterfall"
-      hint="Solid: on the critical path, where only this span runs. Striped: between a caller and its callee, on the wire or in a queue. Framed: a gap, in which nothing instrumented ran. Light: waiting for others, or off the path."
+      hint="Solid: self time on the critical path. Striped: between caller and callee, on the wire or in a queue. Framed: a gap in which nothing instrumented ran. Light: waiting for other spans, or off the critical path."
       tools={
         <>
           <Search value={q} pick={seek} label="Find a span ( / )" step={go} />
           {q && <Found of={found} at={at} hidden={matched.size - found.length} step={go} />}
-          <Choice label="Spans" value={only} pick={setOnly} of={[["", "All"], ["critical", "Critical path"]]} />
+          <Choice
+            label="Spans"
+            value={only}
+            pick={setOnly}
+            of={[
+              ["", "All"],
+              ["critical", "Critical path"],
+            ]}
+          />
           {zoom && (
             <button type="button" onClick={() => setZoom("")}>
-              Show the whole trace
+              Reset zoom
             </button>
           )}
-          {hasRefined && <Choice label="Path" value={path} pick={setPath} of={[["refined", "With switched-on"], ["baseline", "Baseline"]]} />}
+          {hasRefined && (
+            <Choice
+              label="Path"
+              value={path}
+              pick={setPath}
+              of={[
+                ["refined", "With tracepoints"],
+                ["baseline", "Baseline"],
+              ]}
+            />
+          )}
         </>
       }
       table={() => ({
-        header: ["service", "operation", "kind", "start (ms)", "duration (ms)", "own on the critical path (ms)", "slower than (%)", "of so many spans", "error", "tracepoint"],
+        header: [
+          "service",
+          "operation",
+          "kind",
+          "start (ms)",
+          "duration (ms)",
+          "self time on the critical path (ms)",
+          "percentile",
+          "spans compared",
+          "error",
+          "tracepoint",
+        ],
         rows: all.map(({ span: s, gap }) =>
           gap
-            ? [s.service, `${gap.wire ? "wire or queue" : "nothing instrumented ran"} in ${s.name}`, gap.wire ? "wait" : "gap", gap.from / 1e6, (gap.to - gap.from) / 1e6, null, null, null, "", ""]
-            : [s.service, s.name, s.kind, s.start_ns / 1e6, s.duration_ns / 1e6, s.exclusive_ns / 1e6, s.percentile, s.among, s.error ? "error" : "", s.tracepoint],
+            ? [
+                s.service,
+                `${gap.wire ? "wire or queue" : "nothing instrumented ran"} in ${s.name}`,
+                gap.wire ? "wait" : "gap",
+                gap.from / 1e6,
+                (gap.to - gap.from) / 1e6,
+                null,
+                null,
+                null,
+                "",
+                "",
+              ]
+            : [
+                s.service,
+                s.name,
+                s.kind,
+                s.start_ns / 1e6,
+                s.duration_ns / 1e6,
+                s.exclusive_ns / 1e6,
+                s.percentile,
+                s.among,
+                s.error ? "error" : "",
+                s.tracepoint,
+              ],
         ),
       })}
       tableOnly
-      pictured
+      image
     >
       <svg width="0" height="0" aria-hidden="true" style={{ position: "absolute" }}>
         <pattern id="wire" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
@@ -172,24 +252,39 @@ function Waterfall({ trace }: { trace: Trace }) {
       <div className="split">
         <div className="waterfall">
           <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
-          <Virtual
-            label="Spans" count={visible.length} height={26} focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
+          <VirtualList
+            label="Spans"
+            count={visible.length}
+            height={26}
+            focus={{ id: [picked, q, only, zoom].join(" "), at: chosen ? at : (found[0] ?? -1) }}
             head={
               <div className="vhead">
-                <span>Span</span> <span className="number">Took</span> <span className="number">Own</span>
-                <span className="number" title="How many of 100 spans of the same operation, seen lately, were shorter">
-                  Slower than
+                <span>Span</span> <span className="number">Duration</span> <span className="number">Self</span>
+                <span className="number" title="Percentage of recent spans of the same operation that were shorter">
+                  {" "}
+                  Percentile{" "}
                 </span>
                 <Scale of={part} />
               </div>
             }
             row={(i) => {
               const row = all[visible[i]!]!;
-              return <SpanRow key={row.id} row={row} part={part} folded={folded.has(row.id)} fold={(yes) => fold(row, yes)} selected={row.id === picked} hit={matched.has(visible[i]!)} pick={() => setPicked(row.id)} />;
+              return (
+                <SpanRow
+                  key={row.id}
+                  row={row}
+                  part={part}
+                  folded={folded.has(row.id)}
+                  fold={(yes) => fold(row, yes)}
+                  selected={row.id === picked}
+                  hit={matched.has(visible[i]!)}
+                  pick={() => setPicked(row.id)}
+                />
+              );
             }}
           />
         </div>
-        <Details trace={trace} row={chosen} all={all} pick={reveal} />
+        <TraceDetails trace={trace} row={chosen} all={all} pick={reveal} />
       </div>
     </Figure>
   );
@@ -205,17 +300,31 @@ function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: num
         {of.length === 0 ? "none" : count(of.length)}
         {hidden > 0 && <span className="dim"> ({count(hidden)} not shown)</span>}
       </span>
-      <button type="button" className="quiet" disabled={of.length === 0} aria-label="The one before" title="The one before (Shift+Enter)" onClick={() => step(-1)}>
+      <button
+        type="button"
+        className="quiet"
+        disabled={of.length === 0}
+        aria-label="Previous match"
+        title="Previous match (Shift+Enter)"
+        onClick={() => step(-1)}
+      >
         ↑
       </button>
-      <button type="button" className="quiet" disabled={of.length === 0} aria-label="The next one" title="The next one (Enter)" onClick={() => step(1)}>
+      <button
+        type="button"
+        className="quiet"
+        disabled={of.length === 0}
+        aria-label="Next match"
+        title="Next match (Enter)"
+        onClick={() => step(1)}
+      >
         ↓
       </button>
     </span>
   );
 }
 
-function Scale({ of }: { of: Stretch }) {
+function Scale({ of }: { of: Interval }) {
   return (
     <span className="scale">
       <span>{of.from > 0 ? duration(of.from) : "0"}</span>
@@ -225,34 +334,63 @@ function Scale({ of }: { of: Stretch }) {
   );
 }
 
-type SpanRowProps = { row: Row; part: Stretch; folded: boolean; fold: (yes: boolean) => void; selected: boolean; hit: boolean; pick: () => void };
+type SpanRowProps = {
+  row: Row;
+  part: Interval;
+  folded: boolean;
+  fold: (yes: boolean) => void;
+  selected: boolean;
+  hit: boolean;
+  pick: () => void;
+};
 
 const shortService = 28; // signs
 
 function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps) {
   const { span, gap } = row;
   const { from, to } = extent(row);
-  const rect = (s: Stretch, className: string, y: number, height: number, key = 0) => {
+  const rect = (s: Interval, className: string, y: number, height: number, key = 0) => {
     const placed = place(s, part);
-    return placed && <rect key={`${className} ${key}`} className={className} x={`${placed.x * 100}%`} style={{ width: `max(1.5px, ${placed.width * 100}%)` }} y={y} height={height} />;
+    return (
+      placed && (
+        <rect
+          key={`${className} ${key}`}
+          className={className}
+          x={`${placed.x * 100}%`}
+          style={{ width: `max(1.5px, ${placed.width * 100}%)` }}
+          y={y}
+          height={height}
+        />
+      )
+    );
   };
   return (
-    <div className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`} onClick={pick}>
-      <div className="vname" style={depth(Math.min(row.depth, 30))}>
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions -- j and k select rows
+    <div
+      className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`}
+      onClick={pick}
+    >
+      <div className="vname" style={indent(Math.min(row.depth, 30))}>
         {row.parent ? (
-          <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
+          <button
+            type="button"
+            className="fold"
+            aria-expanded={!folded}
+            aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`}
+            onClick={(e) => (e.stopPropagation(), fold(!folded))}
+          >
             {folded ? "▸" : "▾"}
           </button>
         ) : (
           <span className="fold" />
         )}
         {gap ? (
-          <span title={`${what(row)}, in ${span.service} ${span.name}`}>{what(row)}</span>
+          <span title={`${rowLabel(row)}, in ${span.service} ${span.name}`}>{rowLabel(row)}</span>
         ) : (
           <span title={`${span.name}, ${span.service} (${span.kind})`}>
             {row.through && <span aria-label="on the critical path">● </span>}
             {span.error && <span className="bad">✕ error </span>}
-            {span.name} <span className="dim">{shortened(span.service, shortService)}</span>
+            {span.name} <span className="dim">{abbreviate(span.service, shortService)}</span>
           </span>
         )}
       </div>
@@ -285,10 +423,18 @@ const slowRank = 95;
 
 // Rank is a percentile: the number, and where that is on a line.
 function Rank({ of: { percentile, among } }: { of: Schemas["Span"] }) {
-  if (percentile === null) return <span className="dim" title={`too few spans of this operation were seen: ${among}`}>–</span>;
+  if (percentile === null)
+    return (
+      <span className="dim" title={`too few spans of this operation: ${among}`}>
+        –
+      </span>
+    );
   const slow = percentile >= slowRank;
   return (
-    <span className={slow ? "rank-slow" : ""} title={`slower than ${rank(percentile)} of ${count(among)} spans of this operation`}>
+    <span
+      className={slow ? "rank-slow" : ""}
+      title={`slower than ${rank(percentile)} of ${count(among)} spans of this operation`}
+    >
       {rank(percentile)}
       <svg className="rank-mark" width="30" height="10" aria-hidden="true">
         <line x1="0" x2="30" y1="5" y2="5" />

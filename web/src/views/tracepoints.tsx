@@ -1,36 +1,54 @@
-// Tracepoints: what is on, why, until when, what it costs, who asked, and whether agents do what they are told.
+// Tracepoints: the budget, all tracepoints with reason, expiry and cost, agents, and the plan.
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
-import { bytes, count, digits, duration, percent, ratio } from "../compute/format.ts";
-import { moveFocus, useKeys } from "../keys.ts";
-import { Bar, When, useTitle } from "../parts/basics.tsx";
-import { Choice, Search, Select } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Further, Listing } from "../parts/listing.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { State } from "../parts/words.tsx";
-import { useCount, useOneOf, useSought } from "../url.ts";
-import { Switch } from "./switching.tsx";
+import { useResource } from "../api/queries.ts";
+import { bytes, count, digits, duration, percent, ratio } from "../logic/format.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { Bar, When, useTitle } from "../components/basics.tsx";
+import { Choice, Search, Select } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { TruncationNote, Table } from "../components/table.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { StateBadge } from "../components/badges.tsx";
+import { useCount, useEnum, useSearchText } from "../url.ts";
+import { OverrideMenu } from "./override.tsx";
 
 type Tracepoint = Schemas["Tracepoint"];
 
 export default function Tracepoints() {
   useTitle("Tracepoints");
-  const [tab, setTab] = useOneOf("show", ["tracepoints", "agents", "plan"]);
-  const budget = useRead("budget", (signal) => client.GET("/budget", { signal }), true);
+  const [tab, setTab] = useEnum("show", ["tracepoints", "agents", "plan"]);
+  const budget = useResource("budget", (signal) => client.GET("/budget", { signal }), true);
   return (
     <>
       <div className="toolbar">
         <h1>Tracepoints</h1>
-        <Choice label="Show" value={tab} pick={setTab} of={[["tracepoints", "Tracepoints"], ["agents", "Agents"], ["plan", "Plan"]]} />
+        <Choice
+          label="Show"
+          value={tab}
+          pick={setTab}
+          of={[
+            ["tracepoints", "Tracepoints"],
+            ["agents", "Agents"],
+            ["plan", "Plan"],
+          ]}
+        />
       </div>
-      <Read of={budget} what="the budget">
+      <Async of={budget} what="the budget">
         {(b) => <Budget b={b} />}
-      </Read>
-      {tab === "agents" ? <Agents /> : tab === "plan" ? <Plan /> : <List />}
+      </Async>
+      {tab === "tracepoints" && <List />}
+      {tab === "agents" && <Agents />}
+      {tab === "plan" && <Plan />}
     </>
   );
+}
+
+// cores formats CPU use; less than a hundredth of a core as time per second.
+function cores(x: number | null): string {
+  if (x === null) return "–";
+  if (x > 0 && x < 0.01) return `${duration(x * 1e9)}/s`;
+  return `${digits(x)} ${x === 1 ? "core" : "cores"}`;
 }
 
 function Budget({ b }: { b: Schemas["BudgetUse"] }) {
@@ -39,14 +57,12 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       <div className="small">
         <span>{name}</span>
         <span className="dim nowrap">
-          {write(used)} {most > 0 ? `of ${write(most)}, ${percent((used ?? 0) / most)}` : "without a bound"}
+          {write(used)} {most > 0 ? `of ${write(most)}, ${percent((used ?? 0) / most)}` : "no limit"}
         </span>
       </div>
       <Bar of={most > 0 ? (used ?? 0) / most : 0} />
     </div>
   );
-  // Below a hundredth of a core, time a second says more.
-  const cores = (x: number | null) => (x === null ? "–" : x > 0 && x < 0.01 ? `${duration(x * 1e9)}/s` : `${digits(x)} ${x === 1 ? "core" : "cores"}`);
   return (
     <>
       <div className="gauges">
@@ -56,7 +72,8 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       </div>
       {b.measured_plan > 0 && b.estimate.tracepoints > 0 && (
         <p className="under">
-          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and {ratio(b.overrun_cpu)} the estimates.
+          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and{" "}
+          {ratio(b.overrun_cpu)} the estimates.
         </p>
       )}
     </>
@@ -67,48 +84,96 @@ const states = ["", "on", "wanted", "forbidden", "off", "baseline"] as const;
 const most = 1000; // what the API gives at a time
 
 function List() {
-  const [q, setQ] = useSought();
-  const [state, setState] = useOneOf("state", states);
-  const [sort, setSort] = useOneOf("sort", ["state", "name", "bytes", "cpu"]);
+  const [q, setQ] = useSearchText();
+  const [state, setState] = useEnum("state", states);
+  const [sort, setSort] = useEnum("sort", ["state", "name", "bytes", "cpu"]);
   const [limit, setLimit] = useCount("limit", 100, most);
   useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
   const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
-  const reading = useRead(`tracepoints ${JSON.stringify(ask)}`, (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }), true);
+  const reading = useResource(
+    `tracepoints ${JSON.stringify(ask)}`,
+    (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }),
+    true,
+  );
   return (
     <Figure
-      title="What can be on, and what is"
+      title="All tracepoints"
       tools={
         <>
           <Search value={q} pick={setQ} label="Search tracepoints ( / )" />
           <Select label="State" value={state} pick={setState} of={states.map((s) => [s, s || "any"])} />
-          <Select label="By" value={sort} pick={setSort} of={[["state", "state"], ["name", "name"], ["bytes", "data"], ["cpu", "CPU"]]} />
+          <Select
+            label="By"
+            value={sort}
+            pick={setSort}
+            of={[
+              ["state", "state"],
+              ["name", "name"],
+              ["bytes", "data"],
+              ["cpu", "CPU"],
+            ]}
+          />
         </>
       }
       table={() => ({
-        header: ["tracepoint", "operation", "layer", "kind", "state", "share of requests (of 1)", "data (bytes/s)", "CPU (cores)", "since", "expires", "cause", "owner"],
-        rows: (reading.value?.items ?? []).map((t) => [t.name, t.operation, t.layer, t.kind, t.state, t.share, t.cost.bytes, t.cost.cpu, t.leases[0]?.since, t.leases[0]?.expires, t.leases[0]?.cause, t.leases[0]?.owner]),
+        header: [
+          "tracepoint",
+          "operation",
+          "layer",
+          "kind",
+          "state",
+          "share of requests (of 1)",
+          "data (bytes/s)",
+          "CPU (cores)",
+          "since",
+          "expires",
+          "cause",
+          "owner",
+        ],
+        rows: (reading.value?.items ?? []).map((t) => [
+          t.name,
+          t.operation,
+          t.layer,
+          t.kind,
+          t.state,
+          t.share,
+          t.cost.bytes,
+          t.cost.cpu,
+          t.leases[0]?.since,
+          t.leases[0]?.expires,
+          t.leases[0]?.cause,
+          t.leases[0]?.owner,
+        ]),
       })}
       tableOnly
     >
-      <Read of={reading} what="tracepoints">
+      <Async of={reading} what="tracepoints">
         {(list) =>
           list.items.length === 0 ? (
             <None q={q} state={state} />
           ) : (
             <>
-              <Listing
+              <Table
                 label="Tracepoints"
                 head={[
-                  "Tracepoint", "State", "Why, and for whom", "Until",
-                  { text: "Of requests", number: true, title: "Part of the requests that have it on" },
-                  { text: "Data", number: true, title: "What it costs, or would cost, on all requests" },
-                  { text: "CPU", number: true, title: "CPU time a second that it costs, or would cost, on all requests" }, "Do",
+                  "Tracepoint",
+                  "State",
+                  "Reason",
+                  "Until",
+                  { text: "Sampled", number: true, title: "Share of requests that have it on" },
+                  { text: "Data", number: true, title: "Cost if on for all requests" },
+                  {
+                    text: "CPU",
+                    number: true,
+                    title: "CPU time per second if on for all requests",
+                  },
+                  "Action",
                 ]}
               >
                 {list.items.map((t) => (
                   <Line key={t.id} t={t} changed={reading.again} />
                 ))}
-              </Listing>
+              </Table>
               {list.next_cursor && limit < most ? (
                 <p className="under">
                   <button type="button" onClick={() => setLimit(limit + 300)}>
@@ -116,20 +181,27 @@ function List() {
                   </button>
                 </p>
               ) : (
-                <Further list={list} how="Search to see them." />
+                <TruncationNote list={list} how="Search to see them." />
               )}
             </>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
 
 function None({ q, state }: { q: string; state: string }) {
-  if (state === "on" && !q) return <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated, and off again when that is done.</Empty>;
-  if (state || q) return <Empty title="No tracepoint fits">Take a filter away to see more.</Empty>;
-  return <Empty title="No tracepoints are known">They come from agents, and from spans that carry sibyl.tracepoint.id.</Empty>;
+  if (state === "on" && !q)
+    return (
+      <Empty title="No active tracepoints">Tracepoints are switched on while a problem is being investigated.</Empty>
+    );
+  if (state || q) return <Empty title="No matching tracepoints">Remove a filter to see more.</Empty>;
+  return (
+    <Empty title="No tracepoints yet">
+      They are announced by agents, and by spans with the attribute sibyl.tracepoint.id.
+    </Empty>
+  );
 }
 
 function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
@@ -141,56 +213,101 @@ function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
         <div className="small dim mono path">{t.name}</div>
       </td>
       <td>
-        <State of={t.state} />
+        <StateBadge of={t.state} />
         {lease?.pinned && <span className="tag">pinned</span>}
       </td>
       <td className="small">
-        {lease ? (
-          <>
-            {lease.cause}
-            <div className="dim">{lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "a person asked"}, <When at={lease.since} brief /></div>
-          </>
-        ) : t.wish ? (
-          `${t.wish.by}: ${t.wish.kind}`
-        ) : (
-          <span className="dim">–</span>
-        )}
+        <Reason t={t} />
       </td>
       <td className="small nowrap">{lease ? <When at={lease.expires} brief /> : <span className="dim">–</span>}</td>
       <td className="number">{lease ? percent(t.share) : "–"}</td>
       <td className="number nowrap">{t.cost.bytes === null ? "–" : `${bytes(t.cost.bytes)}/s`}</td>
       <td className="number nowrap">{t.cost.cpu === null ? "–" : `${digits(t.cost.cpu * 1e6)} µs/s`}</td>
-      <td>{t.state === "baseline" ? <span className="dim small">always on</span> : <Switch t={t} changed={changed} />}</td>
+      <td>
+        {t.state === "baseline" ? (
+          <span className="dim small">always on</span>
+        ) : (
+          <OverrideMenu t={t} changed={changed} />
+        )}
+      </td>
     </tr>
   );
 }
 
+function Reason({ t }: { t: Tracepoint }) {
+  const lease = t.leases[0];
+  if (lease) {
+    return (
+      <>
+        {lease.cause}
+        <div className="dim">
+          {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "requested by a person"},{" "}
+          <When at={lease.since} brief />
+        </div>
+      </>
+    );
+  }
+  return t.wish ? `${t.wish.by}: ${t.wish.kind}` : <span className="dim">–</span>;
+}
+
+function agentIssue(a: Schemas["Agent"]): string {
+  if (a.problem) return a.problem;
+  if (a.failed > 0) return `${count(a.failed)} could not be switched on`;
+  if (a.conflicts > 0) return "another agent uses its ID";
+  return a.drops > 0 ? `${count(a.drops)} hits dropped` : "–";
+}
+
 function Agents() {
-  const [q, setQ] = useSought();
+  const [q, setQ] = useSearchText();
   const ask = { limit: 500, ...(q && { q }) };
-  const reading = useRead(`agents ${q}`, (signal) => client.GET("/agents", { params: { query: ask }, signal }), true);
+  const reading = useResource(
+    `agents ${q}`,
+    (signal) => client.GET("/agents", { params: { query: ask }, signal }),
+    true,
+  );
   return (
     <Figure
       title="Agents"
       tools={<Search value={q} pick={setQ} label="Search agents ( / )" />}
-      table={() => ({ header: ["service", "id", "state", "seen", "plan", "applied", "failed", "problem"], rows: (reading.value?.items ?? []).map((a) => [a.service, a.id, a.state, a.seen, a.plan, a.applied, a.failed, a.problem]) })}
+      table={() => ({
+        header: ["service", "id", "state", "seen", "plan", "applied", "failed", "problem"],
+        rows: (reading.value?.items ?? []).map((a) => [
+          a.service,
+          a.id,
+          a.state,
+          a.seen,
+          a.plan,
+          a.applied,
+          a.failed,
+          a.problem,
+        ]),
+      })}
       tableOnly
     >
-      <Read of={reading} what="agents">
+      <Async of={reading} what="agents">
         {(list) =>
           list.items.length === 0 ? (
-            <Empty title={q ? "No agent fits" : "No agent has come"}>{q ? "Search for less." : "Without agents nothing can be switched on; problems are found all the same. Build one into a service with the Go module agents/tracepoint."}</Empty>
+            <Empty title={q ? "No matching agents" : "No agents"}>
+              {q
+                ? "Try a shorter search."
+                : "Sibyl finds problems without agents, but cannot switch tracepoints. Add the Go module agents/tracepoint to a service."}
+            </Empty>
           ) : (
             <>
               <p className="under">
                 {count(list.total.current)} current, {count(list.total.behind)} behind, {count(list.total.lost)} lost
               </p>
-              <Listing
+              <Table
                 label="Agents"
                 head={[
-                  "Service", "State", "Seen", { text: "Plan", number: true },
+                  "Service",
+                  "State",
+                  "Seen",
+                  { text: "Plan", number: true },
                   { text: "On", number: true, title: "Tracepoints of its plan that are on" },
-                  { text: "Can switch", number: true, title: "That it can switch" }, { text: "Data", number: true }, "What is wrong with it",
+                  { text: "Available", number: true, title: "Tracepoints that it can switch" },
+                  { text: "Data", number: true },
+                  "Issue",
                 ]}
               >
                 {list.items.map((a) => (
@@ -200,68 +317,78 @@ function Agents() {
                       <div className="small dim mono path">{a.id}</div>
                     </td>
                     <td>
-                      <State of={a.state} />
+                      <StateBadge of={a.state} />
                     </td>
-                    <td className="small nowrap"><When at={a.seen} brief /></td>
+                    <td className="small nowrap">
+                      <When at={a.seen} brief />
+                    </td>
                     <td className="number">{a.plan || "–"}</td>
                     <td className="number">{count(a.applied)}</td>
                     <td className="number">{count(a.catalogue)}</td>
                     <td className="number nowrap">{bytes(a.usage.bytes)}/s</td>
-                    <td className="small">
-                      {a.problem || (a.failed > 0 ? `${count(a.failed)} could not be switched on` : a.conflicts > 0 ? "another uses its ID" : a.drops > 0 ? `${count(a.drops)} hits dropped` : "–")}
-                    </td>
+                    <td className="small">{agentIssue(a)}</td>
                   </tr>
                 ))}
-              </Listing>
-              <Further list={list} how="Search to see them." />
+              </Table>
+              <TruncationNote list={list} how="Search to see them." />
             </>
           )
         }
-      </Read>
+      </Async>
     </Figure>
   );
 }
 
 function Plan() {
-  const reading = useRead("plan", (signal) => client.GET("/plan", { signal }), true);
+  const reading = useResource("plan", (signal) => client.GET("/plan", { signal }), true);
   return (
     <Figure
       title="The plan"
-      hint="Requests are divided at random: those of an arm have its tracepoints on. Arms that have more on say what that costs the requests."
-      table={() => ({ header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"], rows: (reading.value?.arms ?? []).flatMap((a) => a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause])) })}
+      hint="Requests are assigned to arms at random; an arm's requests have its tracepoints on. Comparing arms shows the overhead."
+      table={() => ({
+        header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"],
+        rows: (reading.value?.arms ?? []).flatMap((a) =>
+          a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause]),
+        ),
+      })}
       tableOnly
     >
-      <Read of={reading} what="the plan">
+      <Async of={reading} what="the plan">
         {(p) => (
           <>
             <p className="under">
-              Version {count(p.version)}; agents: {count(p.agents.current)} current, {count(p.agents.behind)} behind, {count(p.agents.lost)} lost
+              Version {count(p.version)}; agents: {count(p.agents.current)} current, {count(p.agents.behind)} behind,{" "}
+              {count(p.agents.lost)} lost
             </p>
             {p.arms.length === 0 ? (
-              <Empty title="Nothing is on">Tracepoints are switched on when a problem is investigated.</Empty>
+              <Empty title="No active tracepoints">
+                Tracepoints are switched on while a problem is being investigated.
+              </Empty>
             ) : (
-              <Listing label="The plan" head={["Arm", { text: "Of requests", number: true }, "Tracepoints"]}>
+              <Table label="The plan" head={["Arm", { text: "Sampled", number: true }, "Tracepoints"]}>
                 {p.arms.map((a) => (
                   <tr key={a.name}>
                     <td>
-                      {a.name} {a.everything && <span className="tag">explores: everything on</span>}
+                      {a.name} {a.everything && <span className="tag">explores: all on</span>}
                     </td>
                     <td className="number">{percent(a.share)}</td>
                     <td className="small path">
                       <details>
                         <summary>{count(a.tracepoints.length)} on</summary>
                         {a.tracepoints.map((t) => (
-                          <div key={t.id} className="mono">{t.name}</div>
+                          <div key={t.id} className="mono">
+                            {t.name}
+                          </div>
                         ))}
                       </details>
                     </td>
                   </tr>
                 ))}
-              </Listing>
+              </Table>
             )}
           </>
         )}
-      </Read>
+      </Async>
     </Figure>
   );
 }

@@ -1,20 +1,20 @@
-// Tree: where a request type can be searched, what is on, where its problem was matched, and what comes next.
-import { useEffect, useMemo, useRef, useState } from "react";
+// Tree: the calling contexts of a request type with their tracepoints, matches of its problem, and next steps.
+import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
-import { bytes, count, digits, duration, percent, share, shortened } from "../compute/format.ts";
-import { foldedAtFirst, visible } from "../compute/tree.ts";
-import { useKeys } from "../keys.ts";
-import { When, useTitle } from "../parts/basics.tsx";
-import { Search, Select } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { outline } from "../parts/picture.ts";
-import { Empty, Read } from "../parts/reading.tsx";
-import { Virtual, depth } from "../parts/virtual.tsx";
-import { State } from "../parts/words.tsx";
-import { toggled, useID, useOneOf, useQuery, useSet, useSought } from "../url.ts";
-import { Switching } from "./switching.tsx";
+import { useResource } from "../api/queries.ts";
+import { bytes, count, digits, duration, percent, share, abbreviate } from "../logic/format.ts";
+import { initiallyFolded, visible } from "../logic/tree.ts";
+import { useKeys } from "../use-keys.ts";
+import { When, useTitle } from "../components/basics.tsx";
+import { Search, Select } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { outlineImage } from "../components/export-image.ts";
+import { Empty, Async } from "../components/async-state.tsx";
+import { VirtualList, indent } from "../components/virtual-list.tsx";
+import { StateBadge } from "../components/badges.tsx";
+import { toggled, useID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
+import { TracepointOverride } from "./override.tsx";
 
 type Node = Schemas["TreeNode"];
 type Match = Schemas["Match"];
@@ -29,13 +29,17 @@ const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
 // read reads all pages of a tree, and again from the start if it changed in between.
 async function read(id: string, problem: string, signal: AbortSignal): Answer<Whole> {
   let nodes: Node[] = [];
-  for (let cursor = "", version = ""; ; ) {
+  for (let cursor = "", version = ""; ;) {
     const query = { limit: page, ...(cursor && { cursor }), ...(problem && { problem }) };
-    const { data: got, ...rest } = await client.GET("/trees/{request_type}", { params: { path: { request_type: id }, query }, signal });
+    const { data: got, ...rest } = await client.GET("/trees/{request_type}", {
+      params: { path: { request_type: id }, query },
+      signal,
+    });
     if (!got) return rest;
     const changed = version !== "" && got.version !== version;
     nodes = changed ? [] : [...nodes, ...got.items];
-    if (!changed && got.next_cursor === null) return { data: { name: got.request_type_name, nodes, matches: got.matches }, ...rest };
+    if (!changed && got.next_cursor === null)
+      return { data: { name: got.request_type_name, nodes, matches: got.matches }, ...rest };
     cursor = changed ? "" : got.next_cursor!;
     version = changed ? "" : got.version;
   }
@@ -43,28 +47,42 @@ async function read(id: string, problem: string, signal: AbortSignal): Answer<Wh
 
 export default function TreeView({ id }: { id: string }) {
   const [problem] = useID("problem");
-  const reading = useRead(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
+  const reading = useResource(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
   const { value: tree, failure, again } = reading;
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
-  const investigation = useRead(problem ? `investigation ${problem}` : null, (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }), true);
-  if (failure?.status === 404) return <Empty page title="There is no such tree">Requests of this type may not have come for long. <Link href="/trees">All trees</Link></Empty>;
+  const investigation = useResource(
+    problem ? `investigation ${problem}` : null,
+    (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }),
+    true,
+  );
+  if (failure?.status === 404)
+    return (
+      <Empty page title="Tree not found">
+        Sibyl may not have seen requests of this type for a long time. <Link href="/trees">All trees</Link>
+      </Empty>
+    );
   return (
-    <Read of={reading} what="the tree">
+    <Async of={reading} what="the tree">
       {(tree) => (
         <>
           <div className="crumbs">
             <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
             {problem && (
               <span>
-                as searched for <Link href={`/problems/${problem}`}>a problem</Link>
+                search for <Link href={`/problems/${problem}`}>a problem</Link>
               </span>
             )}
           </div>
-          <h1>What {tree.name} calls</h1>
-          <Contexts tree={tree} wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))} located={locatedIn(investigation.value)} again={again} />
+          <h1>Calls of {tree.name}</h1>
+          <Contexts
+            tree={tree}
+            wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))}
+            located={locatedIn(investigation.value)}
+            again={again}
+          />
         </>
       )}
-    </Read>
+    </Async>
   );
 }
 
@@ -78,31 +96,41 @@ type ContextsProps = { tree: Whole; wanted: ReadonlySet<string>; located: string
 
 function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const { nodes, matches } = tree;
-  const [q, setQ] = useSought();
-  const [state, setState] = useOneOf("state", states);
+  const [q, setQ] = useSearchText();
+  const [state, setState] = useEnum("state", states);
   const [picked, setPicked] = useQuery("node");
   const matched = useMemo(() => matchedNodes(matches.filter(matters)), [matches]);
   const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
   // What is folded at first, and which context is led to. What happens later moves nothing under the cursor.
   const fresh = () => ({
-    folded: foldedAtFirst(nodes, [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)], firstDepth),
+    folded: initiallyFolded(
+      nodes,
+      [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)],
+      firstDepth,
+    ),
     leading: nodes[leading]?.context ?? "",
   });
   const [first, setFirst] = useState(fresh);
   const [foldedSince, setFoldedSince] = useSet("folded");
   const [unfolded, setUnfolded] = useSet("unfolded");
-  const folded = useMemo(() => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))), [first, foldedSince, unfolded]);
+  const folded = useMemo(
+    () => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))),
+    [first, foldedSince, unfolded],
+  );
   const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
-  const seen = useRef(known);
-  useEffect(() => {
-    if (seen.current || !known) return;
-    seen.current = true;
+  const [seen, setSeen] = useState(known);
+  if (known && !seen) {
+    setSeen(true);
     setFirst(fresh());
-  });
-  const low = q.toLowerCase();
-  const passes = q || state ? (n: Node) => (!state || n.state === state) && (!low || `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase().includes(low)) : undefined;
-  const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, q, state]);
+  }
+  const passes = useMemo(() => {
+    if (!q && !state) return undefined;
+    const low = q.toLowerCase();
+    const text = (n: Node) => `${n.service} ${n.operation} ${n.tracepoint_name}`.toLowerCase();
+    return (n: Node) => (!state || n.state === state) && (!low || text(n).includes(low));
+  }, [q, state]);
+  const rows = useMemo(() => visible(nodes, folded, passes), [nodes, folded, passes]);
   const chosen = picked === "" ? undefined : nodes.find((n) => n.context === picked);
   const at = chosen ? rows.indexOf(chosen.index) : -1;
   const fold = ({ context }: Node, yes: boolean) => {
@@ -110,13 +138,21 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     setUnfolded(toggled(unfolded, context, !yes && first.folded.has(context)));
   };
   const foldChosen = (yes: boolean) => chosen && folds(chosen) && !passes && fold(chosen, yes);
+  const focusedRow = () => {
+    if (chosen) return at;
+    return passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading);
+  };
   const step = (by: number) => {
     const from = chosen && at < 0 ? rows.findLastIndex((i) => i <= chosen.index) : at; // the one that hides it
     const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
     if (next !== undefined) setPicked(nodes[next]!.context);
   };
-  const contextsAbove = (n: Node) => wayTo(n, nodes).slice(0, -1).map((x) => x.context);
-  const unfold = (contexts: string[]) => setUnfolded(new Set([...unfolded, ...contexts.filter((context) => first.folded.has(context))]));
+  const contextsAbove = (n: Node) =>
+    wayTo(n, nodes)
+      .slice(0, -1)
+      .map((x) => x.context);
+  const unfold = (contexts: string[]) =>
+    setUnfolded(new Set([...unfolded, ...contexts.filter((context) => first.folded.has(context))]));
   // Where a context is hidden, what hides it is taken away.
   const reveal = (n: Node) => {
     setPicked(n.context);
@@ -127,9 +163,10 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     setQ("");
     setState("");
   };
-  useEffect(() => {
-    if (chosen) unfold(contextsAbove(chosen).filter((context) => !foldedSince.has(context))); // a link may name what is folded at first
-  }, []);
+  const showChosen = useEffectEvent(() => {
+    if (chosen) unfold(contextsAbove(chosen).filter((context) => !foldedSince.has(context)));
+  });
+  useEffect(() => showChosen(), []); // a link may select a context that is collapsed at first
   useKeys({
     j: () => step(1),
     k: () => step(-1),
@@ -139,7 +176,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   return (
     <Figure
       title="Calling contexts"
-      hint={`${count(nodes.length)} calling contexts. ◆\u00a0is where the problem was matched to, with its part of what is wrong; ▶\u00a0what is tried now or next; ★\u00a0what was located.`}
+      hint={`${count(nodes.length)} calling contexts. ◆\u00a0matched to the problem, with its share of the slowdown; ▶\u00a0being tried now or next; ★\u00a0the located tracepoint.`}
       tools={
         <>
           <Search value={q} pick={setQ} label="Search operations ( / )" />
@@ -147,42 +184,112 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
         </>
       }
       table={() => ({
-        header: ["depth", "service", "operation", "layer", "kind", "state", "tracepoint", "hits per request", "bytes per hit", "CPU per hit (µs)", "requests"],
-        rows: nodes.map((n) => [n.depth, n.service, n.operation, n.layer, n.kind, n.state, n.tracepoint_name, n.hits_per_request, n.bytes_per_hit, n.cost_ns / 1000, n.requests]),
+        header: [
+          "depth",
+          "service",
+          "operation",
+          "layer",
+          "kind",
+          "state",
+          "tracepoint",
+          "hits per request",
+          "bytes per hit",
+          "CPU per hit (µs)",
+          "requests",
+        ],
+        rows: nodes.map((n) => [
+          n.depth,
+          n.service,
+          n.operation,
+          n.layer,
+          n.kind,
+          n.state,
+          n.tracepoint_name,
+          n.hits_per_request,
+          n.bytes_per_hit,
+          n.cost_ns / 1000,
+          n.requests,
+        ]),
       })}
       tableOnly
-      pictured={() =>
-        outline(
+      image={() =>
+        outlineImage(
           ["Operation", "State", "Hits", "CPU"],
           rows.map((i) => {
             const n = nodes[i]!;
-            const marks = [matched.has(i) && "◆", i === cause && "★ located", wanted.has(n.tracepoint_name) && "▶ next", !passes && folded.has(n.context) && "▸"].filter(Boolean);
-            return { depth: Math.min(n.depth, mostIndent), text: [...marks, shortened(n.operation, 70), n.service && `· ${shortened(n.service, shortService)}`].join(" "), cells: [n.state, hitsOf(n), cpuOf(n)], strong: matched.has(i) || i === cause };
+            const marks = [
+              matched.has(i) && "◆",
+              i === cause && "★ located",
+              wanted.has(n.tracepoint_name) && "▶ next",
+              !passes && folded.has(n.context) && "▸",
+            ].filter(Boolean);
+            return {
+              depth: Math.min(n.depth, mostIndent),
+              text: [
+                ...marks,
+                abbreviate(n.operation, 70),
+                n.service && `· ${abbreviate(n.service, shortService)}`,
+              ].join(" "),
+              cells: [n.state, hitsOf(n), cpuOf(n)],
+              strong: matched.has(i) || i === cause,
+            };
           }),
         )
       }
     >
       <div className="split">
         <div className="tree">
-          <Virtual
-            label="Calling contexts" count={rows.length} height={26} focus={{ id: [chosen?.context ?? first.leading, q, state].join(" "), at: chosen ? at : passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading) }}
+          <VirtualList
+            label="Calling contexts"
+            count={rows.length}
+            height={26}
+            focus={{
+              id: [chosen?.context ?? first.leading, q, state].join(" "),
+              at: focusedRow(),
+            }}
             head={
               <div className="vhead">
                 <span>Operation</span>
                 <span>State</span>
-                <span className="number" title="How often a request runs it">Hits</span>
-                <span className="number" title="CPU time of a hit">CPU</span>
-                <span className="number" title="Trace data of a hit">Data</span>
-                <span className="number" title="Part of what was wrong that it had in past investigations">Past</span>
+                <span className="number" title="Hits per request">
+                  Hits
+                </span>
+                <span className="number" title="CPU time per hit">
+                  CPU
+                </span>
+                <span className="number" title="Trace data per hit">
+                  Data
+                </span>
+                <span className="number" title="Its share of the slowdown in past investigations">
+                  Past
+                </span>
               </div>
             }
             row={(i) => {
               const n = nodes[rows[i]!]!;
-              return <NodeRow key={n.index} n={n} next={wanted.has(n.tracepoint_name)} cause={n.index === cause} match={matched.get(n.index)} folded={folded.has(n.context)} fold={passes ? undefined : (yes) => fold(n, yes)} selected={n.context === picked} pick={() => setPicked(n.context)} />;
+              return (
+                <NodeRow
+                  key={n.index}
+                  n={n}
+                  next={wanted.has(n.tracepoint_name)}
+                  cause={n.index === cause}
+                  match={matched.get(n.index)}
+                  folded={folded.has(n.context)}
+                  fold={passes ? undefined : (yes) => fold(n, yes)}
+                  selected={n.context === picked}
+                  pick={() => setPicked(n.context)}
+                />
+              );
             }}
           />
         </div>
-        <aside className="side">{chosen ? <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} /> : <Matches tree={tree} pick={reveal} />}</aside>
+        <aside className="side">
+          {chosen ? (
+            <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} />
+          ) : (
+            <Matches tree={tree} pick={reveal} />
+          )}
+        </aside>
       </div>
     </Figure>
   );
@@ -210,29 +317,52 @@ function matchedNodes(matches: Match[]): Map<number, Match> {
 const hitsOf = (n: Node) => (n.hits_per_request === null ? "–" : `${digits(n.hits_per_request)}×`);
 const cpuOf = (n: Node) => (n.cost_ns ? duration(n.cost_ns) : "–");
 
-type NodeRowProps = { n: Node; match: Match | undefined; next: boolean; cause: boolean; folded: boolean; fold: ((yes: boolean) => void) | undefined; selected: boolean; pick: () => void };
+type NodeRowProps = {
+  n: Node;
+  match: Match | undefined;
+  next: boolean;
+  cause: boolean;
+  folded: boolean;
+  fold: ((yes: boolean) => void) | undefined;
+  selected: boolean;
+  pick: () => void;
+};
 
 function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRowProps) {
   return (
-    <div className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`} onClick={pick}>
-      <div className="vname" style={depth(Math.min(n.depth, mostIndent))}>
+    // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions -- j and k select rows
+    <div
+      className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`}
+      onClick={pick}
+    >
+      <div className="vname" style={indent(Math.min(n.depth, mostIndent))}>
         {fold && folds(n) ? (
-          <button type="button" className="fold" aria-expanded={!folded} aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`} onClick={(e) => (e.stopPropagation(), fold(!folded))}>
+          <button
+            type="button"
+            className="fold"
+            aria-expanded={!folded}
+            aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`}
+            onClick={(e) => (e.stopPropagation(), fold(!folded))}
+          >
             {folded ? "▸" : "▾"}
           </button>
         ) : (
           <span className="fold" />
         )}
         <span title={`${n.operation}, ${n.service} (${n.layer}, ${n.kind})`}>
-          {match && <span aria-label={`the problem was matched to this: ${share(match.score)} of what is wrong`}>◆ {percent(Math.min(1, match.score ?? 0))} </span>}
+          {match && (
+            <span aria-label={`matched to the problem: ${share(match.score)} of the slowdown`}>
+              ◆ {percent(Math.min(1, match.score ?? 0))}{" "}
+            </span>
+          )}
           {cause && <strong>★ located </strong>}
           {next && <span aria-label="tried next, or now">▶ </span>}
-          {n.operation} <span className="dim">{shortened(n.service, shortService)}</span>
+          {n.operation} <span className="dim">{abbreviate(n.service, shortService)}</span>
           {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}
         </span>
       </div>
       <span>
-        <State of={n.state} />
+        <StateBadge of={n.state} />
       </span>
       <span className="number">{hitsOf(n)}</span>
       <span className="number">{cpuOf(n)}</span>
@@ -246,24 +376,42 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
 function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
   const shown = tree.matches.filter(matters);
   const problem = tree.matches[0]?.problem;
-  const reading = useRead(problem ? `problem ${problem}` : null, (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }), true);
+  const reading = useResource(
+    problem ? `problem ${problem}` : null,
+    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }),
+    true,
+  );
   const p = reading.value?.problem;
-  const shares = new Map((p?.kind === "variable" && p.onset === "changed" ? reading.value!.edges : []).map((e) => [e.place.edge, e.share_variance.value]));
+  const shares = new Map(
+    (p?.kind === "variable" && p.onset === "changed" ? reading.value!.edges : []).map((e) => [
+      e.place.edge,
+      e.share_variance.value,
+    ]),
+  );
   return (
     <>
-      <h2>Where the problem was matched</h2>
-      {tree.matches.length === 0 ? <p className="dim">No problem of these requests is open.</p> : p && <p className="dim small">{wrongIs(p)}</p>}
+      <h2>Matches of the problem</h2>
+      {tree.matches.length === 0 ? (
+        <p className="dim">These requests have no open problem.</p>
+      ) : (
+        p && <p className="dim small">{wrongIs(p)}</p>
+      )}
       {shown.map((m) => (
         <div className="match" key={m.place.edge}>
           <strong>{m.place.label}</strong>
           <div className="dim">
-            {share(m.score)} of what is wrong{shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge)!)} of the variance`}
+            {share(m.score)} of the slowdown
+            {shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge))} of the variance`}
           </div>
           <div className="small">
-            {m.nodes.length === 0 && "matched to nothing: no tracepoint is known there"}
+            {m.nodes.length === 0 && "no match: no tracepoint is known there"}
             {m.nodes.slice(0, 5).map((x) => (
               <div key={x.index}>
-                <button type="button" className="link" onClick={() => tree.nodes[x.index] && pick(tree.nodes[x.index]!)}>
+                <button
+                  type="button"
+                  className="link"
+                  onClick={() => tree.nodes[x.index] && pick(tree.nodes[x.index]!)}
+                >
                   {tree.nodes[x.index]?.service} {tree.nodes[x.index]?.operation}
                 </button>{" "}
                 <span className="dim">{m.distance === 0 ? "exactly" : `edit distance ${m.distance}`}</span>
@@ -277,16 +425,19 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
           </div>
         </div>
       ))}
-      {shown.length < tree.matches.length && <p className="dim small match">Others have less than {percent(least)} each.</p>}
-      <p className="dim small">Pick a context to see what it costs, and to switch it.</p>
+      {shown.length < tree.matches.length && (
+        <p className="dim small match">The others have less than {percent(least)} each.</p>
+      )}
+      <p className="dim small">Select a context to see its cost and to switch its tracepoint.</p>
     </>
   );
 }
 
 // wrongIs says of a problem what its places have a part of.
 function wrongIs({ onset, kind }: Schemas["Problem"]): string {
-  if (onset === "changed") return "What is wrong is what these requests take longer, or vary more, than they did.";
-  return kind === "variable" ? "What is wrong is the variance." : "What is wrong is the mean.";
+  if (onset === "changed")
+    return "The slowdown is the additional time, or variance, of these requests compared with before.";
+  return kind === "variable" ? "The slowdown is the variance." : "The slowdown is the mean.";
 }
 
 function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Match | undefined; again: () => void }) {
@@ -297,20 +448,48 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
       </h2>
       <dl>
         <dt>State</dt>
-        <dd><State of={n.state} /></dd>
+        <dd>
+          <StateBadge of={n.state} />
+        </dd>
         <dt>Layer</dt>
-        <dd>{n.layer}, {n.kind}</dd>
-        {n.tracepoint_name && <><dt>Tracepoint</dt><dd className="mono">{n.tracepoint_name}</dd></>}
+        <dd>
+          {n.layer}, {n.kind}
+        </dd>
+        {n.tracepoint_name && (
+          <>
+            <dt>Tracepoint</dt>
+            <dd className="mono">{n.tracepoint_name}</dd>
+          </>
+        )}
         <dt>Requests</dt>
-        <dd>{count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}</dd>
+        <dd>
+          {count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}
+        </dd>
         <dt>Healthy</dt>
-        <dd>{n.reference_ns === null ? "not known" : `${duration(n.reference_ns)} on average`}</dd>
+        <dd>{n.reference_ns === null ? "unknown" : `${duration(n.reference_ns)} on average`}</dd>
         <dt>Seen</dt>
-        <dd><When at={n.seen} /></dd>
-        {match && <><dt>Matched</dt><dd>{match.place.label}, {match.distance === 0 ? "exactly" : `edit distance ${match.distance}`}</dd></>}
+        <dd>
+          <When at={n.seen} />
+        </dd>
+        {match && (
+          <>
+            <dt>Matched</dt>
+            <dd>
+              {match.place.label}, {match.distance === 0 ? "exactly" : `edit distance ${match.distance}`}
+            </dd>
+          </>
+        )}
       </dl>
-      <p className="small dim path">{wayTo(n, nodes).map((w) => `${w.service} ${w.operation}`).join(" → ")}</p>
-      {n.tracepoint ? <Switching id={n.tracepoint} changed={again} /> : <p className="dim small">Part of the baseline: it is always on.</p>}
+      <p className="small dim path">
+        {wayTo(n, nodes)
+          .map((w) => `${w.service} ${w.operation}`)
+          .join(" → ")}
+      </p>
+      {n.tracepoint ? (
+        <TracepointOverride id={n.tracepoint} changed={again} />
+      ) : (
+        <p className="dim small">Part of the baseline: always on.</p>
+      )}
     </>
   );
 }

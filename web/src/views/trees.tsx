@@ -1,22 +1,22 @@
-// Trees: what requests call, one tree for each request type.
+// Trees: one calling-context tree for each request type.
 import { Link } from "wouter";
 import { client } from "../api/client.ts";
-import { useRead } from "../api/read.ts";
-import { count } from "../compute/format.ts";
-import { moveFocus, useKeys } from "../keys.ts";
-import { useTitle } from "../parts/basics.tsx";
-import { Search } from "../parts/controls.tsx";
-import { Figure } from "../parts/figure.tsx";
-import { Further, Listing } from "../parts/listing.tsx";
-import { Empty, Read } from "../parts/reading.tsx";
-import { useSought } from "../url.ts";
+import { useResource } from "../api/queries.ts";
+import { count } from "../logic/format.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { useTitle } from "../components/basics.tsx";
+import { Search } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { TruncationNote, Table } from "../components/table.tsx";
+import { Empty, Async } from "../components/async-state.tsx";
+import { useSearchText } from "../url.ts";
 
 export default function Trees() {
   useTitle("Trees");
-  const [q, setQ] = useSought();
+  const [q, setQ] = useSearchText();
   useKeys({ j: () => moveFocus("tbody a", 1), k: () => moveFocus("tbody a", -1) });
   const ask = { limit: 500, ...(q && { q }) };
-  const reading = useRead(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
+  const reading = useResource(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
   return (
     <>
       <div className="toolbar">
@@ -25,20 +25,36 @@ export default function Trees() {
       </div>
       <Figure
         title="Request types"
-        table={() => ({ header: ["request type", "requests", "calling contexts", "tracepoints", "left out"], rows: (reading.value?.items ?? []).map((t) => [t.request_type_name, t.requests, t.nodes, t.tracepoints, t.dropped]) })}
+        table={() => ({
+          header: ["request type", "requests", "calling contexts", "tracepoints", "dropped"],
+          rows: (reading.value?.items ?? []).map((t) => [
+            t.request_type_name,
+            t.requests,
+            t.nodes,
+            t.tracepoints,
+            t.dropped,
+          ]),
+        })}
         tableOnly
       >
-        <Read of={reading} what="trees">
+        <Async of={reading} what="trees">
           {(list) =>
             list.items.length === 0 ? (
-              <Empty title={q ? "No request type fits" : "No trees yet"}>{q ? "Search for less of its name." : "They grow with the requests that come: send traces, and look again after an epoch."}</Empty>
+              <Empty title={q ? "No matching request types" : "No trees yet"}>
+                {q
+                  ? "Try a shorter search."
+                  : "Trees grow as requests arrive: send traces, and check again after an epoch."}
+              </Empty>
             ) : (
               <>
-                <Listing
+                <Table
                   label="Trees"
                   head={[
-                    "Request type", { text: "Requests", number: true }, { text: "Calling contexts", number: true },
-                    { text: "Tracepoints", number: true }, { text: "Left out", number: true, title: "Contexts beyond the bound" },
+                    "Request type",
+                    { text: "Requests", number: true },
+                    { text: "Calling contexts", number: true },
+                    { text: "Tracepoints", number: true },
+                    { text: "Dropped", number: true, title: "Contexts beyond the limit" },
                   ]}
                 >
                   {list.items.map((t) => (
@@ -52,12 +68,12 @@ export default function Trees() {
                       <td className="number">{count(t.dropped)}</td>
                     </tr>
                   ))}
-                </Listing>
-                <Further list={list} how="Search to see them." />
+                </Table>
+                <TruncationNote list={list} how="Search to see them." />
               </>
             )
           }
-        </Read>
+        </Async>
       </Figure>
     </>
   );

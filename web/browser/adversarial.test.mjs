@@ -1,0 +1,269 @@
+// What goes wrong around the page: names made to deceive, streams that fall silent, answers that take long, clocks that are wrong, browsers that
+// keep nothing, and others who do the same at the same time.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle } from "./harness.mjs";
+
+let service, browser, paths;
+before(async () => {
+  service = await serve();
+  browser = await launch();
+  paths = await places(service);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// events answers a request for events with some that are none, and returns what sends more.
+function events(answer) {
+  answer.writeHead(200, { "Content-Type": "text/event-stream" });
+  answer.write(": events follow\n\n");
+  return (type) =>
+    answer.write(`id: x-1\nevent: ${type}\ndata: {"type":"${type}","at":"${new Date().toISOString()}"}\n\n`);
+}
+
+test("names do not turn the sentence round, nor hide in it", async () => {
+  const { page, context } = await open(browser);
+  const list = await service.api("/problems");
+  list.items[0].diagnosis = "p99 of GET /\u202etxt.exe is 4× its median; all of it is pay\u200bment\u0000.";
+  await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
+  await page.goto(service.url);
+  await page.getByText("p99 of GET /\\u{202e}txt.exe is 4× its median; all of it is pay\\u{200b}ment\\u{0}.").waitFor();
+  await context.close();
+});
+
+test("a stream that falls silent is not live, and is made anew", async () => {
+  let streams = 0;
+  const proxy = await service.between(
+    (ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)),
+  );
+  const { page, context } = await open(browser);
+  await page.clock.install();
+  await page.goto(proxy);
+  await page.locator(".live:not(.off)").waitFor();
+  await page.clock.fastForward(30_000);
+  await pause(200);
+  assert.equal(streams, 1);
+  await page.clock.fastForward(20_000);
+  for (let i = 0; i < 100 && streams < 2; i++) {
+    await pause(50);
+    await page.clock.fastForward(1000);
+  }
+  assert.equal(streams, 2);
+  await page.locator(".live:not(.off)").waitFor();
+  await context.close();
+});
+
+test("answers that take longer than it takes for something to happen are shown when they come", async () => {
+  const timers = [];
+  const proxy = await service.between(async (ask, answer) => {
+    if (ask.url.endsWith("/events")) {
+      const send = events(answer);
+      timers.push(setInterval(() => (send("epoch"), send("decision")), 300));
+      return true;
+    }
+    if (ask.url.includes("/trees")) await pause(1500);
+    return false;
+  });
+  const { page, context } = await open(browser);
+  for (const [path, shows] of [
+    ["/trees", "main td a"],
+    [paths.tree, ".vrow"],
+  ]) {
+    await page.goto(proxy + path);
+    await page.locator(shows).first().waitFor({ timeout: 10_000 });
+  }
+  await context.close();
+  timers.forEach(clearInterval);
+});
+
+test("who acknowledges a problem does not take back what somebody else noted meanwhile", async () => {
+  let send;
+  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
+  const { page, context } = await open(browser);
+  for (const path of ["/", paths.problem]) {
+    await page.goto(proxy + path);
+    await settle(page);
+    if (path === "/") await page.locator(`a[data-problem="${paths.problem.split("/").at(-1)}"]`).focus();
+    await page.keyboard.press("a");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Reason (visible to others)").fill("mine");
+    const noted = await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, {
+      method: "PUT",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ text: "theirs" }),
+    });
+    assert.ok(noted.ok, await noted.text());
+    send("epoch");
+    await dialog.getByText("In the meantime:").waitFor();
+    await dialog.getByText("theirs").waitFor();
+    assert.equal(await dialog.getByLabel("Reason (visible to others)").inputValue(), "mine");
+    await dialog.getByRole("button", { name: "Acknowledge", exact: true }).click();
+    await dialog.waitFor({ state: "detached" });
+    const { problem } = await service.api(paths.problem);
+    assert.equal(problem.notes.acknowledged?.text, "mine");
+    await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, { method: "DELETE" });
+  }
+  await context.close();
+});
+
+test("a browser whose clock is wrong asks for times of the service, and shows them", async () => {
+  for (const off of [-2, 2]) {
+    const { page, context } = await open(browser);
+    await page.clock.install({ time: Date.now() + off * 3_600_000 });
+    await page.goto(service.url + paths.problem);
+    await settle(page);
+    assert.match(await page.locator(".timeline time").first().textContent(), /now|\b\d+ (s|min) ago/);
+    await page.keyboard.press("a");
+    await page.getByLabel("For").selectOption("1");
+    await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+    await page.getByRole("button", { name: /acknowledged by local/ }).waitFor();
+    const { problem } = await service.api(paths.problem);
+    const left = Date.parse(problem.notes.acknowledged.expires) - Date.now();
+    assert.ok(Math.abs(left - 3_600_000) < 60_000, `${left} ms`);
+    await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, { method: "DELETE" });
+    await context.close();
+  }
+});
+
+test("in a browser that keeps nothing the page is shown, and remembers until it is left", async () => {
+  const locked = await serve({ token: "viewer" });
+  const { page, context } = await open(browser);
+  await page.addInitScript(() => {
+    const none = {
+      get() {
+        throw new DOMException("denied", "SecurityError");
+      },
+    };
+    for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(globalThis, name, none);
+  });
+  await page.goto(locked.url);
+  await page.getByLabel("Token").fill(locked.secret);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.locator("a[data-problem]").first().waitFor();
+  await page.getByRole("button", { name: "Theme, time, help" }).click();
+  await page.getByRole("menuitemcheckbox", { name: "Dark" }).click();
+  await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
+  await context.close();
+  await locked.stop();
+});
+
+test("who logs out leaves nothing for the next one; what may not be done says so", async () => {
+  const locked = await serve({ token: "viewer" });
+  const { page, context } = await open(browser);
+  const logIn = async () => {
+    await page.getByLabel("Token").fill(locked.secret);
+    await page.getByRole("button", { name: "Log in" }).click();
+  };
+  await page.goto(locked.url);
+  await logIn();
+  await page.locator("a[data-problem]").first().click();
+  await settle(page);
+  await page.keyboard.press("a");
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await page.getByText(/this needs a token with the role operator; yours is viewer/).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Theme, time, help" }).click();
+  await page.getByRole("menuitem", { name: "Log out" }).click();
+  await page.getByLabel("Token").waitFor();
+  assert.equal(await page.evaluate(() => localStorage.length + sessionStorage.length), 0);
+  await page.route(/\/api\/v1\/(problems|groups)/, () => {}); // never answered
+  await logIn();
+  await page.getByText("Loading the problem").waitFor();
+  await page.getByRole("link", { name: "Problems", exact: true }).first().click();
+  await page.getByText("Loading problems").waitFor();
+  assert.equal(await page.locator("h1.diagnosis, a[data-problem]").count(), 0);
+  await context.close();
+  await locked.stop();
+});
+
+test("a page that is older than the service says so", async () => {
+  const { page, context } = await open(browser);
+  let send;
+  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
+  const known = page.waitForResponse("**/api/v1/status"); // the version that the page is of
+  await page.goto(proxy);
+  await (await known).finished();
+  await settle(page);
+  assert.equal(await page.getByText("Sibyl was updated").count(), 0);
+  const status = await service.api("/status");
+  await page.route("**/api/v1/status", (route) => route.fulfill({ json: { ...status, version: "v99" } }));
+  send("epoch");
+  await page.getByText("Sibyl was updated to version v99.").waitFor();
+  await page.unroute("**/api/v1/status");
+  await page.getByRole("button", { name: "Reload" }).click();
+  await page.getByText("Sibyl was updated to version v99.").waitFor({ state: "detached" });
+  await context.close();
+});
+
+test("times of no calendar in a URL are taken for none", async () => {
+  const { page, context } = await open(browser);
+  for (const at of ["9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "2026-02-30T10:00:00Z"]) {
+    await page.goto(`${service.url}${paths.compare}&by=time&from=${at}&base_from=${at}`);
+    await settle(page);
+    assert.equal(await page.locator(".state.bad").count(), 0, at);
+  }
+  await context.close();
+});
+
+test("whoever closes a dialog is where it was opened", async () => {
+  const { page, context } = await open(browser);
+  const focused = () =>
+    page.evaluate(
+      () =>
+        document.activeElement.getAttribute("aria-label") ??
+        (document.activeElement.id || document.activeElement.textContent),
+    );
+  const closed = async () => {
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.waitForFunction(() => document.activeElement !== document.body);
+    return focused();
+  };
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  await page.getByRole("button", { name: "Acknowledge", exact: true }).press("Enter");
+  assert.equal(await closed(), "Acknowledge");
+  await page.getByRole("button", { name: "Theme, time, help" }).press("Enter");
+  await page.getByRole("menuitem", { name: "Keyboard shortcuts" }).press("Enter");
+  assert.equal(await closed(), "Theme, time, help");
+  await page.goto(service.url);
+  await settle(page);
+  await page.keyboard.press("j");
+  const row = await focused();
+  await page.keyboard.press("m");
+  assert.equal(await closed(), row);
+  await context.close();
+});
+
+test("on the smallest of phones no view is wider than the page", async () => {
+  const { page, context } = await open(browser, { width: 320, height: 480 });
+  for (const [name, path] of Object.entries(paths)) {
+    await page.goto(service.url + path);
+    await settle(page);
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, name);
+  }
+  await context.close();
+});
+
+test("a trace that holds many requests of a group is read once, and compared with others only", async () => {
+  const { page, context, wrongs } = await open(browser);
+  const { problem } = await service.api(paths.problem);
+  const { items } = await service.api(`/exemplars?group=${problem.group}`);
+  const [slow] = items.filter((e) => e.stratum === "slow");
+  const [fast] = items.filter((e) => e.stratum === "fast");
+  const again = [slow, slow, { ...slow, stratum: "typical" }, fast, { ...slow, stratum: "fast" }];
+  await page.route("**/api/v1/exemplars?*", (route) => route.fulfill({ json: { items: again } }));
+  const read = [];
+  page.on("request", (r) => r.url().includes("/api/v1/traces/") && read.push(r.url().split("/").at(-1)));
+  await page.goto(service.url + paths.problem);
+  await page.getByText("From the 1 slowest requests above and 1 others").waitFor();
+  assert.deepEqual(read.sort(), [slow.trace, fast.trace].sort());
+  assert.equal(await page.locator(".exemplars li").count(), again.length);
+  assert.deepEqual(wrongs, []);
+  await context.close();
+});

@@ -1,0 +1,211 @@
+// What the browser tests share: a service with a seeded state, a browser, and pages that notice whatever should not happen.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, mkdtempSync, readFileSync } from "node:fs";
+import http from "node:http";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const need = (name) => process.env[name] || fail(`${name} is not set: run web/browser/run`);
+const fail = (text) => {
+  throw new Error(text);
+};
+
+const sibyl = need("SIBYL");
+const seed = need("SEED"); // a data directory
+const seeder = need("SEEDER"); // the program that made it
+
+// free returns ports of the loopback that nobody listens on now.
+async function free(n) {
+  const servers = Array.from({ length: n }, () => net.createServer().listen(0, "127.0.0.1"));
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  const ports = servers.map((server) => server.address().port);
+  await Promise.all(servers.map((server) => new Promise((done) => server.close(done))));
+  return ports;
+}
+
+// serve runs the real binary on a copy of the seeded data, or on none; token is the role of the one that it then wants.
+export async function serve({ base = "", token = "", empty = false, large = false, args = [] } = {}) {
+  const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
+  if (large)
+    execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
+  else if (!empty) cpSync(seed, dir, { recursive: true });
+  const [port, grpc, otlp] = await free(3);
+  const address = `127.0.0.1:${port}`;
+  const secret = token
+    ? execFileSync(sibyl, ["token", "create", "--role", token, "--name", "night", "--data-dir", dir], {
+        encoding: "utf8",
+      }).match(/\S{20,}/)[0]
+    : "";
+  const child = spawn(
+    sibyl,
+    [
+      "serve",
+      "--data-dir",
+      dir,
+      "--http",
+      address,
+      "--otlp-grpc",
+      `127.0.0.1:${grpc}`,
+      "--otlp-http",
+      `127.0.0.1:${otlp}`,
+      "--learning",
+      "1m",
+      "--api-base-path",
+      base,
+      "--trace-url",
+      '[{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]',
+      ...args,
+    ],
+    { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, SIBYL_LOG_LEVEL: "error" } },
+  );
+  const url = `http://${address}${base}`;
+  for (let i = 0; ; i++) {
+    if (
+      await fetch(`${url}/readyz`).then(
+        (r) => r.ok,
+        () => false,
+      )
+    )
+      break;
+    if (i > 200 || child.exitCode !== null) fail("the service did not begin");
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  const api = async (path) => {
+    const response = await fetch(`${url}/api/v1${path}`, {
+      headers: secret ? { Authorization: `Bearer ${secret}` } : {},
+    });
+    return response.ok ? response.json() : fail(`${path}: ${await response.text()}`);
+  };
+  // Chronic problems are there when the first epoch has ended.
+  for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++)
+    await new Promise((done) => setTimeout(done, 100));
+  const proxies = [];
+  // between returns the URL of a proxy in front of the service; meddle may change what is asked or answer it itself, and returns true then.
+  const between = async (meddle) => {
+    const proxy = http.createServer(async (ask, answer) => {
+      if (await meddle(ask, answer)) return;
+      const onward = http.request(
+        { host: "127.0.0.1", port, path: ask.url, method: ask.method, headers: ask.headers },
+        (got) => {
+          answer.writeHead(got.statusCode, got.headers);
+          got.pipe(answer);
+        },
+      );
+      onward.on("error", () => answer.destroy());
+      ask.pipe(onward);
+      answer.on("close", () => onward.destroy());
+    });
+    proxies.push(proxy);
+    await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+    return `http://127.0.0.1:${proxy.address().port}`;
+  };
+  const stop = () => {
+    proxies.forEach((proxy) => (proxy.closeAllConnections(), proxy.close()));
+    return new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
+  };
+  // send hands over traces, as OTLP has them in JSON.
+  const send = async (request) => {
+    const response = await fetch(`http://127.0.0.1:${otlp}/v1/traces`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(request),
+    });
+    if (!response.ok) fail(`spans are not taken: ${await response.text()}`);
+  };
+  return { url, api, send, secret, between, stop, pid: child.pid };
+}
+
+// places returns a path of every view, for what the service holds now.
+export async function places(service) {
+  const { items } = await service.api("/problems");
+  const worst = items.find((p) => p.onset === "changed") ?? items[0] ?? fail("nothing is wrong in the seeded state");
+  const { items: exemplars } = await service.api(`/exemplars?group=${worst.group}`);
+  return {
+    problems: "/",
+    problem: `/problems/${worst.id}`,
+    trace: `/traces/${exemplars[0].trace}?problem=${worst.id}`,
+    trees: "/trees",
+    tree: `/trees/${worst.request_type}?problem=${worst.id}`,
+    compare: `/compare?group=${worst.group}`,
+    tracepoints: "/tracepoints",
+    plan: "/tracepoints?show=plan",
+    agents: "/tracepoints?show=agents",
+    service: "/service",
+    nothing: "/nowhere",
+  };
+}
+
+export const launch = () =>
+  chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage"],
+  });
+
+const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
+// open returns a page that collects what it must not do: fail, complain, or ask another origin. To close its context fails if it did.
+export async function open(browser, { theme = "light", width = 1280, height = 800, ...rest } = {}) {
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: theme,
+    reducedMotion: "reduce",
+    ...rest,
+  });
+  const page = await context.newPage();
+  const wrongs = [];
+  page.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
+  page.on(
+    "console",
+    (message) =>
+      message.type() === "error" &&
+      !/status of (401|403|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) &&
+      wrongs.push(`console: ${message.text()}`),
+  );
+  page.on("request", (request) => {
+    const at = new URL(request.url());
+    if (
+      !request.isNavigationRequest() &&
+      !["data:", "blob:"].includes(at.protocol) &&
+      at.origin !== new URL(page.url()).origin
+    )
+      wrongs.push(`asks ${request.url()}`);
+  });
+  const close = context.close.bind(context);
+  context.close = async () => {
+    await page.unrouteAll({ behavior: "ignoreErrors" }); // what is still being answered for a test that has ended
+    await close();
+    assert.deepEqual(wrongs, []);
+  };
+  return { page, context, wrongs };
+}
+
+// settle waits until nothing is loading any more.
+export async function settle(page) {
+  await page.waitForSelector("main, form");
+  await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+  await page.waitForTimeout(100); // charts measure themselves
+}
+
+// visit opens a page at an address, and waits until it has settled.
+export async function visit(browser, url, options) {
+  const all = await open(browser, options);
+  await all.page.goto(url);
+  await settle(all.page);
+  return all;
+}
+
+// violations returns what axe has against a page, as text.
+export async function violations(page) {
+  const found = await page.evaluate(`${axe}; axe.run({ resultTypes: ["violations"] })`);
+  return found.violations.map(
+    (v) =>
+      `${v.id}: ${v.help}: ${v.nodes
+        .slice(0, 3)
+        .map((n) => n.html.slice(0, 200))
+        .join(" | ")}`,
+  );
+}

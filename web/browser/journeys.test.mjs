@@ -1,0 +1,618 @@
+// Ways through the UI that somebody takes at night.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle, violations, visit } from "./harness.mjs";
+
+let service, browser, paths;
+before(async () => {
+  service = await serve();
+  browser = await launch();
+  paths = await places(service);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+test("from the sentence to a slow request in two clicks, and back by the URL", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url);
+  const first = page.locator("a[data-problem]").first();
+  const sentence = await first.textContent();
+  await first.click();
+  await settle(page);
+  assert.equal(await page.textContent("h1"), sentence);
+  await page.locator(".exemplars a").first().click();
+  await settle(page);
+  assert.match(page.url(), /\/traces\/[0-9a-f]{32}/);
+  assert.ok((await page.locator(".span-critical").count()) > 3, "no critical path is drawn");
+  assert.ok((await page.textContent(".does")).endsWith(sentence), "of which problem it is is not said");
+  assert.ok(await page.getByRole("link", { name: "Open in Jaeger" }).isVisible());
+  await page.locator(".vrow").nth(2).click();
+  const url = page.url();
+  assert.match(url, /span=/);
+  const other = await context.newPage();
+  await other.goto(url);
+  await settle(other);
+  assert.equal(await other.textContent(".side h2"), await page.textContent(".side h2"));
+  await context.close();
+});
+
+test("of a problem a request is one click away: a slow one, and a typical one if all are slow", async () => {
+  const { page, context } = await open(browser);
+  const { items } = await service.api("/problems");
+  for (const [kind, stratum] of [
+    ["variable", "slow"],
+    ["slow", "typical"],
+    ["slow", "slow"],
+  ]) {
+    const p = items.find((x) => x.kind === kind && x.onset === "changed");
+    const { items: kept } = await service.api(`/exemplars?group=${p.group}`);
+    await page.goto(`${service.url}/problems/${p.id}`);
+    await page.getByRole("link", { name: `A ${stratum} request` }).click();
+    await settle(page);
+    assert.equal(kept.find((e) => e.trace === page.url().match(/traces\/(\w+)/)[1])?.stratum, stratum);
+  }
+  await context.close();
+});
+
+test("the share in the sentence is that of the first edge, in the table and in the critical path; edges that carry next to nothing are folded", async () => {
+  const { page, context } = await open(browser);
+  const { items } = await service.api("/problems");
+  for (const [kind, of] of [
+    ["variable", "Share of variance"],
+    ["slow", "Share of the slowdown"],
+  ]) {
+    const p = items.find((x) => x.kind === kind && x.onset === "changed");
+    await page.goto(`${service.url}/problems/${p.id}`);
+    await settle(page);
+    const said = await page.locator('.diagnosis a[href$="#edges"]').textContent();
+    await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
+    const share = await page.locator("#edges td.bars").first().textContent();
+    // All is what rounds to it, or is above.
+    assert.ok(
+      said === "all" ? share.startsWith("all") || parseFloat(share) >= 99 : share.startsWith(said.split(/\s/u)[0]),
+      `${said} in the sentence, ${share} in the table`,
+    );
+    const { edges } = await service.api(`/problems/${p.id}`);
+    const rows = () => page.locator("#edges tbody tr").count();
+    assert.ok((await rows()) < edges.length, "nothing is folded");
+    await page.getByRole("button", { name: /more, with less than/ }).click();
+    assert.equal(await rows(), edges.length);
+  }
+  const { leading } = items.find((x) => x.kind === "slow" && x.onset === "changed");
+  const hottest = page.locator("#path g", { has: page.locator('rect[style*="heat-4"]') });
+  assert.equal(await hottest.count(), 1);
+  assert.ok(
+    (await hottest.locator("title").textContent()).startsWith(leading),
+    "the critical path is brightest somewhere else",
+  );
+  await context.close();
+});
+
+test("a deploy has its label on the heat map, also beside that of the problem", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  const place = (text) =>
+    page
+      .locator("#latency svg.chart text.axis", { hasText: new RegExp(`^${text}$`) })
+      .first()
+      .boundingBox();
+  const [deploy, problem] = [await place("deploy"), await place("problem")];
+  const beside = deploy.x + deploy.width <= problem.x || problem.x + problem.width <= deploy.x; // windows may be wide enough
+  assert.ok(beside || deploy.y >= problem.y + 10, "one label hides the other");
+  await context.close();
+});
+
+test("a tree says what its shares are of, none of them above the whole, and none of places that do not matter", async () => {
+  const { page, context } = await open(browser);
+  await page.route(`**/api/v1/trees/*`, async (route) => {
+    const response = await route.fetch();
+    const tree = await response.json();
+    tree.matches.forEach((m, i) => (m.score = i === 0 ? 1.03 : 0.004));
+    await route.fulfill({ response, json: tree });
+  });
+  await page.goto(service.url + paths.tree);
+  await settle(page);
+  const side = page.locator(".side");
+  await side.getByText("The slowdown is the additional time").waitFor();
+  assert.equal(await side.getByText("of the slowdown").count(), 1);
+  assert.match(await side.textContent(), /all of the slowdown, (9\d %|all) of the variance/);
+  await side.getByText("The others have less than 1 % each").waitFor();
+  assert.equal(await page.locator(".vrow.matched").count(), 1);
+  assert.match(await page.locator(".vrow.matched").textContent(), /◆ 100 %/);
+  await context.close();
+});
+
+test("what states and tags mean is said when one points at them, and by the key ?", async () => {
+  const { page, context } = await visit(browser, service.url);
+  const titles = await page
+    .locator(".queue .tag:not(.noted), .queue .badge")
+    .evaluateAll((all) => all.map((e) => e.title));
+  assert.ok(titles.length > 5 && titles.every((title) => title.length > 10), titles.join());
+  await page.keyboard.press("?");
+  for (const word of ["changed", "chronic", "variable", "queued", "located", "inconclusive"])
+    assert.ok(await page.getByRole("dialog").getByText(word, { exact: true }).isVisible(), word);
+  await context.close();
+});
+
+test("numbers of the sentence lead to their evidence", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  const hrefs = await page.locator(".diagnosis a").evaluateAll((links) => links.map((a) => a.hash));
+  assert.ok(hrefs.length >= 2, hrefs.join());
+  for (const hash of new Set(hrefs)) assert.equal(await page.locator(hash).count(), 1, `${hash} leads nowhere`);
+  await page.locator(".diagnosis a").first().click();
+  assert.ok((await page.url()).includes("#"));
+  await context.close();
+});
+
+test("by keys: j, k, Enter, /, ?", async () => {
+  const { page, context } = await visit(browser, service.url);
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  const second = await page.locator("a[data-problem]").nth(1).textContent();
+  await page.keyboard.press("Enter");
+  await settle(page);
+  assert.equal(await page.textContent("h1"), second);
+  await page.keyboard.press("g");
+  await page.waitForSelector(".queue");
+  await page.keyboard.press("/");
+  await page.keyboard.type("no such thing");
+  await page.waitForSelector("text=No matching problems");
+  assert.match(page.url(), /q=no/);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("?");
+  assert.ok(await page.getByRole("dialog").isVisible());
+  await context.close();
+});
+
+test("sorting and filtering stand in the URL", async () => {
+  const { page, context } = await visit(browser, service.url);
+  await page.getByRole("button", { name: "Impact" }).click();
+  await page.waitForURL(/sort=impact/);
+  await page.waitForFunction(() => document.querySelector("th[aria-sort=descending]"));
+  await page.locator("th[aria-sort=descending] button:focus").waitFor(); // the table was made anew
+  await page.getByRole("button", { name: "Rate" }).press("Enter");
+  await page.waitForURL(/sort=rate/);
+  await page.locator("th[aria-sort=descending] button:focus", { hasText: "Rate" }).waitFor();
+  await page.getByLabel("Onset").selectOption("chronic");
+  await page.waitForURL(/onset=chronic/);
+  await page.waitForFunction(() => document.querySelector("tr.chronic") && !document.querySelector("tr.changed"));
+  await context.close();
+});
+
+test("acknowledge, take back, mute", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  await page.keyboard.press("a");
+  await page.getByLabel("Reason (visible to others)").fill("ticket 42");
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await page.getByRole("button", { name: /acknowledged by local/ }).click();
+  await page.getByText("ticket 42").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("button", { name: "Acknowledge", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Mute …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Mute" }).click();
+  await page.getByRole("button", { name: "Muted by local" }).waitFor();
+  const id = paths.problem.split("/").at(-1);
+  await page.goto(service.url);
+  await settle(page);
+  assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "what is muted is shown");
+  await page.goto(`${service.url}/?muted=true`);
+  await page.locator(`a[data-problem="${id}"]`).waitFor();
+  await context.close();
+});
+
+test("a tracepoint is forbidden from the tree, with its cost said first", async () => {
+  const { page, context } = await visit(browser, `${service.url}${paths.tree}&state=off`);
+  assert.ok((await page.locator(".vrow").count()) > 3);
+  await page.locator(".vrow", { hasText: "off" }).first().click();
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Enable …" }).click();
+  await page.getByText("Estimated overhead").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Forbid …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Forbid" }).click();
+  await page.getByText(/Override by local: forbid/).waitFor();
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Let the search decide" }).click();
+  await page.getByText(/Override by local/).waitFor({ state: "detached" });
+  await context.close();
+});
+
+// brush drags over the heat map, from one place to another: parts of its width, and px below its top.
+async function brush(page, [fromX, fromY], [toX, toY]) {
+  const box = await page.locator("#latency svg.chart").first().boundingBox();
+  await page.mouse.move(box.x + box.width * fromX, box.y + fromY);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * toX, box.y + toY, { steps: 4 });
+  await page.mouse.up();
+}
+
+test("a time that is brushed is compared with what was before", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  await brush(page, [0.5, 60], [0.9, 60]);
+  await page.waitForURL(/compare\?.*base_from=/);
+  await settle(page);
+  assert.match(await page.textContent("main"), /of it in/);
+  await context.close();
+});
+
+test("a box that is brushed compares the requests in it with the rest, and so do keys", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  await brush(page, [0.5, 70], [0.9, 150]); // below the labels, however many lines they have
+  await page.waitForURL(/compare\?.*from=.*by=duration.*longer=\d+&shorter=\d+/);
+  await settle(page);
+  const picked = new URL(page.url()).searchParams;
+  const group = picked.get("group");
+  const compare = (query) => service.api(`/groups/${group}/compare?${new URLSearchParams(query)}`);
+  const times = { from: picked.get("from"), to: picked.get("to") };
+  const brushed = await compare({ ...times, longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") });
+  const [all, sameTime, sameDuration] = [
+    await compare({ longer_ns: 0 }),
+    await compare({ ...times, longer_ns: 0 }),
+    await compare({ longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") }),
+  ];
+  const many = (c) => c.a.requests;
+  assert.ok(
+    many(brushed) > 0 && many(brushed) + brushed.b.requests === many(all),
+    `${many(brushed)} in the box, ${brushed.b.requests} of the rest, ${many(all)} in all`,
+  );
+  assert.ok(
+    many(brushed) < many(sameTime) && many(sameTime) < many(all) && many(brushed) <= many(sameDuration),
+    `${many(brushed)} in the box, ${many(sameTime)} of its time, ${many(sameDuration)} of its durations, ${many(all)} in all`,
+  );
+  const count = (n) => n.toLocaleString("en-US");
+  const said = (await page.textContent(".diagnosis")).replace(/\s+/g, " ");
+  assert.match(
+    said,
+    new RegExp(
+      `for the requests sampled that came from \\S.* to .* and took .* \\(${count(many(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`,
+    ),
+  );
+  assert.doesNotMatch(said, /\dT\d/, "times are written as elsewhere");
+  await page.getByRole("button", { name: "Compare this time range with before" }).click();
+  await page.waitForURL(/by=time/);
+  await page.waitForURL(/base_to=/);
+  await page.goto(service.url + paths.problem);
+  await page.getByRole("link", { name: "Select range" }).press("Enter");
+  await page.waitForURL(/compare\?.*by=duration/);
+  await page
+    .getByText(/requests sampled that took .* or longer/)
+    .first()
+    .waitFor();
+  const last = page.getByLabel("received from").locator("option").last();
+  await page.getByLabel("received from").selectOption(await last.getAttribute("value"));
+  await page
+    .getByText(/requests sampled that came from .* on and took .* or longer|One side has no requests/)
+    .first()
+    .waitFor();
+  await context.close();
+});
+
+test("a box leads to the requests in it that are kept, and says what to do where none is sampled", async () => {
+  const { page, context } = await open(browser);
+  const group = new URLSearchParams(paths.compare.split("?")[1]).get("group");
+  const { items } = await service.api(`/exemplars?group=${group}`);
+  const kept = items[0];
+  const at = (ms) => new Date(ms).toISOString();
+  const begin = Date.parse(kept.start);
+  const go = (from, to, durations) =>
+    page.goto(
+      `${service.url}/compare?${new URLSearchParams({ group, by: "duration", from: at(from), to: at(to), ...durations })}`,
+    );
+  await go(begin - 20_000, begin + 20_000, {
+    longer: String(kept.duration_ns - 1),
+    shorter: String(kept.duration_ns + 1),
+  });
+  await page.locator(`.notice a[href="/traces/${kept.trace}"]`).waitFor();
+  await go(begin - 7_200_000, begin - 3_600_000, { longer: "1" });
+  await page
+    .getByText(
+      /No request sampled lies in the box: requests are sampled since [\d:]+( UTC)? only, .* choose a later box, or compare times alone/,
+    )
+    .waitFor();
+  await page.getByText("One side has no requests").waitFor();
+  await page.getByText("No sample traces in this selection").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
+test("what is looked for in a trace is counted, and Enter goes on to the next", async () => {
+  const { page, context } = await visit(browser, service.url + paths.trace);
+  const service_ = await page.locator(".vrow:not(.gap-row) .vname .dim").first().textContent();
+  await page.keyboard.press("/");
+  await page.keyboard.type(service_);
+  const said = page.locator(".found [role=status]");
+  await page.waitForFunction(() => /^1 of/.test(document.querySelector(".found [role=status]")?.textContent ?? ""));
+  const [, total] = /^1 of (\d+)/.exec(await said.textContent());
+  assert.ok(Number(total) > 1, `${total} found`);
+  const picked = () =>
+    page
+      .locator(".vrow.selected.hit")
+      .getAttribute("class")
+      .then(() => new URL(page.url()).searchParams.get("span"));
+  const first = await picked();
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /^2 of/.test(document.querySelector(".found [role=status]").textContent));
+  assert.notEqual(await picked(), first);
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.press("Shift+Enter");
+  await page.waitForFunction(
+    (n) => document.querySelector(".found [role=status]").textContent.startsWith(`${n} of`),
+    total,
+  );
+  await page.locator("[data-search]").fill("no such span");
+  await page.getByText("none", { exact: true }).waitFor();
+  await context.close();
+});
+
+test("requests to compare are found by their name", async () => {
+  const { page, context } = await open(browser);
+  await page.goto(`${service.url}/compare`);
+  const { items } = await service.api("/groups?limit=200");
+  const name = items.find((g) => g.request_type_name !== items[0].request_type_name).request_type_name;
+  await page.locator("[data-search]").fill(name);
+  await page.waitForFunction(
+    (name) =>
+      [...document.querySelectorAll("main select option")].slice(1).every((o) => o.textContent.includes(name)) &&
+      document.querySelectorAll("main select option").length > 1,
+    name,
+  );
+  await page.locator("main select").first().selectOption({ index: 1 });
+  await page.waitForURL(/group=[0-9a-f]{32}/);
+  assert.equal(items.find((g) => page.url().includes(g.id))?.request_type_name, name);
+  await page.locator(".diagnosis, .state strong").first().waitFor();
+  await context.close();
+});
+
+test("everything that can be pressed is reached by Tab, and shows that it is", async () => {
+  const { page, context } = await open(browser);
+  for (const [name, path] of Object.entries(paths)) {
+    await page.goto(service.url + path);
+    await settle(page);
+    const all = await page.evaluate(() => {
+      const open = (e) => e.checkVisibility() && !e.disabled;
+      const some = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(
+        open,
+      );
+      some.forEach((e, i) => (e.dataset.n = i));
+      return some.length;
+    });
+    const reached = new Set();
+    const unseen = [];
+    for (let i = 0; i < all + 20 && reached.size < all; i++) {
+      await page.keyboard.press("Tab");
+      const [n, seen, html] = await page.evaluate(() => {
+        const e = document.activeElement;
+        return [e.dataset.n, getComputedStyle(e).outlineStyle !== "none", e.outerHTML.slice(0, 80)];
+      });
+      if (n !== undefined && !seen) unseen.push(html);
+      if (n !== undefined) reached.add(n);
+    }
+    const missed = await page.evaluate(
+      (reached) =>
+        [...document.querySelectorAll("[data-n]")]
+          .filter((e) => !reached.includes(e.dataset.n))
+          .map((e) => e.outerHTML.slice(0, 120)),
+      [...reached],
+    );
+    assert.deepEqual(missed, [], `${name}: not reached`);
+    assert.deepEqual(unseen, [], `${name}: reached, and one does not see it`);
+  }
+  await context.close();
+});
+
+test("what is folded stays folded when the tree grows", async () => {
+  const { page, context } = await open(browser);
+  const tree = paths.tree.split("?")[0];
+  // grown puts a node in front of all below the root.
+  const grown = (items) => {
+    const [root, first] = items;
+    const moved = items
+      .slice(1)
+      .map((n) => ({ ...n, index: n.index + 1, parent: n.parent === 0 ? 0 : n.parent + 1, end: n.end + 1 }));
+    return [
+      { ...root, end: root.end + 1 },
+      { ...first, index: 1, end: 2, context: "f".repeat(16), operation: "quite new" },
+      ...moved,
+    ];
+  };
+  let later = false;
+  await page.route("**/api/v1/trees/*", async (route) => {
+    const response = await route.fetch();
+    const got = await response.json();
+    await route.fulfill({ response, json: { ...got, matches: [], items: later ? grown(got.items) : got.items } });
+  });
+  const events = [];
+  await page.route("**/api/v1/events", (route) => void events.push(route)); // answered below
+  await page.goto(service.url + tree);
+  await page.locator(".fold[aria-expanded]").nth(1).click();
+  const name = await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label");
+  const folded = await page.locator(".fold[aria-expanded=false]").count();
+  later = true;
+  await events[0].fulfill({ contentType: "text/event-stream", body: "event: reset\ndata: {}\n\n" });
+  await page.getByText("quite new").waitFor();
+  assert.equal(await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label"), name);
+  assert.equal(await page.locator(".fold[aria-expanded=false]").count(), folded);
+  await context.close();
+});
+
+test("what is folded moves nothing else, and keys go on from what hides the context that is picked", async () => {
+  const { page, context } = await open(browser, { height: 400 });
+  const [path] = paths.tree.split("?");
+  const { items } = await service.api(`${path}?limit=1000`);
+  const deepest = items.reduce((x, y) => (y.depth > x.depth ? y : x));
+  const scrolled = () => page.locator(".virtual").evaluate((list) => list.scrollTop);
+  await page.goto(`${service.url}${path}?node=${deepest.context}`);
+  await page.locator(".vrow.selected").waitFor();
+  const before = await scrolled();
+  const name = await page.evaluate(() => {
+    const rows = [...document.querySelectorAll(".vrow")];
+    const depth = (row) => Number(row.querySelector(".vname").style.getPropertyValue("--depth"));
+    const picked = rows.findIndex((row) => row.classList.contains("selected"));
+    const fold = rows.findLast((row, i) => i < picked && depth(row) < depth(rows[picked])).querySelector(".fold");
+    fold.click();
+    return fold.ariaLabel.replace(/^\w+ /, "");
+  });
+  await page.locator(".vrow.selected").waitFor({ state: "detached" });
+  assert.equal(await scrolled(), before);
+  await page.reload();
+  await settle(page);
+  assert.equal(
+    await page.locator(".vrow.selected").count(),
+    0,
+    "what hides the context that is picked is not folded any more",
+  );
+  await page.keyboard.press("k");
+  await page.keyboard.press("j");
+  assert.match(
+    await page.locator(".vrow.selected").textContent(),
+    new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`),
+  );
+  // A leaf has nothing to fold, and a filter folds nothing.
+  const leaf = items.find((n) => n.end === n.index + 1);
+  await page.goto(`${service.url}${path}?node=${leaf.context}`);
+  await page.locator(".vrow.selected").waitFor();
+  const url = page.url();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(page.url(), url);
+  await page.goto(`${service.url}${path}?q=${encodeURIComponent(deepest.operation)}`);
+  await page.locator(".vrow").first().waitFor();
+  assert.equal(await page.locator(".vrow .fold[aria-expanded]").count(), 0);
+  await context.close();
+});
+
+test("where the problem was matched is shown when it is picked, whatever hides it", async () => {
+  const { page, context } = await open(browser);
+  const { items } = await service.api(`${paths.tree.split("?")[0]}?limit=1000`);
+  for (const hidden of [`folded=${items[0].context}`, "q=nothing-is-called-so", "state=forbidden"]) {
+    await page.goto(`${service.url}${paths.tree}&${hidden}`);
+    await page.locator(".match .link").first().click();
+    await page.locator(".vrow.selected").waitFor();
+  }
+  await context.close();
+});
+
+test("links of the sentence leave the page as it is", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem);
+  await page.evaluate(() => (globalThis.same = true));
+  await page.getByRole("button", { name: "Latency over time: table and export" }).click();
+  await page.getByRole("menuitem", { name: "Show the table" }).click();
+  await page.waitForURL(/tables=latency-over-time/);
+  await page.locator(".diagnosis a").first().click();
+  await page.waitForURL(/tables=latency-over-time.*#/);
+  assert.ok(await page.evaluate(() => globalThis.same), "the page was loaded again");
+  await context.close();
+});
+
+test("tracepoints that no request ran are named as such", async () => {
+  const { page, context } = await open(browser);
+  const nothing = { value: null, low: null, high: null };
+  await page.route("**/api/v1/problems/*", async (route) => {
+    const response = await route.fetch();
+    const detail = await response.json();
+    const ran = {
+      within: detail.edges[0].place.edge,
+      context: ["a", "b"],
+      operation: "quoted",
+      tracepoint: "x/quoted",
+      arm: "a",
+      requests: 40,
+      hits: 40,
+      mean_ns: 2e6,
+      exclusive_ns: 1e6,
+      share: { value: 0.5, low: 0.4, high: 0.6 },
+      self: 0.5,
+      share_mean: 0.5,
+      excess_ns: 1e6,
+    };
+    const idle = {
+      ...ran,
+      within: "0".repeat(16),
+      context: [],
+      operation: "",
+      tracepoint: "x/never",
+      hits: 0,
+      mean_ns: 0,
+      share: nothing,
+    };
+    await route.fulfill({ response, json: { ...detail, refined: [idle, ran] } });
+  });
+  await page.goto(service.url + paths.problem);
+  const figure = page.locator("#refined");
+  await figure.getByText("Not reached by any request: x/never.").waitFor();
+  assert.equal(await figure.locator("tbody tr").count(), 1);
+  const { edges } = await service.api(paths.problem);
+  assert.match(
+    await figure.locator("tbody tr").textContent(),
+    new RegExp(`quoted within ${edges[0].place.label.replaceAll(/[^\w ]/g, ".")}`),
+  );
+  await context.close();
+});
+
+test("a span is revealed where it is hidden, and nothing else is unfolded", async () => {
+  const { page, context } = await visit(browser, service.url + paths.trace);
+  const links = page.locator(".side .link, .side a[href='#'], .side button").filter({ hasText: /./ });
+  await links.first().click();
+  const url = new URL(page.url());
+  const span = url.searchParams.get("span");
+  const roots = (await service.api(paths.trace.split("?")[0])).spans.filter((s) => !s.parent);
+  url.searchParams.delete("span");
+  url.searchParams.set("folded", `${roots[0].id},${span}`);
+  url.searchParams.set("zoom", "");
+  await page.goto(url.href);
+  await settle(page);
+  assert.equal(await page.locator(".vrow").count(), 1);
+  await page.locator(".side .link, .side button").first().click();
+  await page.locator(".vrow.selected").waitFor();
+  assert.equal(new URL(page.url()).searchParams.get("folded"), span);
+  await context.close();
+});
+
+test("dead letters are shown, and sent again", async () => {
+  const { page, context } = await visit(browser, service.url + paths.service);
+  await page.getByRole("button", { name: "Show" }).first().click();
+  await page.locator("pre").waitFor();
+  await page.keyboard.press("Escape");
+  const before = await page.getByRole("button", { name: "Delete" }).count();
+  await page.getByRole("button", { name: "Delete" }).first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.waitForFunction((n) => document.querySelectorAll("td .buttons").length < n, before);
+  await context.close();
+});
+
+test("a tree shows what was located, also where it lies deep", async () => {
+  const { page, context } = await open(browser);
+  const tree = paths.tree.split("?")[0].split("/").at(-1);
+  const { items } = await service.api(`/trees/${tree}?limit=1000`);
+  const deep = items.find(
+    (n) =>
+      n.depth > 5 &&
+      n.tracepoint_name &&
+      items.filter((other) => other.tracepoint_name === n.tracepoint_name).length === 1,
+  );
+  await page.route("**/api/v1/investigations/*", async (route) => {
+    const response = await route.fetch();
+    const detail = await response.json();
+    const suspect = {
+      tracepoint: deep.tracepoint_name,
+      operation: deep.operation,
+      context: [],
+      share: { value: 0.9, low: 0.8, high: 1 },
+      inclusive: 1,
+      requests: 100,
+      open: 0,
+    };
+    await route.fulfill({
+      response,
+      json: { ...detail, wants: [], investigation: { ...detail.investigation, state: "located", suspects: [suspect] } },
+    });
+  });
+  await page.goto(service.url + paths.tree);
+  await page.locator(".vrow.cause", { hasText: deep.operation }).waitFor();
+  assert.ok(await page.getByText("★ located").isVisible());
+  await context.close();
+});

@@ -1,0 +1,178 @@
+// A rough world: proxies, views that do not load, links that somebody wrote by hand, names that somebody sent to do harm.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, places, serve, settle, visit } from "./harness.mjs";
+
+const base = "/sibyl";
+let service, browser, paths;
+before(async () => {
+  service = await serve({ base });
+  browser = await launch();
+  paths = await places(service);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+test("a proxy may take the base path away, and one can do without it", async () => {
+  const stripping = await service.between((ask) => {
+    if (ask.url.startsWith(base)) ask.url = ask.url.slice(base.length) || "/";
+  });
+  const proxy = stripping + base;
+  const { page, context } = await open(browser);
+  for (const url of [
+    proxy,
+    `${proxy}/`,
+    proxy + paths.problem,
+    `${new URL(service.url).origin}${paths.problem}?by=mean`,
+  ]) {
+    await page.goto(url);
+    await settle(page);
+    assert.ok(new URL(page.url()).pathname.startsWith(base), page.url());
+    await page.locator(url.includes("problems/") ? "#edges" : ".queue").waitFor();
+  }
+  assert.match(page.url(), /by=mean/);
+  await context.close();
+});
+
+test("a view whose script does not come says so, and the others can be gone to", async () => {
+  const { page, context, wrongs } = await visit(browser, service.url);
+  await page.route("**/assets/*", (route) => route.fulfill({ status: 404 }));
+  await page.locator("a[data-problem]").first().click();
+  await page.getByText("This page could not be displayed").waitFor();
+  await page.getByRole("link", { name: "Problems" }).click();
+  await page.waitForSelector(".queue");
+  await page.locator("a[data-problem]").first().click();
+  await page.unroute("**/assets/*");
+  await page.getByRole("button", { name: "Reload" }).click();
+  await page.waitForSelector("#edges");
+  wrongs.length = 0; // React complains, too
+  await context.close();
+});
+
+test("what a URL says that nobody knows is taken for nothing", async () => {
+  const { page, context } = await open(browser);
+  for (const [path, shows] of [
+    ["/?sort=x&state=x&kind=x&onset=x&muted=x&limit=-5", ".queue"],
+    ["/tracepoints?show=x&state=x&sort=x&limit=0", "table .badge"],
+    [`${paths.tree}x&state=x&node=x&folded=x,,&unfolded=x`, ".vrow"],
+    [`${paths.trace}&folded=x&span=x&zoom=x&path=x&only=x`, ".vrow"],
+    [`${paths.problem}?by=x&latency=x&edges=x&tables=x,latency-over-time`, "#edges td"],
+    [`${paths.compare}&by=x&part=7`, ".diagnosis"],
+    [`${paths.compare}&by=duration&longer=x&shorter=-1&from=x`, ".diagnosis"],
+    [`/?q=${"x".repeat(400)}`, "text=No matching problems"],
+    [`/tracepoints?q=${"x".repeat(400)}`, "text=No matching tracepoints"],
+    [`/trees?q=${"x".repeat(400)}`, "text=No matching request types"],
+    [`/compare?q=${"x".repeat(400)}`, "text=No matching requests"],
+    ["/compare?group=x", "text=Choose requests to compare"],
+    ["/trees/x", "text=Tree not found"],
+  ]) {
+    await page.goto(service.url + path);
+    await settle(page);
+    assert.equal(await page.locator(".state.bad").count(), 0, path);
+    await page.locator(shows).first().waitFor();
+  }
+  await context.close();
+});
+
+test("where browsers keep the clipboard from scripts, copying works all the same, and says so", async () => {
+  const { page, context } = await open(browser);
+  await page.addInitScript(() => {
+    delete Navigator.prototype.clipboard;
+    document.addEventListener("copy", () => (globalThis.copied = document.activeElement.value));
+  });
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  await page.getByRole("button", { name: "Share this problem" }).click();
+  await page.getByRole("menuitem", { name: "Copy as Markdown" }).click();
+  await page.getByText("Copied.").waitFor();
+  assert.ok((await page.evaluate(() => globalThis.copied)).startsWith("**"));
+  await context.close();
+});
+
+test("what could not be taken back says so", async () => {
+  const { page, context } = await open(browser);
+  await page.route("**/api/v1/tracepoints/*", async (route) => {
+    if (route.request().method() === "DELETE")
+      return route.fulfill({
+        status: 403,
+        contentType: "application/problem+json",
+        json: { title: "Forbidden", detail: "this takes the role operator" },
+      });
+    const response = await route.fetch();
+    await route.fulfill({
+      response,
+      json: {
+        ...(await response.json()),
+        wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
+      },
+    });
+  });
+  await page.goto(`${service.url}${paths.tree}&state=off`);
+  await settle(page);
+  await page.locator(".vrow", { hasText: "off" }).first().click();
+  await page.getByRole("button", { name: /^Switch/ }).click();
+  await page.getByRole("menuitem", { name: "Let the search decide" }).click();
+  await page.getByText(/this takes the role operator/).waitFor();
+  await context.close();
+});
+
+test("a view begins at its top, a link at what it names, and going back leads to where one was", async () => {
+  const { page, context } = await visit(browser, `${service.url}${paths.problem}#exemplars`, { height: 400 });
+  const link = page.locator(".exemplars a").first();
+  await page.waitForFunction(() => scrollY > 300);
+  await page.locator(".diagnosis a").first().click(); // a link within the view
+  await page.waitForFunction(() => location.hash !== "#exemplars");
+  await link.click();
+  await page.waitForSelector(".vrow");
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await page.goto(service.url);
+  await settle(page);
+  await page.locator("a[data-problem]").last().scrollIntoViewIfNeeded();
+  const at = await page.evaluate(() => scrollY);
+  assert.ok(at > 100, `${at}`);
+  await page.locator("a[data-problem]").last().click();
+  await page.waitForSelector("#edges");
+  assert.equal(await page.evaluate(() => scrollY), 0);
+  await page.goBack();
+  await page.waitForSelector(".queue");
+  await page.waitForFunction((y) => Math.abs(scrollY - y) < 50, at);
+  await context.close();
+});
+
+test("long names and attributes stay within the page", async () => {
+  const { page, context } = await open(browser);
+  await page.route("**/api/v1/traces/*", async (route) => {
+    const response = await route.fetch();
+    const trace = await response.json();
+    const slow = trace.duration_ns > 300e6;
+    for (const span of trace.spans)
+      Object.assign(span, {
+        service: "s".repeat(5000),
+        attributes: [{ key: "k".repeat(5000), value: (slow ? "v" : "w").repeat(10_000) }],
+      });
+    await route.fulfill({ response, json: trace });
+  });
+  for (const path of [paths.problem, paths.trace]) {
+    await page.goto(service.url + path);
+    await page.waitForSelector(path === paths.problem ? "#attributes td" : ".vrow");
+    if (path === paths.trace) {
+      const [name, room] = await page
+        .locator(".vrow .vname > span[title]")
+        .first()
+        .evaluate((e) => [e.textContent, e.scrollWidth - e.clientWidth]);
+      assert.match(name, / s{10,}…s+$/, "the name of a span stands behind that of its service");
+      assert.ok(room < 200, `${room} px of it are cut off`);
+      await page.locator(".vrow").first().click();
+    }
+    const { width, height } = await page.evaluate(() => ({
+      width: document.documentElement.scrollWidth - innerWidth,
+      height: document.documentElement.scrollHeight,
+    }));
+    assert.ok(width <= 0, `${path}: ${width} px too wide`);
+    assert.ok(height < 6000, `${path}: ${height} px high`);
+  }
+  await context.close();
+});

@@ -1,0 +1,203 @@
+// Reading from the API in components, with TanStack Query: the cache, what is read again and when, and failures.
+import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { type Page, mergePages } from "../logic/pages.ts";
+import { type Answer, ApiError, unauthorized, unwrap } from "./client.ts";
+import { type ServerEvent, currentConnection, onConnection, onEvent } from "./events.ts";
+
+// Resource is a value read from the API. With both a value and a failure, the value is stale.
+export type Resource<T> = { value?: T; failure?: ApiError; again: () => void };
+
+const retryDelay = 3000; // ms
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      gcTime: Infinity, // see evict
+      networkMode: "always", // the service may run on this machine
+      refetchInterval: ({ state }) => isTransient(state.error) && retryDelay,
+      refetchIntervalInBackground: true,
+      refetchOnReconnect: false, // events do, and when the page is in the background, too
+      refetchOnWindowFocus: false,
+      retry: false, // a failure is shown at once, and retried by refetchInterval
+      structuralSharing: false, // comparing a tree of 20 000 nodes takes longer than a frame
+    },
+  },
+});
+
+const isTransient = (error: unknown) => error instanceof ApiError && error.transient;
+
+// Nothing stays in the cache after a log-out.
+unauthorized.addEventListener("unauthorized", () => queryClient.clear());
+
+const maxCached = 40; // unused values
+const maxCachedItems = 50_000; // in lists of unused values: traces and trees are large
+
+// itemCount returns the number of items in the lists of a value, or of its pages.
+function itemCount(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  if ("pages" in value && Array.isArray(value.pages))
+    return value.pages.reduce<number>((sum, page) => sum + itemCount(page), 0);
+  return Object.values(value).reduce<number>((sum, field) => sum + (Array.isArray(field) ? field.length : 0), 0);
+}
+
+// evict removes the oldest values that no component uses until the cache is within its bounds. The newest one stays, however large it is.
+function evict() {
+  const cache = queryClient.getQueryCache();
+  const unused = cache.getAll().filter((query) => query.getObserversCount() === 0);
+  unused.sort((a, b) => b.state.dataUpdatedAt - a.state.dataUpdatedAt);
+  let items = 0;
+  unused.forEach((query, i) => {
+    items += itemCount(query.state.data);
+    if (i > 0 && (i >= maxCached || items > maxCachedItems)) cache.remove(query);
+  });
+}
+
+queryClient.getQueryCache().subscribe((event) => event.type === "observerRemoved" && evict());
+
+const waiting = new Set<string>(); // hashes of the queries that refresh when the fetch in flight is over
+
+// refresh reads a query that components use again. A fetch in flight is not cancelled, since on a slow service none would ever be completed;
+// another one follows it.
+async function refresh(queryKey: readonly unknown[]) {
+  const query = queryClient.getQueryCache().find({ queryKey });
+  if (!query || waiting.has(query.queryHash)) return;
+  if (query.state.fetchStatus === "fetching") {
+    waiting.add(query.queryHash);
+    await query.promise?.catch(() => undefined);
+    waiting.delete(query.queryHash);
+  }
+  await queryClient.refetchQueries({ queryKey, exact: true, type: "active" }, { cancelRefetch: false });
+}
+
+// useRefresh calls again after each event of a type, and when events were missed.
+function useRefresh(type: ServerEvent["type"] | null, again: () => void) {
+  useEffect(() => {
+    if (type === null) return;
+    return onEvent((event) => (event === null || event.type === type) && again());
+  }, [type, again]);
+}
+
+// useLastFailure returns the failure of a query, also while a query without a value is read again, when TanStack Query resets the error.
+function useLastFailure(key: string | null, value: unknown, error: unknown): ApiError | undefined {
+  const [last, setLast] = useState<{ key: string | null; failure: ApiError }>();
+  const failure = error instanceof ApiError ? error : undefined;
+  if (failure && (last?.failure !== failure || last.key !== key)) setLast({ key, failure });
+  if (failure) return failure;
+  return value === undefined && last?.key === key ? last.failure : undefined;
+}
+
+// useResource reads the resource that key names; null: none. A cached value is shown at once and read again. If live, it is read again after each
+// epoch, or decision, and when events were missed.
+export function useResource<T>(
+  key: string | null,
+  ask: (signal: AbortSignal) => Answer<T>,
+  live: boolean | "decision" = false,
+): Resource<T> {
+  const { data, error, refetch } = useQuery({
+    queryKey: [key],
+    queryFn: ({ signal }) => unwrap(ask(signal)),
+    enabled: key !== null,
+  });
+  useRefresh(
+    eventType(key === null ? false : live),
+    useCallback(() => void refresh([key]), [key]),
+  );
+  const failure = useLastFailure(key, data, error);
+  const again = useCallback(() => void refetch(), [refetch]);
+  return { ...(data !== undefined && { value: data }), ...(failure && { failure }), again };
+}
+
+function eventType(live: boolean | "decision"): ServerEvent["type"] | null {
+  if (live === "decision") return live;
+  return live ? "epoch" : null;
+}
+
+type List<T> = { items: T[]; next_cursor: string | null };
+
+// PagedList is the part of a list that has been read: its first page, and the items of all pages.
+export type PagedList<T, L> = { first: L; items: T[]; more: boolean };
+
+let round = 1; // pages of earlier rounds are out of date
+
+// usePages reads a list in pages of the given size. The first page and those in sight are read again after each epoch, others when they come into
+// sight; see takes the first and the last item in sight.
+export function usePages<T extends { id: string }, L extends List<T>>(
+  key: string,
+  size: number,
+  ask: (cursor: string | undefined, signal: AbortSignal) => Answer<L>,
+): Resource<PagedList<T, L>> & { see: (first: number, last: number) => void } {
+  const sight = useRef<[first: number, last: number]>([0, 0]); // pages
+  const queryKey = useMemo(() => [key, "pages"], [key]);
+  const { data, error, hasNextPage, fetchNextPage, refetch, isFetching } = useInfiniteQuery({
+    queryKey,
+    queryFn: async ({ pageParam: { at, cursor }, signal }): Promise<Page<T, L>> => {
+      const before = pagesOf<T, L>(queryKey)[at];
+      if (before && !isDue(before, at, cursor, sight.current)) return before;
+      const asked = round;
+      const list = await unwrap(ask(cursor, signal));
+      return { list, items: list.items, cursor, round: asked };
+    },
+    initialPageParam: { at: 0, cursor: undefined as string | undefined },
+    getNextPageParam: ({ list }, pages) =>
+      list.next_cursor === null ? undefined : { at: pages.length, cursor: list.next_cursor },
+    staleTime: Infinity, // rounds say what is stale
+  });
+  const read = useCallback(() => {
+    const pages = pagesOf<T, L>(queryKey);
+    const [first, last] = sight.current;
+    const due = pages.some(
+      (page, at) => at >= first && at <= last && isDue(page, at, nextCursor(pages, at), [first, last]),
+    );
+    if (due) void refresh(queryKey);
+    else if (last + 1 >= pages.length && pages.length > 0) void fetchNextPage({ cancelRefetch: false });
+  }, [queryKey, fetchNextPage]);
+  const again = useCallback(() => {
+    round++;
+    void refetch();
+  }, [refetch]);
+  useEffect(() => {
+    sight.current = [0, 0];
+    if (pagesOf(queryKey).length === 0) return; // it is being read
+    round++;
+    void refresh(queryKey);
+  }, [queryKey]);
+  useRefresh(
+    "epoch",
+    useCallback(() => {
+      round++;
+      void refresh(queryKey);
+    }, [queryKey]),
+  );
+  useEffect(() => {
+    if (!isFetching && !error && hasNextPage) read(); // one page beyond what is in sight is there before it is needed
+  }, [isFetching, error, hasNextPage, read]);
+  const see = useCallback(
+    (first: number, last: number) => {
+      sight.current = [Math.floor(first / size), Math.floor(last / size)];
+      read();
+    },
+    [read, size],
+  );
+  const value = useMemo(() => {
+    const first = data?.pages[0]?.list;
+    return first && { first, items: mergePages(data.pages), more: data.pages.at(-1)!.list.next_cursor !== null };
+  }, [data]);
+  const failure = useLastFailure(key, value, error);
+  return { ...(value && { value }), ...(failure && { failure }), again, see };
+}
+
+const pagesOf = <T, L>(queryKey: readonly unknown[]) =>
+  queryClient.getQueryData<{ pages: Page<T, L>[] }>(queryKey)?.pages ?? [];
+
+const nextCursor = <L extends List<unknown>>(pages: Page<unknown, L>[], at: number) =>
+  pages[at - 1]?.list.next_cursor ?? undefined;
+
+// isDue reports whether a page must be read again: the first one and those in sight, if they are of an earlier round or now begin elsewhere.
+function isDue(page: Page<unknown, unknown>, at: number, cursor: string | undefined, [first, last]: [number, number]) {
+  if (at > 0 && (at < first || at > last)) return false;
+  return page.round < round || page.cursor !== cursor;
+}
+
+// useConnection returns the state of the event stream.
+export const useConnection = () => useSyncExternalStore(onConnection, currentConnection);

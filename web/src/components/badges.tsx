@@ -1,0 +1,74 @@
+// Badges for the states of problems, tracepoints and agents, with their definitions.
+import type { Schemas } from "../api/client.ts";
+import { stateLabel } from "../logic/format.ts";
+
+const glyphs: Record<string, string> = {
+  none: "○",
+  opened: "○",
+  investigating: "◔",
+  located: "◑",
+  explained: "●",
+  exhausted: "⊘",
+  gone: "✓",
+  on: "●",
+  wanted: "◔",
+  off: "○",
+  baseline: "▪",
+  forbidden: "⊘",
+  current: "●",
+  behind: "◔",
+  lost: "⊘",
+};
+
+// StateBadge shows a state as a word with a glyph, never by colour alone. Its title is the definition.
+export function StateBadge({ of, title = definitions[of] }: { of: string; title?: string | undefined }) {
+  return (
+    <span className={`badge state-${of}`} title={title}>
+      <span aria-hidden="true">{glyphs[of] ?? "○"}</span> {stateLabel(of)}
+    </span>
+  );
+}
+
+// ProblemTags shows onset and kind of a problem.
+export function ProblemTags({ onset, kind }: { onset: Schemas["Onset"]; kind: Schemas["Kind"] }) {
+  return (
+    <>
+      <span className="tag" title={definitions[onset]}>
+        {onset}
+      </span>{" "}
+      <span className="tag" title={definitions[kind]}>
+        {kindLabels[kind]}
+      </span>
+    </>
+  );
+}
+
+export const kindLabels: Record<Schemas["Kind"], string> = {
+  variable: "variable",
+  slow: "slow",
+  shifted: "call flow",
+};
+
+// definitions explains states, onsets and kinds to newcomers.
+export const definitions: Record<string, string> = {
+  changed: "These requests used to perform better",
+  chronic: "These requests have been like this for as long as Sibyl has seen them",
+  variable: "Some of these requests take far longer than others",
+  slow: "These requests take longer on average than expected",
+  shifted: "These requests changed their call flow, or began to fail",
+  none: "Waiting: worse problems are investigated first",
+  opened: "Just detected; the search begins with the next epoch",
+  investigating: "Tracepoints are being switched on and off to find the cause",
+  located: "The location is known; no tracepoint below it is left to try",
+  explained: "The location is known, and so are attributes that correlate with the slowdown",
+  exhausted: "Every available tracepoint was tried, and no location is certain",
+  gone: "It has closed, or the filter now hides it",
+  on: "On now",
+  wanted: "Requested; no agent has confirmed it yet",
+  off: "Off",
+  baseline: "Always on",
+  forbidden: "Someone has forbidden switching it on",
+  current: "Runs the current plan",
+  behind: "Has not applied the latest plan yet",
+  lost: "Not heard from recently",
+};

@@ -1,0 +1,27 @@
+import { Component, type ReactNode } from "react";
+
+type Props = { children: ReactNode };
+type State = { why: string | null };
+
+// ErrorBoundary shows an error in place of a view. Most often its script could not be loaded, because the service has stopped or is of
+// another version.
+export class ErrorBoundary extends Component<Props, State> {
+  override state: State = { why: null };
+
+  static getDerivedStateFromError(error: unknown): State {
+    return { why: error instanceof Error ? error.message : String(error) };
+  }
+
+  override render() {
+    if (this.state.why === null) return this.props.children;
+    return (
+      <div className="state bad" role="alert">
+        <h1>This page could not be displayed</h1>
+        <p>The service may have stopped, or may have been updated since this page was loaded. ({this.state.why})</p>
+        <button type="button" onClick={() => location.reload()}>
+          Reload
+        </button>
+      </div>
+    );
+  }
+}

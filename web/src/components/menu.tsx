@@ -1,0 +1,33 @@
+import * as Dropdown from "@radix-ui/react-dropdown-menu";
+import { useState } from "react";
+
+export type Item = { text: string; act: () => void; checked?: boolean };
+
+// Menu is a button that opens a list of actions. The list is rendered into main, which is looked up when the menu opens because it may not exist
+// before.
+export function Menu({ label, icon, items }: { label: string; icon: string; items: (Item | null)[] }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <Dropdown.Root modal={false} open={open} onOpenChange={setOpen}>
+      <Dropdown.Trigger className={icon.length > 1 ? "" : "quiet"} aria-label={label} title={label}>
+        {icon}
+      </Dropdown.Trigger>
+      <Dropdown.Portal container={document.querySelector("main")}>
+        <Dropdown.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
+          {items.map((item, i) => (item ? <MenuItem key={item.text} {...item} /> : <Separator key={i} />))}
+        </Dropdown.Content>
+      </Dropdown.Portal>
+    </Dropdown.Root>
+  );
+}
+
+const Separator = () => <Dropdown.Separator className="menu-line" />;
+
+function MenuItem({ text, act, checked }: Item) {
+  if (checked === undefined) return <Dropdown.Item onSelect={act}>{text}</Dropdown.Item>;
+  return (
+    <Dropdown.CheckboxItem checked={checked} onSelect={act}>
+      <span aria-hidden="true">{checked ? "✓" : ""}</span> {text}
+    </Dropdown.CheckboxItem>
+  );
+}

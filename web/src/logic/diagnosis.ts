@@ -1,0 +1,27 @@
+// Links the parts of a diagnosis to the sections of the problem's page that hold their evidence.
+import type { Schemas } from "../api/client.ts";
+
+// Section names a part of the problem's page.
+export type Section = "latency" | "edges" | "investigation" | "explanations";
+
+type Evidence = Schemas["DiagnosisEvidence"];
+
+// sectionOf returns the section with the evidence of a part; undefined if the part rests on none.
+export function sectionOf(evidence: Evidence | undefined): Section | undefined {
+  switch (evidence?.kind) {
+    case "latency":
+    case "baseline":
+    case "size":
+      return "latency";
+    case "edge":
+      return "edges";
+    case "location":
+      return "investigation";
+    case "variable":
+      return "explanations";
+    case "call_flow":
+      return evidence.explanation === undefined ? "edges" : "explanations";
+    default:
+      return undefined; // a newer service may know more kinds
+  }
+}

@@ -1,0 +1,196 @@
+// Layouts of icicles, waterfalls, trees and heat maps.
+import { expect, test } from "vitest";
+import type { Schemas } from "../api/client.ts";
+import { coarse } from "./bins.ts";
+import { contrastAttributes } from "./contrasts.ts";
+import { axis, cells, quantile } from "./heatmap.ts";
+import { boxes } from "./icicle.ts";
+import { initiallyFolded, visible } from "./tree.ts";
+import { rows, visibleRows } from "./waterfall.ts";
+
+const place = (...context: string[]) => ({
+  edge: context.join(),
+  label: context.at(-1)!,
+  context,
+  service: "",
+  operation: "",
+  kind: "",
+});
+
+test("boxes are as wide as what is in and below them", () => {
+  const found = boxes([place("a"), place("a", "b"), place("a", "c"), place("a", "b")], (i) => [10, 20, 60, 10][i]!);
+  expect(found.map((b) => [b.label, b.depth, +b.x.toFixed(3), +b.width.toFixed(3), b.edges])).toEqual([
+    ["a", 0, 0, 1, [0]],
+    ["c", 1, 0, 0.6, [2]],
+    ["b", 1, 0.6, 0.3, [1, 3]],
+  ]);
+});
+
+test("negative and missing weights take no room", () => {
+  expect(boxes([place("a"), place("b")], (i) => [-5, 5][i]!).map((b) => b.width)).toEqual([1, 0]);
+  expect(boxes([place("a")], () => 0)[0]!.width).toBe(0);
+});
+
+const span = (
+  id: string,
+  parent: string,
+  start_ns: number,
+  duration_ns: number,
+  rest: Partial<Schemas["Span"]> = {},
+): Schemas["Span"] => ({
+  id,
+  parent,
+  start_ns,
+  duration_ns,
+  service: "s",
+  name: id,
+  kind: "internal",
+  error: false,
+  attributes: [],
+  tracepoint: "",
+  exclusive_ns: 0,
+  percentile: null,
+  among: 0,
+  ...rest,
+});
+
+const traceOf = (spans: Schemas["Span"][], sections: Schemas["Section"][] = []): Schemas["Trace"] => ({
+  id: "0",
+  start: "",
+  duration_ns: 100,
+  flags: [],
+  spans,
+  dropped_spans: 0,
+  links: [],
+  ranked_since: null,
+  roots: [{ span: spans[0]?.id ?? "", duration_ns: 100, sections, refined: [] }],
+});
+
+test("a waterfall is in pre-order, with the path up to its root", () => {
+  const trace = traceOf(
+    [
+      span("root", "", 0, 100),
+      span("call", "root", 10, 50, { kind: "client" }),
+      span("served", "call", 15, 40, { kind: "server" }),
+      span("late", "root", 70, 20),
+      span("lost", "nowhere", 5, 5),
+    ],
+    [
+      { span: "root", start_ns: 0, end_ns: 1 },
+      { span: "served", start_ns: 15, end_ns: 55 },
+    ],
+  );
+  const all = rows(trace, false);
+  expect(all.map((r) => [r.span.id, r.depth, r.end, r.through])).toEqual([
+    ["root", 0, 4, true],
+    ["call", 1, 3, true],
+    ["served", 2, 3, true],
+    ["late", 1, 4, false],
+    ["lost", 0, 5, false],
+  ]);
+  expect(all[1]!.wire).toEqual([
+    { from: 10, to: 15 },
+    { from: 55, to: 60 },
+  ]);
+  expect(visibleRows(all, new Set(["call"]), false, { from: 0, to: 100 }).map((i) => all[i]!.span.id)).toEqual([
+    "root",
+    "call",
+    "late",
+    "lost",
+  ]);
+  expect(visibleRows(all, new Set(), true, { from: 0, to: 100 }).map((i) => all[i]!.span.id)).toEqual([
+    "root",
+    "call",
+    "served",
+  ]);
+});
+
+test("spans that are each other's parents are there once, one ID is one row, and deep traces are laid out", () => {
+  const round = rows(
+    traceOf([span("below", "a", 0, 1), span("a", "b", 0, 1), span("b", "a", 0, 1), span("own", "own", 0, 1)]),
+    false,
+  );
+  expect(round.map((r) => [r.id, r.depth])).toEqual([
+    ["a", 0],
+    ["below", 1],
+    ["b", 1],
+    ["own", 0],
+  ]);
+  const chain = Array.from({ length: 30 }, (_, i) => span(String(i), i ? String(i - 1) : "", i, 1));
+  expect(rows(traceOf([...chain, ...chain]), false).length).toBe(30); // what is there twice does not double at every depth
+  const deep = rows(
+    traceOf(Array.from({ length: 50_000 }, (_, i) => span(String(i), i ? String(i - 1) : "", i, 1))),
+    false,
+  );
+  expect([deep.length, deep.at(-1)!.depth, deep[0]!.end]).toEqual([50_000, 49_999, 50_000]);
+});
+
+test("attributes that slow requests have and others lack come first", () => {
+  const with_ = (...values: string[]) =>
+    traceOf([span("r", "", 0, 1, { attributes: values.map((value) => ({ key: "host", value })) })]);
+  const found = contrastAttributes([with_("a", "x"), with_("a", "y")], [with_("b", "x"), with_("b"), with_("b")]);
+  expect(found.map((c) => [c.value, c.slow, +c.rest.toFixed(2)])).toEqual([
+    ["a", 1, 0],
+    ["b", 0, 1],
+  ]);
+});
+
+const node = (index: number, parent: number, end: number, depth: number, operation: string) =>
+  ({ index, parent, end, depth, operation, context: `of ${operation}` }) as Schemas["TreeNode"];
+const tree = [
+  node(0, -1, 5, 0, "a"),
+  node(1, 0, 4, 1, "b"),
+  node(2, 1, 4, 2, "c"),
+  node(3, 2, 4, 3, "d"),
+  node(4, 0, 5, 1, "e"),
+];
+
+test("trees fold, and filters keep the way to what they find", () => {
+  expect(visible(tree, new Set(["of b"]))).toEqual([0, 1, 4]);
+  expect(visible(tree, new Set(["of a"]), (n) => n.operation === "c")).toEqual([0, 1, 2]);
+  expect([...initiallyFolded(tree, [], 1)]).toEqual(["of b", "of c"]);
+  expect([...initiallyFolded(tree, [2], 1)]).toEqual(["of c"]);
+});
+
+const window = (from: number, to: number, ...latency: [number, number, number][]) =>
+  ({
+    from: new Date(from).toISOString(),
+    to: new Date(to).toISOString(),
+    latency: latency.map(([low_ns, high_ns, count]) => ({ low_ns, high_ns, count })),
+  }) as Schemas["Window"];
+
+test("every window is as wide as every other, and what is brushed is the time that was meant", () => {
+  const windows = [window(0, 1000, [1, 2, 3], [2, 4, 1]), window(1000, 1100)];
+  const scale = axis(windows);
+  expect([scale.position(500), scale.position(1050), scale.position(-5), scale.position(9999)]).toEqual([
+    0.25, 0.75, 0, 1,
+  ]);
+  expect(scale.time(scale.position(1020))).toBeCloseTo(1020);
+  expect(cells(windows).map((c) => [c.column, c.share])).toEqual([
+    [0, 0.75],
+    [0, 0.25],
+  ]);
+  expect(axis([]).position(5)).toBe(1);
+});
+
+test("quantiles of bins lie within them", () => {
+  const bins = window(0, 1, [100, 200, 50], [200, 300, 50]).latency;
+  expect([quantile(bins, 0.5), quantile(bins, 0.75), quantile(bins, 1), quantile([], 0.5)]).toEqual([
+    200,
+    250,
+    300,
+    null,
+  ]);
+});
+
+test("coarse bars hold all requests", () => {
+  const bins = Array.from({ length: 300 }, (_, i) => ({
+    low_ns: 1e6 * 1.02 ** i,
+    high_ns: 1e6 * 1.02 ** (i + 1),
+    count: i,
+  }));
+  const bars = coarse(bins);
+  expect(bars.length).toBeLessThanOrEqual(41);
+  expect(bars.reduce((n, b) => n + b.count, 0)).toBe((299 * 300) / 2);
+  expect(coarse([])).toEqual([]);
+});

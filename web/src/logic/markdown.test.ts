@@ -1,0 +1,66 @@
+import { expect, test } from "vitest";
+import type { Schemas } from "../api/client.ts";
+import { markdown } from "./markdown.ts";
+
+const interval = (value: number, low: number | null = null, high: number | null = null) => ({ value, low, high });
+
+// detail is what a problem's page has of one, as far as it is written.
+const detail = (rest: Partial<Record<keyof Schemas["ProblemDetail"], unknown>> = {}) =>
+  ({
+    problem: {
+      diagnosis: "p99 of `api` GET /a_b is 4×",
+      p50_ns: 2e6,
+      p99_ns: 8e6,
+      rate: 12,
+      since: "2026-01-01T00:00:00Z",
+      state: "located",
+    },
+    edges: [],
+    explanations: [],
+    decisions: [],
+    next: "Look at <db>.",
+    ...rest,
+  }) as unknown as Schemas["ProblemDetail"];
+
+test("a problem for a ticket: the sentence, how bad it is, where and why, and its address", () => {
+  const edges = [{ place: { label: "db SELECT" }, share_variance: interval(0.9, 0.8, 0.95) }];
+  const explanations = [{ text: "host=a", effect: interval(0.5) }];
+  const decisions = [{ at: "2026-01-01T00:01:00Z", text: "2 tracepoints on: db#1" }];
+  expect(markdown(detail({ edges, explanations, decisions }), "https://sibyl/problems/1").split("\n")).toEqual([
+    "**p99 of \\`api\\` GET /a\\_b is 4×**",
+    "",
+    "P50 2 ms, P99 8 ms, 12/s, since 2026-01-01T00:00:00Z, located. Look at \\<db\\>.",
+    "",
+    "- db SELECT: 90 % of the variance (80 % to 95 %)",
+    "- goes with: host=a (50 %)",
+    "- 2026-01-01T00:01:00Z 2 tracepoints on: db\\#1",
+    "",
+    "https://sibyl/problems/1",
+    "",
+  ]);
+});
+
+test("a few of each are enough, and what is not known is not made up", () => {
+  const many = Array.from({ length: 9 }, () => ({
+    place: { label: "edge" },
+    share_variance: interval(0.1),
+    text: "x",
+    effect: interval(0.1),
+    at: "now",
+  }));
+  const text = markdown(
+    detail({
+      edges: many,
+      explanations: many,
+      decisions: many,
+      problem: { diagnosis: "slow", p50_ns: null, p99_ns: null, rate: null, since: null, state: "none" },
+    }),
+    "",
+  );
+  expect(text).toContain("P50 –, P99 –, –, not investigated yet, queued.");
+  expect([
+    text.match(/^- edge: 10 % of the variance$/gm)?.length,
+    text.match(/^- goes with/gm)?.length,
+    text.match(/^- now/gm)?.length,
+  ]).toEqual([5, 3, 3]);
+});

@@ -1,0 +1,30 @@
+import type { Schemas } from "../api/client.ts";
+import { duration, percent, range, rate, stateLabel } from "./format.ts";
+
+// markdown writes a problem for a ticket or a chat. What comes from traces is escaped, and stays on its line.
+export function markdown(
+  { problem: p, edges, explanations, decisions, next }: Schemas["ProblemDetail"],
+  url: string,
+): string {
+  return [
+    `**${plain(p.diagnosis)}**`,
+    "",
+    `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "not investigated yet"}, ${stateLabel(p.state)}. ${plain(next)}`,
+    "",
+    ...edges
+      .slice(0, 5)
+      .map(
+        (e) =>
+          `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`,
+      ),
+    ...explanations.slice(0, 3).map((x) => `- goes with: ${plain(x.text)} (${percent(x.effect.value)})`),
+    ...decisions.slice(0, 3).map((d) => `- ${d.at} ${plain(d.text)}`),
+    "",
+    url,
+    "",
+  ].join("\n");
+}
+
+const within = (interval: string) => (interval ? ` (${interval})` : "");
+
+const plain = (text: string) => text.replaceAll(/\s*[\r\n]\s*/g, " ").replaceAll(/[\\`*_[\]<>#|~&@]/g, "\\$&");

@@ -1,0 +1,14 @@
+// Page is one page of a list: its items, the cursor that it was read with, and the round of reading; higher is newer.
+export type Page<T, L> = { items: T[]; cursor: string | undefined; round: number; list: L };
+
+// mergePages returns the items of all pages, each once: if pages of different rounds both hold an item, its place is in the newer one.
+export function mergePages<T extends { id: string }, L>(pages: Page<T, L>[]): T[] {
+  const newest = new Map<string, number>();
+  for (const page of pages) {
+    for (const item of page.items) newest.set(item.id, Math.max(page.round, newest.get(item.id) ?? -1));
+  }
+  const seen = new Set<string>();
+  return pages.flatMap((page) =>
+    page.items.filter((item) => newest.get(item.id) === page.round && !seen.has(item.id) && seen.add(item.id)),
+  );
+}

@@ -1,0 +1,67 @@
+// The locations of a comparison as a table.
+import type { Schemas } from "../api/client.ts";
+import { duration, milli, percent, signed } from "../logic/format.ts";
+import { ContextPath } from "../components/basics.tsx";
+import type { TableData } from "../components/figure.tsx";
+import { type Column, Table } from "../components/table.tsx";
+
+type Comparison = Schemas["Comparison"];
+
+// places is a comparison as a table for other programs.
+export const comparisonData = (c: Comparison | undefined): TableData => ({
+  header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "share of the difference"],
+  rows: (c?.edges ?? []).map((e) => [
+    e.place.label,
+    e.place.context.join(" > "),
+    milli(e.a_ns),
+    milli(e.b_ns),
+    milli(e.difference_ns),
+    e.part,
+  ]),
+});
+
+// differ reports whether the sides differ by more than what places have more and others less: a part of that says something.
+export function hasDifference(c: Comparison): boolean {
+  const most = Math.max(0, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
+  return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > most / 10;
+}
+
+function sides(c: Comparison): [a: string, b: string] {
+  if (c.a.label.startsWith("the slowest")) return ["Slowest", "Rest"];
+  return ["Selection", c.a.label.startsWith("the requests sampled") ? "Rest" : "Before"];
+}
+
+// Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
+export function ComparisonTable({ label, c, few }: { label: string; c: Comparison; few?: number }) {
+  const [a, b] = sides(c);
+  const parts = hasDifference(c);
+  const head: Column[] = [
+    "Location",
+    { text: a, number: true },
+    { text: b, number: true },
+    { text: "Difference", number: true },
+  ];
+  return (
+    <Table
+      label={label}
+      head={few ? head : [...head, { text: "Share", number: true, title: "Share of the difference" }]}
+    >
+      {c.edges.slice(0, few).map((e) => (
+        <tr key={e.place.edge}>
+          <td title={e.place.context.join(" → ")}>
+            {few ? e.place.label : <strong>{e.place.label}</strong>}
+            {!few && (
+              <div className="small dim">
+                <ContextPath of={e.place.context} />
+              </div>
+            )}
+          </td>
+          <td className="number nowrap">{duration(e.a_ns)}</td>
+          <td className="number nowrap">{duration(e.b_ns)}</td>
+          <td className="number nowrap">{signed(e.difference_ns, duration)}</td>
+          {!few && <td className="number nowrap">{parts ? percent(e.part) : "–"}</td>}
+        </tr>
+      ))}
+    </Table>
+  );
+}
