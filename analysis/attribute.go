@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -69,7 +70,7 @@ func blend(cov, mean, affected float64) float64 {
 // m/(m−Δ): small for a place that takes much longer than the excess anyway, large for one that takes little beyond it, none for one that
 // takes less. The error of Δ blurs that.
 func meanShares(e *EdgeShare, family []*RefinedShare) []float64 {
-	sd := (e.ExcessHigh-e.ExcessLow)/(2*normal95) + blur*e.Excess
+	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + blur*e.Excess
 	odds := func(m float64) float64 {
 		short := max(0, e.Excess-m) / sd
 		return m / (max(0, m-e.Excess) + sd) * math.Exp(-short*short/2)

@@ -83,7 +83,7 @@ func thresholds(t *testing.T, d *datadriven.TestData) analysis.Thresholds {
 
 func chronic(s *stage, th analysis.Thresholds) string {
 	var out bytes.Buffer
-	for i, p := range s.g.Chronic(th) {
+	for i, p := range s.d.Chronic(th) {
 		fmt.Fprintf(&out, "%d. %v %v", i+1, p.Level, p.Kind)
 		group := s.g.Group(p.Group)
 		if p.Level == analysis.GroupLevel {
@@ -132,16 +132,44 @@ func TestRank(t *testing.T) {
 func TestManyProblems(t *testing.T) {
 	g := newGrouper(analysis.GroupOptions{})
 	for i := range 600 * 20 {
-		g.Observe(plain(i%600, 1, trace.Nanos(i+1), time.Duration(1e6+i%7*1e5)))
+		g.Observe(analysis.Plain(i%600, 1, trace.Nanos(i+1), time.Duration(1e6+i%7*1e5)))
 	}
 	g.Close(0)
-	problems := g.Chronic(analysis.Thresholds{CoV: 0.1, MinSamples: 10})
+	problems := analysis.NewDetector(g).Chronic(analysis.Thresholds{CoV: 0.1, MinSamples: 10})
 	if len(problems) < 550 {
 		t.Fatalf("%d problems", len(problems))
 	}
 	for i, p := range problems {
 		if e := p.Edges[0]; math.IsNaN(e.ShareVariance) || math.IsNaN(e.ShareLow) == (i < 500) || math.IsNaN(p.CoV) || math.IsNaN(p.CoVLow) == (i < 500) {
 			t.Fatalf("problem %d: share %v from %v, CoV %v from %v", i, e.ShareVariance, e.ShareLow, p.CoV, p.CoVLow)
+		}
+	}
+}
+
+// Rules set objectives and accept levels.
+func TestRulesExpect(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule analysis.TypeRule
+		want analysis.ProblemKind
+		none bool
+	}{
+		"nothing":         {rule: analysis.TypeRule{Entry: "shop GET"}, want: analysis.KindVariable},
+		"objective":       {rule: analysis.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: analysis.AcceptedLevel{CoV: 9}}, want: analysis.KindSlow},
+		"accepted":        {rule: analysis.TypeRule{Entry: "shop GET", Accepted: analysis.AcceptedLevel{CoV: 9}}, none: true},
+		"accepted slow":   {rule: analysis.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: analysis.AcceptedLevel{CoV: 9, Mean: time.Second}}, none: true},
+		"of another name": {rule: analysis.TypeRule{Entry: "shop PUT", Objective: time.Millisecond}, want: analysis.KindVariable},
+	} {
+		w := analysis.Shop()
+		types := &analysis.RequestTypes{Rules: analysis.NewRuleSet(analysis.Rules{Types: []analysis.TypeRule{c.rule}}, w.Table)}
+		types.Freeze()
+		g := analysis.NewGrouper(types, w.Table, analysis.GroupOptions{})
+		for _, o := range w.Requests {
+			g.Observe(o)
+		}
+		g.Close(0)
+		problems := analysis.NewDetector(g).Chronic(analysis.DefaultThresholds())
+		if c.none != (len(problems) == 0) || !c.none && problems[0].Kind != c.want {
+			t.Errorf("%s: %d problems, want %v: %+v", name, len(problems), c.want, problems)
 		}
 	}
 }

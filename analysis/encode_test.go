@@ -19,11 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// restarted returns a Grouper that goes on where g is, from its bytes alone.
-func restarted(t rapid.TB, g *analysis.Grouper, options analysis.GroupOptions) *analysis.Grouper {
+// restarted returns a Detector that goes on where d is, from its bytes alone.
+func restarted(t rapid.TB, d *analysis.Detector, options analysis.GroupOptions) *analysis.Detector {
 	t.Helper()
-	b := g.AppendBinary(nil)
-	again, rest, err := analysis.DecodeGrouper(b, g.Types, g.Table, options)
+	b := d.AppendBinary(nil)
+	again, rest, err := analysis.DecodeDetector(b, d.Groups.Types, d.Groups.Table, options)
 	if err != nil || len(rest) > 0 {
 		t.Fatalf("%d bytes left: %v", len(rest), err)
 	}
@@ -33,13 +33,19 @@ func restarted(t rapid.TB, g *analysis.Grouper, options analysis.GroupOptions) *
 	return again
 }
 
+// restart makes the stage go on with groups and a Detector from their bytes alone.
+func (s *stage) restart(t rapid.TB, options analysis.GroupOptions) {
+	s.d = restarted(t, s.d, options)
+	s.g = s.d.Groups
+}
+
 // drama is traffic in which everything happens that a Grouper keeps: problems of every kind open and close, groups come, go silent and
 // are evicted, edges are too many, and requests have sizes.
 func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte) {
 	options := analysis.GroupOptions{Edges: 3, Groups: 8}
 	s := newStage()
-	s.g = sizeGrouper(analysis.Rules{Size: bodySize})
-	s.g = analysis.NewGrouper(s.g.Types, s.g.Table, options)
+	g := sizeGrouper(analysis.Rules{Size: analysis.BodySize})
+	s.use(analysis.NewGrouper(g.Types, g.Table, options))
 	s.options.Renew, s.options.Chronic = 40, analysis.Thresholds{CoV: 0.18}
 	lines := func(epoch int) []string {
 		switch {
@@ -61,22 +67,22 @@ func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte
 				o.Failed = k < r.failed
 				s.g.Observe(o)
 				if k == r.n/2 && restart(-i) {
-					s.g = restarted(t, s.g, options)
+					s.restart(t, options)
 				}
 			}
 		}
-		for k, x := range transfergen.Generate(uint64(i), 20, network()) {
-			s.g.Observe(sized(100*i+k, s.now, x))
+		for k, x := range transfergen.Generate(uint64(i), 20, analysis.Network()) {
+			s.g.Observe(analysis.Sized(100*i+k, s.now, x))
 		}
 		s.now = s.now.Add(epoch)
 		s.report(&out, i)
-		s.g.Learn(s.now.Add(-5*time.Minute), s.options)
+		s.d.Learn(s.now.Add(-5*time.Minute), s.options)
 		if restart(i) {
-			s.g = restarted(t, s.g, options)
+			s.restart(t, options)
 		}
 	}
 	fmt.Fprintf(&out, "%d groups, %d refused, %d evicted\n", s.g.Len(), s.g.Refused, s.g.Evicted)
-	return out.String(), s.g.AppendBinary(nil)
+	return out.String(), s.d.AppendBinary(nil)
 }
 
 // A Grouper that is written and read back, after an epoch or in the midst of one, goes on exactly as it would have.
@@ -107,14 +113,15 @@ func TestGrouperOfVersion2(t *testing.T) {
 	s := newStage()
 	s.play([]traffic{parseTraffic(t, "group=a n=4 a=5ms b=2ms")}, 2, true)
 	s.g.Observe(s.request(parseTraffic(t, "group=a n=1 a=5ms b=2ms")))
-	old, rest, err := analysis.DecodeGrouper(before, s.g.Types, s.g.Table, analysis.GroupOptions{})
+	read, rest, err := analysis.DecodeDetector(before, s.g.Types, s.g.Table, analysis.GroupOptions{})
 	if err != nil || len(rest) > 0 {
 		t.Fatalf("%d bytes left: %v", len(rest), err)
 	}
 	s.now = s.now.Add(epoch)
 	s.g.Close(s.now)
+	old := read.Groups
 	old.Close(s.now)
-	restarted(t, old, analysis.GroupOptions{})
+	restarted(t, read, analysis.GroupOptions{})
 	for _, group := range old.Groups() {
 		same := s.g.Group(group.ID)
 		if diff := cmp.Diff(s.g.Summarize(same), old.Summarize(group), cmpopts.EquateNaNs()); diff != "" || group.Current.Sample.Len() != 9 {
@@ -131,7 +138,7 @@ func TestGrouperOfVersion2(t *testing.T) {
 	}
 }
 
-func FuzzDecodeGrouper(f *testing.F) {
+func FuzzDecodeDetector(f *testing.F) {
 	_, state := drama(f, func(int) bool { return false })
 	f.Add(state)
 	f.Add(state[:len(state)/2])
@@ -140,35 +147,36 @@ func FuzzDecodeGrouper(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(before)
-	g := sizeGrouper(analysis.Rules{Size: bodySize})
-	for i, x := range transfergen.Generate(1, 100, network()) {
-		g.Observe(sized(i, 1, x))
+	g := sizeGrouper(analysis.Rules{Size: analysis.BodySize})
+	for i, x := range transfergen.Generate(1, 100, analysis.Network()) {
+		g.Observe(analysis.Sized(i, 1, x))
 	}
-	f.Add(g.AppendBinary(nil))
+	d := analysis.NewDetector(g)
+	f.Add(d.AppendBinary(nil))
 	g.Close(2e18)
-	g.Learn(2e18, analysis.DefaultWatchOptions())
-	f.Add(g.AppendBinary(nil))
+	d.Learn(2e18, analysis.DefaultWatchOptions())
+	f.Add(d.AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		types := &analysis.RequestTypes{}
 		types.Freeze()
-		g, rest, err := analysis.DecodeGrouper(b, types, &trace.Table{}, analysis.GroupOptions{})
+		d, rest, err := analysis.DecodeDetector(b, types, &trace.Table{}, analysis.GroupOptions{})
 		if err != nil {
-			if g != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
+			if d != nil || rest != nil || !errors.Is(err, stats.ErrCorrupt) {
 				t.Errorf("%v with a result", err)
 			}
 			return
 		}
-		now := trace.Nanos(2e18)
+		now, g := trace.Nanos(2e18), d.Groups
 		for i := range 60 {
-			g.Observe(plain(1, 1, now.Add(time.Duration(i)), time.Millisecond))
+			g.Observe(analysis.Plain(1, 1, now.Add(time.Duration(i)), time.Millisecond))
 		}
-		g.Watch(now, analysis.DefaultWatchOptions())
-		g.Learn(now, analysis.DefaultWatchOptions())
+		d.Watch(now, analysis.DefaultWatchOptions())
+		d.Learn(now, analysis.DefaultWatchOptions())
 		for _, group := range g.Groups() {
 			g.Summarize(group)
 			group.Windows()
 		}
-		if _, _, err := analysis.DecodeGrouper(g.AppendBinary(nil), types, g.Table, analysis.GroupOptions{}); err != nil {
+		if _, _, err := analysis.DecodeDetector(d.AppendBinary(nil), types, g.Table, analysis.GroupOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

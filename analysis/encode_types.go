@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -13,53 +12,53 @@ const requestTypesVersion = 1
 
 // AppendBinary appends what was learned to b, without the rules: the same bytes for the same requests, whatever their order.
 func (r *RequestTypes) AppendBinary(b []byte) []byte {
-	e := &encoder{append(b, requestTypesVersion)}
-	e.flags(r.frozen)
-	e.numbers(r.Cut)
-	e.words(uint64(r.beyond))
-	e.numbers(uint64(len(r.entries)))
+	e := NewWriter(append(b, requestTypesVersion))
+	e.Bools(r.frozen)
+	e.Uvarints(r.Cut)
+	e.Words(uint64(r.beyond))
+	e.Uvarints(uint64(len(r.entries)))
 	for _, op := range slices.Sorted(maps.Keys(r.entries)) {
-		e.words(uint64(op))
-		e.entry(r.entries[op])
+		e.Words(uint64(op))
+		writeEntry(e, r.entries[op])
 	}
-	return e.b
+	return e.B
 }
 
-func (e *encoder) entry(x *entryTypes) {
-	e.hash(x.limit)
-	e.hash(x.rest)
-	e.numbers(uint64(len(x.sets)))
+func writeEntry(e *Writer, x *entryTypes) {
+	e.Hash(x.limit)
+	e.Hash(x.rest)
+	e.Uvarints(uint64(len(x.sets)))
 	for _, id := range slices.SortedFunc(maps.Keys(x.sets), Hash.Compare) {
-		e.ops(x.sets[id].ops)
-		e.numbers(x.sets[id].count)
+		writeOps(e, x.sets[id].ops)
+		e.Uvarints(x.sets[id].count)
 	}
-	e.numbers(uint64(len(x.types)))
+	e.Uvarints(uint64(len(x.types)))
 	for i := range x.types {
 		t := &x.types[i]
-		e.hash(t.ID)
-		e.ops(t.Children)
-		e.numbers(t.Count)
+		e.Hash(t.ID)
+		writeOps(e, t.Children)
+		e.Uvarints(t.Count)
 	}
-	e.numbers(uint64(len(x.known)))
+	e.Uvarints(uint64(len(x.known)))
 	for _, id := range slices.SortedFunc(maps.Keys(x.known), Hash.Compare) {
-		e.hash(id)
-		e.hash(x.known[id])
+		e.Hash(id)
+		e.Hash(x.known[id])
 	}
 }
 
-func (e *encoder) ops(ops []trace.Op) {
-	e.numbers(uint64(len(ops)))
+func writeOps(e *Writer, ops []trace.Op) {
+	e.Uvarints(uint64(len(ops)))
 	for _, op := range ops {
-		e.words(uint64(op))
+		e.Words(uint64(op))
 	}
 }
 
 // ops reads operations, ascending.
-func (d *decoder) ops() (ops []trace.Op) {
-	for i := range d.below(maxChildren + 1) {
-		op := trace.Op(d.word())
-		d.ascending(int(i), i > 0 && op > ops[len(ops)-1])
-		if d.bad {
+func readOps(d *Reader) (ops []trace.Op) {
+	for i := range d.Below(maxChildren + 1) {
+		op := trace.Op(d.Word())
+		d.Ascending(int(i), i > 0 && op > ops[len(ops)-1])
+		if d.Bad() {
 			return nil
 		}
 		ops = append(ops, op)
@@ -70,144 +69,59 @@ func (d *decoder) ops() (ops []trace.Op) {
 // DecodeRequestTypes returns the RequestTypes that AppendBinary wrote, under the given rules, and the bytes behind them. An error wraps
 // [stats.ErrCorrupt].
 func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error) {
-	d := &decoder{rest: b}
-	d.version(requestTypesVersion)
-	r := &RequestTypes{Rules: rules, entries: make(map[trace.Op]*entryTypes), frozen: d.flag(), Cut: d.number(), beyond: trace.Op(d.word())}
+	d := NewReader(b)
+	d.Version(requestTypesVersion)
+	r := &RequestTypes{Rules: rules, entries: make(map[trace.Op]*entryTypes), frozen: d.Bool(), Cut: d.Uvarint(), beyond: trace.Op(d.Word())}
 	var before trace.Op
-	for i := range d.below(2 * maxEntries) {
-		op := trace.Op(d.word())
-		d.ascending(int(i), op > before)
-		x := d.entry(op, r.frozen)
-		if d.bad {
+	for i := range d.Below(2 * maxEntries) {
+		op := trace.Op(d.Word())
+		d.Ascending(int(i), op > before)
+		x := readEntry(d, op, r.frozen)
+		if d.Bad() {
 			break
 		}
 		before, r.entries[op] = op, x
 	}
-	if d.bad {
+	if d.Bad() {
 		return nil, nil, stats.ErrCorrupt
 	}
-	return r, d.rest, nil
+	return r, d.Rest(), nil
 }
 
 // entry reads what is known of an entry operation: sets while learning, types and their sets once frozen.
-func (d *decoder) entry(op trace.Op, frozen bool) *entryTypes {
-	x := &entryTypes{limit: d.hash(), rest: d.hash()}
+func readEntry(d *Reader, op trace.Op, frozen bool) *entryTypes {
+	x := &entryTypes{limit: d.Hash(), rest: d.Hash()}
 	if !frozen {
 		x.sets = make(map[Hash]*childSet)
 	}
 	var before Hash
-	for i := range d.below(2 * maxChildSets) {
-		s := &childSet{ops: d.ops(), count: d.number()}
-		id := hashOps(s.ops)
-		d.ascending(int(i), id.Compare(before) > 0)
-		if d.bad || frozen || !x.limit.IsZero() && id.Compare(x.limit) >= 0 {
-			d.fail()
+	for i := range d.Below(2 * maxChildSets) {
+		s := &childSet{ops: readOps(d), count: d.Uvarint()}
+		id := HashOf(s.ops...)
+		d.Ascending(int(i), id.Compare(before) > 0)
+		if d.Bad() || frozen || !x.limit.IsZero() && id.Compare(x.limit) >= 0 {
+			d.Fail()
 			return x
 		}
 		before, x.sets[id] = id, s
 	}
-	for range d.below(maxTypesOfEntry + 1) {
-		x.types = append(x.types, RequestType{ID: d.hash(), Entry: op, Children: d.ops(), Count: d.number()})
-		if d.bad {
+	for range d.Below(maxTypesOfEntry + 1) {
+		x.types = append(x.types, RequestType{ID: d.Hash(), Entry: op, Children: readOps(d), Count: d.Uvarint()})
+		if d.Bad() {
 			return x
 		}
 	}
 	if frozen {
 		x.known = make(map[Hash]Hash)
 	}
-	for i := range d.below(2 * maxChildSets) {
-		id := d.hash()
-		d.ascending(int(i), id.Compare(before) > 0)
-		if d.bad || !frozen {
-			d.fail()
+	for i := range d.Below(2 * maxChildSets) {
+		id := d.Hash()
+		d.Ascending(int(i), id.Compare(before) > 0)
+		if d.Bad() || !frozen {
+			d.Fail()
 			return x
 		}
-		before, x.known[id] = id, d.hash()
+		before, x.known[id] = id, d.Hash()
 	}
 	return x
-}
-
-const refinementVersion = 1
-
-// AppendBinary appends r to b: the same bytes for the same requests, whatever their order.
-func (r *Refinement) AppendBinary(b []byte) []byte {
-	e := &encoder{append(b, refinementVersion)}
-	e.words(uint64(r.arm))
-	e.numbers(uint64(len(r.on)))
-	for _, tp := range r.on {
-		e.words(uint64(tp))
-	}
-	for i := range r.totals {
-		e.b = r.totals[i].AppendBinary(e.b)
-	}
-	e.numbers(uint64(len(r.edges)))
-	for _, x := range slices.Sorted(maps.Keys(r.edges)) {
-		e.words(uint64(x))
-		e.sums(r.edges[x])
-	}
-	e.numbers(uint64(len(r.places)))
-	for _, at := range slices.SortedFunc(maps.Keys(r.places), place.compare) {
-		p := r.places[at]
-		e.words(uint64(at.within), uint64(at.context), uint64(p.parent), uint64(p.op), uint64(p.tracepoint))
-		e.numbers(p.hits)
-		e.sums(&p.inclusive)
-		e.sums(&p.exclusive)
-	}
-	return e.b
-}
-
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.within, q.within), cmp.Compare(p.context, q.context))
-}
-
-func (e *encoder) sums(sums *[blocks]stats.CoMoments) {
-	for i := range sums {
-		e.b = sums[i].AppendBinary(e.b)
-	}
-}
-
-func (d *decoder) sums() *[blocks]stats.CoMoments {
-	var sums [blocks]stats.CoMoments
-	for i := range sums {
-		sums[i] = decoded(d, stats.DecodeCoMoments)
-	}
-	return &sums
-}
-
-// DecodeRefinement returns the Refinement that AppendBinary wrote and the bytes behind it. An error wraps [stats.ErrCorrupt].
-func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
-	d := &decoder{rest: b}
-	d.version(refinementVersion)
-	r := NewRefinement(trace.Symbol(d.word()), nil)
-	for range d.count(8) {
-		r.on = append(r.on, trace.Symbol(d.word()))
-	}
-	for i := range r.totals {
-		r.totals[i] = decoded(d, stats.DecodeMoments)
-	}
-	var edge trace.Edge
-	for i := range d.count(8 + 3*blocks) {
-		x := trace.Edge(d.word())
-		d.ascending(i, x > edge)
-		sums := d.sums()
-		if d.bad {
-			break
-		}
-		edge, r.edges[x] = x, sums
-	}
-	var before place
-	for i := range d.count(5*8 + 6*blocks) {
-		at := place{trace.Edge(d.word()), trace.Context(d.word())}
-		d.ascending(i, at.compare(before) > 0)
-		p := &placed{parent: trace.Context(d.word()), op: trace.Op(d.word()), tracepoint: trace.Symbol(d.word()), hits: d.number()}
-		p.inclusive, p.exclusive = *d.sums(), *d.sums()
-		if d.bad {
-			break
-		}
-		before, r.places[at] = at, p
-	}
-	if d.bad {
-		return nil, nil, stats.ErrCorrupt
-	}
-	return r, d.rest, nil
 }

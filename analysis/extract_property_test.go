@@ -168,7 +168,7 @@ func btoi(b bool) int {
 }
 
 func same(t *rapid.T, p, q *Path) {
-	if diff := cmp.Diff(describe(p), describe(q), ignoreEmpty); diff != "" {
+	if diff := cmp.Diff(DescribePath(p), DescribePath(q), ignoreEmpty); diff != "" {
 		t.Fatalf("%s%s", dump(q.Trace), diff)
 	}
 	if diff := cmp.Diff(observations(p), observations(q), ignoreEmpty); diff != "" {
@@ -200,7 +200,7 @@ func TestTimeShift(t *testing.T) {
 			p.Nodes[i].End += by
 		}
 		shifted := NewExtractor(o).Extract(tracetest.Shift(tr, by))
-		if diff := cmp.Diff(describe(p), describe(shifted), ignoreEmpty); diff != "" {
+		if diff := cmp.Diff(DescribePath(p), DescribePath(shifted), ignoreEmpty); diff != "" {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(all, observations(shifted), ignoreEmpty); diff != "" {
@@ -215,7 +215,7 @@ func TestOutsideChild(t *testing.T) {
 		tr := tracetest.Traces(tracetest.Shape{Joins: true}).Draw(t, "trace")
 		o := someOptions(t)
 		p := NewExtractor(o).Extract(tr)
-		want := describe(p)
+		want := DescribePath(p)
 		parent := tr.Spans[rapid.IntRange(0, len(tr.Spans)-1).Draw(t, "parent")]
 		length := trace.Nanos(rapid.IntRange(1, 50).Draw(t, "length"))
 		child := trace.Span{ID: 777, Parent: parent.ID, Start: parent.End, End: parent.End + length, Op: 5, Service: 1, Kind: trace.Client, Tracepoint: parent.Tracepoint}
@@ -231,7 +231,7 @@ func TestOutsideChild(t *testing.T) {
 		for i := range q.Roots {
 			q.Roots[i].AsyncTail = p.Roots[i].AsyncTail
 		}
-		if diff := cmp.Diff(want.Roots, describe(q).Roots); diff != "" {
+		if diff := cmp.Diff(want.Roots, DescribePath(q).Roots); diff != "" {
 			t.Fatalf("%s%s", dump(&more), diff)
 		}
 	})
@@ -292,16 +292,6 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestLargeTracesReleased: the buffers of a rare huge trace are not kept.
-func TestLargeTracesReleased(t *testing.T) {
-	x := NewExtractor(DefaultOptions())
-	x.Extract(&trace.Trace{Spans: make([]trace.Span, maxKept+1)})
-	x.Extract(&trace.Trace{Spans: make([]trace.Span, 1)})
-	if n := cap(x.up); n > maxKept {
-		t.Errorf("buffers for %d spans are kept", n)
-	}
-}
-
 // TestFarApart: times at the ends of the valid range do not overflow.
 func TestFarApart(t *testing.T) {
 	tr := &trace.Trace{Spans: []trace.Span{
@@ -320,17 +310,5 @@ func TestFarApart(t *testing.T) {
 	}
 	if p.Flags&FlagTooLong == 0 || p.Unusable(0) != trace.TooLong {
 		t.Errorf("flags %v, unusable %q; want too_long", p.Flags.Names(), p.Unusable(0))
-	}
-}
-
-// TestFlagNames: every flag has a name, and no two the same.
-func TestFlagNames(t *testing.T) {
-	names := (FlagTooLong<<1 - 1).Names()
-	if len(names) != len(flagNames) || FlagTooLong != 1<<(len(flagNames)-1) {
-		t.Errorf("%d names for the flags up to %b", len(flagNames), FlagTooLong)
-	}
-	slices.Sort(names)
-	if len(slices.Compact(names)) != len(flagNames) {
-		t.Errorf("names are not distinct: %v", names)
 	}
 }

@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,104 +13,6 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/tracetest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// described is a path in a form that does not depend on the order of nodes: spans are named by their IDs.
-type described struct {
-	Flags  []string
-	Counts Counts
-	Roots  []string
-	Nodes  []string
-}
-
-func id(p *Path, i int32) string {
-	if i < 0 {
-		return "-"
-	}
-	return fmt.Sprint(uint64(p.Nodes[i].ID))
-}
-
-func describe(p *Path) described {
-	d := described{Flags: p.Flags.Names(), Counts: p.Counts}
-	for i := range p.Roots {
-		r := &p.Roots[i]
-		var b strings.Builder
-		fmt.Fprintf(&b, "root %s tail %d", id(p, r.Node), r.AsyncTail)
-		for _, list := range [][]Section{r.Sections, r.Refined} {
-			b.WriteString("\n sections")
-			for _, s := range list {
-				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", id(p, s.Node), id(p, s.Before), id(p, s.After), s.Start, s.End, s.Within)
-			}
-		}
-		b.WriteString("\n critical")
-		for _, n := range r.Critical {
-			b.WriteString(" " + id(p, n))
-		}
-		for _, v := range r.Overlaps {
-			fmt.Fprintf(&b, " overlap %s %d", id(p, v.Node), v.By)
-		}
-		d.Roots = append(d.Roots, b.String())
-	}
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		root := "-"
-		if n.Root >= 0 {
-			root = id(p, p.Roots[n.Root].Node)
-		}
-		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(n.ID), id(p, n.Parent),
-			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), id(p, n.Callee)))
-	}
-	slices.Sort(d.Nodes)
-	return d
-}
-
-func (s *oracleSpan) String() string {
-	if s == nil {
-		return "-"
-	}
-	return fmt.Sprint(uint64(s.id))
-}
-
-func (w *oracle) describe() described {
-	d := described{Flags: w.flags.Names(), Counts: w.counts}
-	byIndex := map[int32]*oracleSpan{}
-	for _, s := range w.spans {
-		byIndex[s.index] = s
-	}
-	for _, r := range w.roots {
-		var b strings.Builder
-		fmt.Fprintf(&b, "root %s tail %d", r.span, r.tail)
-		for _, list := range [][]oracleSection{r.sections, r.refined} {
-			b.WriteString("\n sections")
-			for _, s := range list {
-				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", s.node, s.before, s.after, s.start, s.end, s.within)
-			}
-		}
-		b.WriteString("\n critical")
-		for _, s := range r.critical {
-			b.WriteString(" " + s.String())
-		}
-		for _, v := range r.overlaps {
-			fmt.Fprintf(&b, " overlap %s %d", byIndex[v.Node], v.By)
-		}
-		d.Roots = append(d.Roots, b.String())
-	}
-	for _, s := range w.spans {
-		parent, root, anchor := s.parent, s.root, s
-		if s.up == nil {
-			parent = nil
-		}
-		if s.dropped {
-			root = nil
-		}
-		for anchor != nil && !anchor.baseline() {
-			anchor = anchor.up
-		}
-		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(s.id), parent,
-			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), s.callee))
-	}
-	slices.Sort(d.Nodes)
-	return d
-}
 
 // optionsFrom returns some options for every number.
 func optionsFrom(n int) Options {
@@ -146,8 +47,8 @@ func (x *tested) check(t interface{ Fatalf(string, ...any) }, o Options, tr *tra
 		e = NewExtractor(o)
 		x.extractors[o] = e
 	}
-	p, w := e.Extract(tr), consult(o, tr)
-	if diff := cmp.Diff(w.describe(), describe(p), ignoreEmpty); diff != "" {
+	p, w := e.Extract(tr), ConsultOracle(o, tr)
+	if diff := cmp.Diff(w.Describe(), DescribePath(p), ignoreEmpty); diff != "" {
 		t.Fatalf("options %+v, trace\n%s(-oracle +extractor)\n%s", o, dump(tr), diff)
 	}
 	for i := range p.Roots {
@@ -155,7 +56,7 @@ func (x *tested) check(t interface{ Fatalf(string, ...any) }, o Options, tr *tra
 			continue
 		}
 		x.observer.Observe(p, i, &x.into)
-		if diff := cmp.Diff(w.observe(w.roots[i]), &x.into, ignoreEmpty); diff != "" {
+		if diff := cmp.Diff(w.Observe(i), &x.into, ignoreEmpty); diff != "" {
 			t.Fatalf("options %+v, root %d of trace\n%s(-oracle +observer)\n%s", o, i, dump(tr), diff)
 		}
 	}

@@ -59,7 +59,7 @@ func TestSwitchingChangesNoGroup(t *testing.T) {
 			var got []any
 			for _, o := range observe(variant) {
 				requestType, group := g.Observe(o)
-				got = append(got, requestType.ID, group.ID, requestType.Edges, group.Edges, sums(&requestType.Open), sums(&group.Open))
+				got = append(got, requestType.ID, group.ID, requestType.Edges(), group.Edges(), sums(&requestType.Open), sums(&group.Open))
 			}
 			if want == nil {
 				want = got
@@ -78,7 +78,7 @@ func TestPathsAreComplete(t *testing.T) {
 			for _, o := range observe(tracetest.Traces(tracetest.Shape{}).Draw(t, "trace")) {
 				requestType, group := g.Observe(o)
 				for _, x := range []*analysis.Group{requestType, group} {
-					for _, e := range x.Edges {
+					for _, e := range x.Edges() {
 						if path := g.Table.Path(g.Table.EdgeInfo(e).Context); len(path) == 0 || path[0] != o.Entry {
 							t.Errorf("level %v: path %v of an edge begins elsewhere than at the entry", x.Level, path)
 						}
@@ -95,21 +95,10 @@ func TestPathsAreComplete(t *testing.T) {
 	})
 }
 
-// randomRequests returns requests of two types and a few groups.
-func randomRequests(seed uint64, n int) (all []*analysis.Observation) {
-	r := rand.New(rand.NewPCG(seed, 1))
-	for i := range n {
-		o := benchObservation(r, r.IntN(2), r.IntN(3))
-		o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 15: 1}
-		all = append(all, o)
-	}
-	return all
-}
-
 // What is kept does not depend on the order of requests, with any bound on edges.
 func TestGroupsOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := randomRequests(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 60).Draw(t, "requests"))
+		all := analysis.Random(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 60).Draw(t, "requests"))
 		options := analysis.GroupOptions{Edges: rapid.IntRange(1, 30).Draw(t, "edges"), Sample: 8}
 		summaries := func(all []*analysis.Observation) (s []analysis.Summary) {
 			g := newGrouper(options)
@@ -133,7 +122,7 @@ func TestGroupsOrder(t *testing.T) {
 func TestSharesAddUp(t *testing.T) {
 	for _, edges := range []int{5, 100} {
 		g := newGrouper(analysis.GroupOptions{Edges: edges})
-		for _, o := range randomRequests(1, 500) {
+		for _, o := range analysis.Random(1, 500) {
 			g.Observe(o)
 		}
 		g.Close(0)
@@ -173,18 +162,6 @@ func sumBins(bins []analysis.Bin) (n uint64) {
 	return n
 }
 
-// plain returns a request of one type and group, with one edge.
-func plain(requestType, group int, start trace.Nanos, d time.Duration) *analysis.Observation {
-	entry := trace.Op(requestType + 1)
-	ctx := trace.Context(0).Child(entry)
-	return &analysis.Observation{
-		Trace: trace.ID{0: byte(start), 1: byte(start >> 8), 2: byte(start >> 16), 3: byte(start >> 24), 4: byte(start >> 32), 5: byte(d), 6: byte(d >> 8), 7: byte(d >> 16)},
-		Root:  1, Start: start, Duration: d, Entry: entry, Skeleton: analysis.Hash{Hi: 1, Lo: uint64(group)},
-		Contexts: []analysis.ContextCount{{Context: ctx, Op: entry, Count: 1, Exclusive: int64(d), Self: int64(d), Total: int64(d)}},
-		Edges:    []analysis.EdgeTime{{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: int64(d)}},
-	}
-}
-
 // At the bound requests of new groups count for their type, and of new types not at all; when the epoch ends, those not seen for
 // longest make room, and never a type before its groups.
 func TestGroupsMakeRoom(t *testing.T) {
@@ -197,13 +174,13 @@ func TestGroupsMakeRoom(t *testing.T) {
 		at = at.Add(10 * time.Second)
 		g.Close(at)
 	}
-	old, kept := plain(1, 1, at, 10), plain(2, 1, at, 10)
+	old, kept := analysis.Plain(1, 1, at, 10), analysis.Plain(2, 1, at, 10)
 	epoch(old, kept)
-	requestType, group := g.Observe(plain(2, 2, at, 10))
+	requestType, group := g.Observe(analysis.Plain(2, 2, at, 10))
 	if requestType == nil || group != nil {
 		t.Errorf("a group beyond the bound: %v, %v", requestType, group)
 	}
-	if requestType, _ := g.Observe(plain(3, 1, at, 10)); requestType != nil {
+	if requestType, _ := g.Observe(analysis.Plain(3, 1, at, 10)); requestType != nil {
 		t.Error("a type beyond the bound")
 	}
 	if g.Refused != 2 || g.Len() != 4 {
@@ -217,7 +194,7 @@ func TestGroupsMakeRoom(t *testing.T) {
 	if g.Evicted != 1 || g.Group(g.Types.Of(old)) == nil {
 		t.Errorf("evicted %d", g.Evicted)
 	}
-	epoch(kept, plain(2, 2, at, 10))
+	epoch(kept, analysis.Plain(2, 2, at, 10))
 	if g.Evicted != 2 || g.Group(g.Types.Of(old)) != nil || g.Len() != 3 {
 		t.Errorf("evicted %d, kept %d", g.Evicted, g.Len())
 	}
@@ -227,7 +204,7 @@ func TestGroupsMakeRoom(t *testing.T) {
 func TestGroupsAreForgotten(t *testing.T) {
 	g := newGrouper(analysis.GroupOptions{})
 	at := trace.Nanos(time.Hour)
-	gone, kept, rare := plain(1, 1, at, 10), plain(2, 1, at, 10), plain(2, 2, at, 10)
+	gone, kept, rare := analysis.Plain(1, 1, at, 10), analysis.Plain(2, 1, at, 10), analysis.Plain(2, 2, at, 10)
 	for _, o := range []*analysis.Observation{gone, kept, rare} {
 		g.Observe(o)
 	}
@@ -251,10 +228,10 @@ func TestWrongClocks(t *testing.T) {
 	var group *analysis.Group
 	for range 6 {
 		for i := range 20 {
-			_, group = g.Observe(plain(1, 1, at.Add(time.Duration(i)*time.Second/2), time.Millisecond))
+			_, group = g.Observe(analysis.Plain(1, 1, at.Add(time.Duration(i)*time.Second/2), time.Millisecond))
 		}
-		g.Observe(plain(1, 1, 1, time.Millisecond))
-		g.Observe(plain(1, 1, trace.MaxNanos, time.Millisecond))
+		g.Observe(analysis.Plain(1, 1, 1, time.Millisecond))
+		g.Observe(analysis.Plain(1, 1, trace.MaxNanos, time.Millisecond))
 		at = at.Add(10 * time.Second)
 		g.Close(at)
 	}
@@ -273,7 +250,7 @@ func TestWrongClocks(t *testing.T) {
 // Epochs without traffic change nothing.
 func TestQuietEpochs(t *testing.T) {
 	g := newGrouper(analysis.GroupOptions{})
-	o := plain(1, 1, 1e18, time.Millisecond)
+	o := analysis.Plain(1, 1, 1e18, time.Millisecond)
 	g.Observe(o)
 	g.Close(1e18 + 1e10)
 	before := sums(&g.Group(g.Types.Of(o)).Current)
@@ -287,7 +264,7 @@ func TestQuietEpochs(t *testing.T) {
 
 func TestObserveAllocatesNothing(t *testing.T) {
 	g := newGrouper(analysis.GroupOptions{})
-	all := randomRequests(1, 2000)
+	all := analysis.Random(1, 2000)
 	for _, o := range all {
 		g.Observe(o)
 	}
@@ -303,7 +280,7 @@ func TestManyEdgesOrder(t *testing.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		var all []*analysis.Observation
 		for i := range 40 {
-			o := plain(1, 1, trace.Nanos(i+1), 0)
+			o := analysis.Plain(1, 1, trace.Nanos(i+1), 0)
 			root, op := o.Contexts[0].Context, o.Contexts[0].Op
 			o.Edges = nil
 			for range 1 + r.IntN(4) {
@@ -311,7 +288,7 @@ func TestManyEdgesOrder(t *testing.T) {
 				ns := 1 + r.Int64N(1e6)
 				o.Edges = append(o.Edges, analysis.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, After: op, Nanos: ns})
 			}
-			sortObservation(o)
+			analysis.Sort(o)
 			o.Edges = slices.CompactFunc(o.Edges, func(a, b analysis.EdgeTime) bool { return a.Edge == b.Edge })
 			for _, e := range o.Edges {
 				o.Duration += time.Duration(e.Nanos)

@@ -41,8 +41,8 @@ type Observation struct {
 	Shape uint64
 }
 
-// shape returns what Shape is to be.
-func (o *Observation) shape() uint64 {
+// ComputeShape returns the value of Shape.
+func (o *Observation) ComputeShape() uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	contexts, edges := uint64(len(o.Contexts)), uint64(len(o.Edges))
 	for i := range o.Contexts {
@@ -109,4 +109,23 @@ func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variabl
 		return nil
 	}
 	return &o.Variables[i]
+}
+
+// Key identifies the request in samples: well-mixed bits of its trace and root.
+func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
+
+// EachVariable calls f with the values of the attributes with the given keys, ascending, at the baseline places of o's path.
+func (o *Observation) EachVariable(keys []trace.Symbol, f func(v *Variable)) {
+	if len(keys) == 0 {
+		return
+	}
+	for i := range o.Variables {
+		v := &o.Variables[i]
+		if _, ok := slices.BinarySearch(keys, v.Key); !ok {
+			continue
+		}
+		if c := o.Context(v.Context); c != nil && c.Tracepoint == 0 {
+			f(v)
+		}
+	}
 }

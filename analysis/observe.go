@@ -59,7 +59,7 @@ func (o *Observer) Observe(p *Path, root int, into *Observation) {
 	o.exclusive()
 	o.refine()
 	o.variables()
-	into.Shape = into.shape()
+	into.Shape = into.ComputeShape()
 	o.path, o.root, o.into = nil, nil, nil
 }
 
@@ -80,9 +80,9 @@ func (o *Observer) plan() {
 // children collects the distinct operations of the root's baseline children.
 func (o *Observer) children() {
 	p := o.path
-	fam := &p.families[o.root.Node]
+	first, last := p.Children(o.root.Node)
 	ops := o.into.Children[:0]
-	for i := fam.first; i < fam.outside; i++ {
+	for i := first; i < last; i++ {
 		if p.Nodes[i].Anchor == i {
 			ops = append(ops, p.Span(i).Op)
 		}
@@ -94,7 +94,7 @@ func (o *Observer) children() {
 // contexts counts by calling context the nodes of the root, and those of other roots that are on its path.
 func (o *Observer) contexts() {
 	p := o.path
-	o.entry = sized(o.entry, len(p.Nodes))
+	o.entry = resized(o.entry, len(p.Nodes))
 	o.linkBelow()
 	o.keys = o.keys[:0]
 	for i := o.root.First; i < o.root.Last; i++ {
@@ -114,7 +114,7 @@ func (o *Observer) contexts() {
 	o.into.Contexts = o.into.Contexts[:0]
 	for i, k := range o.keys {
 		if i == 0 || k.hash != o.keys[i-1].hash {
-			o.addContext(&p.Nodes[k.i])
+			o.addContext(k.i)
 		}
 		if i > 0 && k == o.keys[i-1] {
 			continue // added by several of its sections
@@ -130,15 +130,16 @@ func (o *Observer) addJoined(i int32) {
 	}
 }
 
-// addContext adds the empty count of n's context.
-func (o *Observer) addContext(n *Node) {
+// addContext adds the empty count of the context of a node.
+func (o *Observer) addContext(node int32) {
 	i := len(o.into.Contexts)
 	o.into.Contexts = slices.Grow(o.into.Contexts, 1)[:i+1]
+	n := &o.path.Nodes[node]
 	s, c := &o.path.Trace.Spans[n.Span], &o.into.Contexts[i]
 	*c = ContextCount{}
 	c.Context, c.Op, c.Tracepoint = n.Full, s.Op, s.Tracepoint
-	if n.up >= 0 {
-		c.Parent = o.path.Nodes[n.up].Full
+	if up := o.path.Caller(node); up >= 0 {
+		c.Parent = o.path.Nodes[up].Full
 	}
 }
 
@@ -179,23 +180,24 @@ func (c *cover) add(start, end trace.Nanos) {
 
 // covered returns how much of node i is covered by its children: for a baseline node baseline ones.
 func (o *Observer) covered(i int32, n *Node) int64 {
-	nodes, fam := o.path.Nodes, &o.path.families[i]
+	nodes := o.path.Nodes
+	k, last := o.path.Children(i)
 	c := cover{from: n.End}
 	if n.Anchor == i {
-		for k := fam.first; k < fam.switched; k++ {
+		for ; k < last; k++ {
 			if m := &nodes[k]; m.Anchor == k {
 				c.add(m.Start, m.End)
 			}
 		}
 		return c.nanos
 	}
-	k, b := fam.first, int32(-1)
+	b := int32(-1)
 	if o.root.First <= i && i < o.root.Last {
 		b = o.below[i]
 	}
-	for k < fam.outside || b >= 0 {
+	for k < last || b >= 0 {
 		var m *Node
-		if b < 0 || k < fam.outside && nodes[k].End > nodes[b].End {
+		if b < 0 || k < last && nodes[k].End > nodes[b].End {
 			m = &nodes[k]
 			k++
 		} else {
@@ -210,26 +212,30 @@ func (o *Observer) covered(i int32, n *Node) int64 {
 // linkBelow lists, for each switched-on node of the root, its baseline children by descending end.
 func (o *Observer) linkBelow() {
 	p := o.path
-	if !p.switched {
+	if !p.HasSwitchedOn() {
 		return
 	}
-	o.below = sized(o.below, len(p.Nodes))
-	o.next = sized(o.next, len(p.Nodes))
+	o.below = resized(o.below, len(p.Nodes))
+	o.next = resized(o.next, len(p.Nodes))
 	for i := o.root.First; i < o.root.Last; i++ {
 		o.below[i] = -1
 	}
 	for i := o.root.Last - 1; i > o.root.First; i-- { // families are by descending end: so are the lists
-		if n := &p.Nodes[i]; n.Root >= 0 && n.Parent != n.up {
+		if n := &p.Nodes[i]; n.Root >= 0 && n.Parent != p.Caller(i) {
 			o.next[i] = o.below[n.Parent]
 			o.below[n.Parent] = i
 		}
 	}
 }
 
+// skeletonLow makes the two halves of a skeleton independent.
+const skeletonLow = 0xd6e8feb86659fd93
+
 // skeleton hashes the set of distinct baseline contexts on the path.
 func (o *Observer) skeleton() {
 	contexts := o.into.Contexts
-	o.onPath = filled(o.onPath, len(contexts), false)
+	o.onPath = resized(o.onPath, len(contexts))
+	clear(o.onPath)
 	var h Hash
 	n := uint64(0)
 	for _, i := range o.root.Critical {
@@ -237,7 +243,7 @@ func (o *Observer) skeleton() {
 			o.onPath[e] = true
 			c := uint64(contexts[e].Context)
 			h.Hi += trace.Mix(c, 1) // sums do not depend on the order
-			h.Lo += trace.Mix(secondHalf, c)
+			h.Lo += trace.Mix(skeletonLow, c)
 			n++
 		}
 	}
@@ -353,7 +359,7 @@ func compactEdges(edges []EdgeTime) []EdgeTime {
 func (o *Observer) variables() {
 	p := o.path
 	o.into.Variables = o.into.Variables[:0]
-	if len(p.attrs) == 0 {
+	if len(p.Trace.Attrs) == 0 {
 		return
 	}
 	o.found = o.found[:0]
@@ -399,6 +405,9 @@ func (o *Observer) find(node int32) {
 	}
 }
 
+// resized returns a slice of n elements with any values, in s's memory if it suffices.
+func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
+
 // fewKeys is the number up to which insertion is the fastest way to sort.
 const fewKeys = 16
 
@@ -412,7 +421,8 @@ func (o *Observer) sortKeys() {
 	}
 	width := min(bits.Len(uint(n)), 16)
 	shift := 64 - width
-	o.buckets = filled(o.buckets, 1<<width, 0)
+	o.buckets = resized(o.buckets, 1<<width)
+	clear(o.buckets)
 	for i := range o.keys {
 		o.buckets[o.keys[i].hash>>shift]++
 	}
@@ -421,7 +431,7 @@ func (o *Observer) sortKeys() {
 		o.buckets[i] = sum
 		sum += count
 	}
-	o.scratch = sized(o.scratch, n)
+	o.scratch = resized(o.scratch, n)
 	for _, k := range o.keys {
 		b := &o.buckets[k.hash>>shift]
 		o.scratch[*b] = k

@@ -215,7 +215,7 @@ func (p *Packer) Unpack(b []byte, o *Observation) []byte {
 	o.Edges = p.unpackEdges(&r, o.Edges[:0])
 	o.Refined = p.unpackEdges(&r, o.Refined[:0])
 	o.Variables = p.unpackVariables(&r, o.Variables[:0])
-	o.Shape = o.shape()
+	o.Shape = o.ComputeShape()
 	return r.rest
 }
 

@@ -35,25 +35,25 @@ const (
 
 // DecodePacker returns the Packer that AppendBinary wrote, and the bytes behind it. An error wraps [stats.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
-	d := &decoder{rest: b}
-	d.version(packerVersion)
+	d := NewReader(b)
+	d.Version(packerVersion)
 	p := &Packer{}
 	readNumbered(d, &p.contexts, packedContextSize, readContext)
 	readNumbered(d, &p.edges, packedEdgeSize, readEdge)
 	readNumbered(d, &p.places, packedPlaceSize, readPlace)
 	readNumbered(d, &p.ops, packedOpSize, readOp)
-	if d.bad {
+	if d.Bad() {
 		return nil, nil, stats.ErrCorrupt
 	}
-	return p, d.rest, nil
+	return p, d.Rest(), nil
 }
 
 // readNumbered reads values of the given size in bytes, each of which must be another.
-func readNumbered[T comparable](d *decoder, n *numbered[T], size int, full func(*reader) T) {
-	for range d.count(size) {
-		v := full(&reader{d.take(size)})
+func readNumbered[T comparable](d *Reader, n *numbered[T], size int, full func(*reader) T) {
+	for range d.Count(size) {
+		v := full(&reader{d.Bytes(size)})
 		if _, twice := n.numbers[v]; twice {
-			d.fail()
+			d.Fail()
 			return
 		}
 		n.number(v, len(n.values)+1)

@@ -43,9 +43,9 @@ func NewPairs(p *Problem) *Pairs {
 // Observe adds a request. Coarse says that the problem is that of a request type, whose edges are whole ones.
 func (x *Pairs) Observe(o *Observation, coarse bool) {
 	if coarse {
-		x.times = o.appendCoarse(x.times[:0])
+		x.times = o.AppendWholeTimes(x.times[:0])
 	} else {
-		x.times = o.appendFine(x.times[:0])
+		x.times = o.AppendTimes(x.times[:0])
 	}
 	clear(x.row)
 	for _, t := range x.times {
@@ -85,28 +85,28 @@ const pairsVersion = 1
 
 // AppendBinary appends x to b: the same bytes for the same requests, whatever their order.
 func (x *Pairs) AppendBinary(b []byte) []byte {
-	e := &encoder{append(b, pairsVersion)}
-	e.numbers(uint64(len(x.edges)))
+	e := NewWriter(append(b, pairsVersion))
+	e.Uvarints(uint64(len(x.edges)))
 	for _, edge := range x.edges {
-		e.words(uint64(edge))
+		e.Words(uint64(edge))
 	}
-	return x.moments.AppendBinary(e.b)
+	return x.moments.AppendBinary(e.B)
 }
 
 // DecodePairs returns the Pairs that AppendBinary wrote, and the bytes behind them. An error wraps [stats.ErrCorrupt].
 func DecodePairs(b []byte) (*Pairs, []byte, error) {
-	d := &decoder{rest: b}
-	d.version(pairsVersion)
+	d := NewReader(b)
+	d.Version(pairsVersion)
 	x := &Pairs{}
-	for i := range d.below(mostPaired + 1) {
-		edge := trace.Edge(d.word())
-		d.ascending(int(i), i > 0 && edge > x.edges[max(0, int(i)-1)])
+	for i := range d.Below(mostPaired + 1) {
+		edge := trace.Edge(d.Word())
+		d.Ascending(int(i), i > 0 && edge > x.edges[max(0, int(i)-1)])
 		x.edges = append(x.edges, edge)
 	}
-	x.moments = decoded(d, stats.DecodePairMoments)
+	x.moments = Decode(d, stats.DecodePairMoments)
 	x.row = make([]int64, len(x.edges)+1)
-	if d.bad || x.moments.Sums != nil && len(x.moments.Sums) != len(x.row) {
+	if d.Bad() || x.moments.Sums != nil && len(x.moments.Sums) != len(x.row) {
 		return nil, nil, stats.ErrCorrupt
 	}
-	return x, d.rest, nil
+	return x, d.Rest(), nil
 }

@@ -103,17 +103,3 @@ func saturatedSum(a, b uint64) uint64 {
 	}
 	return a + b
 }
-
-// past makes p what is kept of a window once it is past.
-func (w *Window) past(p *Past) {
-	p.Total, p.Failed, p.Edges = w.Total, w.Failed, p.Edges[:0]
-	p.Latency.set(&w.Latency)
-	for i := range w.Tally.Edges {
-		e := &w.Tally.Edges[i]
-		nanos := e.Sum.Lo
-		if e.Sum.Hi > 0 {
-			nanos = math.MaxUint64
-		}
-		p.Edges = append(p.Edges, PastEdge{e.Edge, nanos})
-	}
-}

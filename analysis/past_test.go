@@ -97,7 +97,7 @@ func TestWindowsOverTime(t *testing.T) {
 			d = 3 * time.Millisecond
 		}
 		for k := range 4 {
-			o := plain(1, 1, at.Add(time.Duration(k)), d)
+			o := analysis.Plain(1, 1, at.Add(time.Duration(k)), d)
 			o.Failed = k == 0
 			_, group = g.Observe(o)
 		}
@@ -114,37 +114,13 @@ func TestWindowsOverTime(t *testing.T) {
 		if i > 0 && w.From != windows[i-1].To || w.Failed*4 != w.Total.N {
 			t.Errorf("window %+v after %+v", w, windows[max(0, i-1)])
 		}
-		if len(w.Edges) != 1 || w.Edges[0].Edge != group.Edges[0] || math.Abs(w.Mean(w.Edges[0])-w.Total.Mean()) > 1e-6 {
+		if len(w.Edges) != 1 || w.Edges[0].Edge != group.Edges()[0] || math.Abs(w.Mean(w.Edges[0])-w.Total.Mean()) > 1e-6 {
 			t.Errorf("edges %+v of %v", w.Edges, w.Total.Mean())
 		}
 	}
 	last := windows[len(windows)-1]
 	if requests != 400 || last.To != at || last.To.Sub(last.From) != stats.Tick || last.Total.Mean() != 3e6 {
 		t.Errorf("%d requests, the last window is %+v", requests, last)
-	}
-}
-
-// However long a problem lasts, what is judged of it is of the last hour at most, and of the last half at least.
-func TestJudgedSpan(t *testing.T) {
-	s := newStage()
-	was, is := []traffic{parseTraffic(t, "group=a n=20 e=5ms")}, []traffic{parseTraffic(t, "group=a n=20 e=10ms")}
-	s.play(was, 60, true)
-	s.play(is, 10, false)
-	if len(s.open) == 0 {
-		t.Fatal("no problem")
-	}
-	for range 20 {
-		s.play(is, 45, false) // 7.5 minutes
-		for _, group := range s.g.Groups() {
-			span := s.now.Sub(group.Current.First)
-			if n := group.Current.Total.N; span > time.Hour+epoch || n != uint64(span.Round(epoch)/epoch)*20 {
-				t.Fatalf("%d requests are judged, of %v", n, span)
-			}
-		}
-	}
-	p := s.g.Watch(s.now, s.options)[0]
-	if p.Requests < 30*6*20 {
-		t.Errorf("%d requests are judged", p.Requests)
 	}
 }
 
@@ -175,6 +151,17 @@ func TestLatencies(t *testing.T) {
 	}
 }
 
+// restartedGroups returns a Grouper that goes on where g is, from its bytes alone.
+func restartedGroups(t rapid.TB, g *analysis.Grouper, options analysis.GroupOptions) *analysis.Grouper {
+	t.Helper()
+	b := g.AppendBinary(nil, func(b []byte, _ *analysis.Group) []byte { return b })
+	again, rest, err := analysis.DecodeGrouper(b, g.Types, g.Table, options, func(b []byte, _ *analysis.Group) ([]byte, error) { return b, nil })
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes left: %v", len(rest), err)
+	}
+	return again
+}
+
 // In every window of the past there are as many of the requests sampled as it has, where all are sampled: whenever they say they began,
 // however long epochs are, and though nothing came for a while, the number of edges is bounded, and the Grouper was restarted.
 func TestSampledSayWhenTheyCame(t *testing.T) {
@@ -184,7 +171,7 @@ func TestSampledSayWhenTheyCame(t *testing.T) {
 		now, all := trace.Nanos(rapid.Int64Range(0, 1e11).Draw(t, "begin")), 0
 		for range rapid.IntRange(1, 12).Draw(t, "epochs") {
 			for range rapid.IntRange(0, 4).Draw(t, "requests") {
-				o := benchObservation(rand.New(rand.NewPCG(1, uint64(all))), 1, 1)
+				o := analysis.Edged(rand.New(rand.NewPCG(1, uint64(all))), 1, 1)
 				o.Start = now.Add(time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "start")))
 				o.Trace[2] = byte(all)
 				g.Observe(o)
@@ -196,7 +183,7 @@ func TestSampledSayWhenTheyCame(t *testing.T) {
 				now = now.Add(time.Hour)
 			}
 			if rapid.Bool().Draw(t, "restart") {
-				g = restarted(t, g, options)
+				g = restartedGroups(t, g, options)
 			}
 		}
 		for _, group := range g.Groups() {
@@ -223,7 +210,7 @@ func TestSampledSayWhenTheyCame(t *testing.T) {
 // Where there are no epochs, nothing is said of when requests came.
 func TestSampledWithoutEpochs(t *testing.T) {
 	g := newGrouper(analysis.GroupOptions{})
-	g.Observe(plain(1, 1, 1e18, time.Millisecond))
+	g.Observe(analysis.Plain(1, 1, 1e18, time.Millisecond))
 	g.Close(0)
 	for _, row := range g.Groups()[0].Current.Sample.All() {
 		if from, to := row.Came(); from != 0 || to != 0 {

@@ -77,19 +77,19 @@ func (l *Latencies) set(s *stats.Sketch) {
 	}
 }
 
-func (e *encoder) latencies(l *Latencies) {
-	e.numbers(uint64(l.first), uint64(len(l.counts)))
-	e.numbers(l.counts...)
+func writeLatencies(e *Writer, l *Latencies) {
+	e.Uvarints(uint64(l.first), uint64(len(l.counts)))
+	e.Uvarints(l.counts...)
 }
 
-func (d *decoder) latencies() (l Latencies) {
-	first := d.number()
-	for range d.below(latencyBins + 1) {
-		l.counts = append(l.counts, d.number())
+func readLatencies(d *Reader) (l Latencies) {
+	first := d.Uvarint()
+	for range d.Below(latencyBins + 1) {
+		l.counts = append(l.counts, d.Uvarint())
 	}
 	n := len(l.counts)
-	if d.bad || first+uint64(n) > latencyBins || n == 0 && first != 0 || n > 0 && (l.counts[0] == 0 || l.counts[n-1] == 0) {
-		d.fail()
+	if d.Bad() || first+uint64(n) > latencyBins || n == 0 && first != 0 || n > 0 && (l.counts[0] == 0 || l.counts[n-1] == 0) {
+		d.Fail()
 		return Latencies{}
 	}
 	l.first = uint8(first)

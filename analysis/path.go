@@ -162,6 +162,9 @@ func (p *Path) Children(i int32) (first, last int32) {
 	return p.families[i].first, p.families[i].outside
 }
 
+// HasSwitchedOn reports whether the trace has switched-on spans.
+func (p *Path) HasSwitchedOn() bool { return p.switched }
+
 // Attrs returns the indices, in the trace's Attrs, of the attributes of node i's span. The slice belongs to p.
 func (p *Path) Attrs(i int32) []int32 {
 	if len(p.attrAt) == 0 {

@@ -71,7 +71,7 @@ func spanNames(text string) map[trace.SpanID]string {
 		if f := strings.Fields(line); len(f) > 0 {
 			id := trace.TextID(f[0])
 			names[id] = f[0]
-			names[trace.SpanID(trace.Mix(uint64(id), serverHalf))] = f[0] + "'"
+			names[trace.SpanID(trace.Mix(uint64(id), 0x5e72766572))] = f[0] + "'"
 		}
 	}
 	return names

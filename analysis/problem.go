@@ -1,6 +1,9 @@
 package analysis
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -35,20 +38,6 @@ var onsetNames = [...]string{"changed", "chronic"}
 // String returns the lower-case name of o.
 func (o Onset) String() string { return onsetNames[o] }
 
-// Level is what a set of statistics is kept for.
-type Level uint8
-
-// The levels, from the coarse.
-const (
-	RequestTypeLevel Level = iota // all requests of a type; edges by context only
-	GroupLevel                    // requests of one group
-)
-
-var levelNames = [...]string{"request_type", "group"}
-
-// String returns the lower-case name of l.
-func (l Level) String() string { return levelNames[l] }
-
 // Problem is a set of requests that breaks its expectation, with the evidence. Of very many problems only the first ones have
 // the intervals that come from the sample; the others' are NaN.
 type Problem struct {
@@ -78,29 +67,6 @@ type Problem struct {
 	Edges        []EdgeShare    // all edges, the leading one first
 	Refined      []RefinedShare // what switched-on tracepoints showed; ascending by (Within, Context)
 	Explanations []Explanation  // best first
-}
-
-// EdgeShare is the part that one edge plays in a problem. Shares are fractions of the whole; those of all edges of a problem
-// add up to 1. NaN stands for what cannot be computed (no variance, no reference).
-type EdgeShare struct {
-	Edge          trace.Edge // 0: all edges beyond the bound, together
-	Context       trace.Context
-	Before, After trace.Op
-	Callee        trace.Op // see EdgeTime
-
-	Mean          float64 // ns a request, requests without the edge counting 0
-	ShareMean     float64 // E(e)/E(T)
-	ShareVariance float64 // Cov(e,T)/Var(T)
-	ShareLow      float64 // 95 % interval of ShareVariance
-	ShareHigh     float64
-	TailLift      float64 // ns: E(e | slowest 10 %) − E(e | rest)
-	Excess        float64 // ns a request above the healthy reference, with its 95 % interval
-	ExcessLow     float64
-	ExcessHigh    float64
-	// Affected estimates the fraction of the requests, in (0, 1], that bears the excess: 1 if every request bears the same. NaN
-	// without a reference or where there is no excess.
-	Affected float64
-	Score    float64 // what leading is decided by, for the problem's kind: a share of what is wrong, 0–1 but for noise
 }
 
 // RefinedShare is what one calling context below a baseline edge showed over the requests whose plan had its tracepoint on.
@@ -136,4 +102,73 @@ type Explanation struct {
 	High     float64
 	PValue   float64 // corrected for the number of variables tried
 	Remains  float64 // fraction of the CoV that remains within equal values
+}
+
+// EqualSize reports whether the problem is about what varies at equal size.
+func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }
+
+// Judged returns how long o took as far as the problem is about it: its duration or, where that is judged at equal size, what it would
+// have been at the usual size.
+func (p *Problem) Judged(o *Observation) time.Duration {
+	if p.EqualSize() {
+		if size, ok := SizeOf(p.SizeKey, o); ok {
+			return time.Duration(p.Size.Adjusted(Transfer{Bytes: size, Nanos: int64(o.Duration)}))
+		}
+	}
+	return o.Duration
+}
+
+// problemOf returns what problems of every kind say about the window of group that is judged.
+func problemOf(g *Group, kind ProblemKind, table *trace.Table) Problem {
+	w, size := g.Judged(), g.JudgedSize()
+	cov, key := w.Total.CoV(), trace.Symbol(0)
+	if size != nil {
+		cov, key = size.CoV, g.SizeKey()
+	}
+	return Problem{
+		ID:   problemID(kind, g),
+		Kind: kind, Onset: Chronic, Level: g.Level,
+		Group: g.ID, RequestType: g.RequestType, Entry: g.Entry,
+		Requests: w.Total.N, Rate: w.Rate(), Mean: time.Duration(w.Total.Mean()),
+		Size: size, SizeKey: key, CoV: cov, CoVLow: math.NaN(), CoVHigh: math.NaN(),
+		Edges: g.ExactShares(table),
+	}
+}
+
+// lead scores edges, those of which nothing is known with 0, and orders them by falling score.
+func lead(edges []EdgeShare, score func(*EdgeShare) float64) {
+	for i := range edges {
+		edges[i].Score = score(&edges[i])
+		if math.IsNaN(edges[i].Score) || math.IsInf(edges[i].Score, 0) {
+			edges[i].Score = 0
+		}
+	}
+	slices.SortFunc(edges, func(a, b EdgeShare) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
+	})
+}
+
+// Rank orders problems: changed before chronic; then variable by CoV, slow by excess, shifted by the size of the shift. What ties, or is not known,
+// comes by identity.
+func Rank(problems []Problem) {
+	slices.SortFunc(problems, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.Onset, b.Onset),
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(severity(&b), severity(&a)),
+			a.ID.Compare(b.ID))
+	})
+}
+
+// severity is what problems of a kind are ranked by.
+func severity(p *Problem) float64 {
+	switch p.Kind {
+	case KindVariable:
+		return p.CoV
+	case KindSlow:
+		return float64(p.Mean - p.Expected)
+	case KindShifted:
+		return p.Shift
+	}
+	return 0
 }

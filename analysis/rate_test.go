@@ -18,7 +18,7 @@ func TestRateOfLateRequests(t *testing.T) {
 		g.Close(at)
 		for range 3 {
 			for k := range 20 {
-				o := randomRequests(1, 1)[0]
+				o := analysis.Random(1, 1)[0]
 				o.Start = at.Add(time.Duration(k)*epoch/20 - late)
 				g.Observe(o)
 			}
@@ -33,33 +33,12 @@ func TestRateOfLateRequests(t *testing.T) {
 	}
 }
 
-// What is well is absorbed by the reference: the rate is that of the reference then.
-func TestRateOfWhatIsWell(t *testing.T) {
-	g, at := newGrouper(analysis.GroupOptions{}), trace.Nanos(0).Add(1000*time.Hour)
-	g.Close(at)
-	for range 30 {
-		for range 20 {
-			o := randomRequests(1, 1)[0]
-			o.Start = at.Add(time.Second)
-			g.Observe(o)
-		}
-		at = at.Add(10 * time.Second)
-		g.Watch(at, analysis.DefaultWatchOptions())
-		g.Learn(at, analysis.DefaultWatchOptions())
-	}
-	for _, group := range g.Groups() {
-		if group.Current.Total.N > 0 || group.Rate() < 1.99 || group.Rate() > 2.01 {
-			t.Errorf("%d requests are judged, %g requests/s, want 2", group.Current.Total.N, group.Rate())
-		}
-	}
-}
-
 // While nothing came, as while the service is down, no time passes for rates.
 func TestRateAfterAPause(t *testing.T) {
 	g, at := newGrouper(analysis.GroupOptions{}), trace.Nanos(0).Add(1000*time.Hour)
 	g.Close(at)
 	at = at.Add(5 * time.Hour)
-	o := randomRequests(1, 1)[0]
+	o := analysis.Random(1, 1)[0]
 	o.Start = at
 	g.Observe(o)
 	g.Close(at.Add(10 * time.Second))

@@ -78,9 +78,9 @@ func (r *Refinement) Observe(o *Observation, coarse bool) {
 // observeEdges adds the times of all baseline edges: of those that this request did not refine too, as others do.
 func (r *Refinement) observeEdges(o *Observation, block uint64, coarse bool) {
 	if coarse {
-		r.times = o.appendCoarse(r.times[:0])
+		r.times = o.AppendWholeTimes(r.times[:0])
 	} else {
-		r.times = o.appendFine(r.times[:0])
+		r.times = o.AppendTimes(r.times[:0])
 	}
 	total := o.Duration.Nanoseconds()
 	for _, x := range r.times {

@@ -47,7 +47,7 @@ func refinedRequest(n uint64, self, f, g int64) *analysis.Observation {
 	if g > 0 {
 		add(gContext, fContext, gOp, gPoint, g)
 	}
-	sortObservation(o)
+	analysis.Sort(o)
 	return o
 }
 

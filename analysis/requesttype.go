@@ -64,7 +64,7 @@ func (r *RequestTypes) Learn(o *Observation) {
 		if len(ops) < len(o.Children) {
 			r.Cut++
 		}
-		e.add(hashOps(ops), ops, 1)
+		e.add(HashOf(ops...), ops, 1)
 	}
 }
 
@@ -219,7 +219,7 @@ func (r *RequestTypes) Of(o *Observation) Hash {
 		return HashOf(uint64(o.Entry), 0)
 	}
 	children := childrenOf(o)
-	set := hashOps(children)
+	set := HashOf(children...)
 	if id, ok := e.known[set]; ok {
 		return id
 	}

@@ -15,7 +15,7 @@ func TestMergeTakesTheLesserLimit(t *testing.T) {
 	for i := range trace.Op(2*maxChildSets + 2) {
 		sets = append(sets, &Observation{Entry: 1, Children: []trace.Op{10 + i}})
 	}
-	slices.SortFunc(sets, func(a, b *Observation) int { return hashOps(a.Children).Compare(hashOps(b.Children)) })
+	slices.SortFunc(sets, func(a, b *Observation) int { return HashOf(a.Children...).Compare(HashOf(b.Children...)) })
 	learn := func(requests []*Observation) *RequestTypes {
 		r := &RequestTypes{}
 		for _, o := range requests {

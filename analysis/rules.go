@@ -197,29 +197,17 @@ func (s *RuleSet) sizing(requestType Hash, entry trace.Op) sizing {
 	return s.size
 }
 
-// expects returns the objective of a request type, 0 for none, and the level that is accepted: those of rules before those of t.
-func (s *RuleSet) expects(group *Group, t *Thresholds) (objective time.Duration, accepted AcceptedLevel) {
-	objective, accepted = t.Objectives[group.Entry], t.Accepted[group.Entry]
+// Expects returns what rules say of the requests of a group: the objective, 0 for none, and the level that is accepted.
+func (s *RuleSet) Expects(group *Group) (objective time.Duration, accepted AcceptedLevel) {
 	if i := s.rule(group.RequestType, group.Entry); i >= 0 {
-		r := &s.rules[i]
-		objective = cmp.Or(r.Objective, objective)
-		accepted = cmp.Or(r.Accepted, accepted)
+		objective, accepted = s.rules[i].Objective, s.rules[i].Accepted
 	}
 	return objective, accepted
 }
 
-// eachKeyed calls f with the values of the attributes with the given keys at the baseline places of o's path.
-func eachKeyed(o *Observation, keys []trace.Symbol, f func(v *Variable)) {
-	if len(keys) == 0 {
-		return
-	}
-	for i := range o.Variables {
-		v := &o.Variables[i]
-		if _, ok := slices.BinarySearch(keys, v.Key); !ok {
-			continue
-		}
-		if c := o.Context(v.Context); c != nil && c.Tracepoint == 0 {
-			f(v)
-		}
-	}
+// AcceptedLevel is what somebody decided to live with. Zero fields accept nothing.
+type AcceptedLevel struct {
+	CoV     float64       // up to which requests do not count as variable
+	Delayed float64       // part of them that may be delayed or time out
+	Mean    time.Duration // up to which they do not count as slow
 }

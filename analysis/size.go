@@ -31,6 +31,11 @@ const (
 // sizedPart is the part of the requests of a window that must have a size for the window to be judged by size.
 const sizedPart = 0.5
 
+// SizeOf returns the size of a request that has it in the attribute with the given key; false if it has none.
+func SizeOf(key trace.Symbol, o *Observation) (size uint64, found bool) {
+	return sizing{key: key}.sizeOf(o)
+}
+
 // sizeOf returns the size of a request: the attribute of its entry span or, where that has none, the largest among the baseline
 // places on its path. It returns false if there is none.
 func (s sizing) sizeOf(o *Observation) (size uint64, found bool) {
@@ -40,7 +45,7 @@ func (s sizing) sizeOf(o *Observation) (size uint64, found bool) {
 	entry := trace.Context(0).Child(o.Entry)
 	var own, largest uint64
 	var atEntry, elsewhere bool
-	eachKeyed(o, []trace.Symbol{s.key}, func(v *Variable) {
+	o.EachVariable([]trace.Symbol{s.key}, func(v *Variable) {
 		switch {
 		case !v.Numeric || !(v.Number >= 0 && v.Number < maxBytes):
 		case v.Context == entry:
@@ -76,41 +81,12 @@ func (m *SizeModel) Adjusted(t Transfer) int64 {
 	return int64(min(max(0, d), stats.MaxNanos-1))
 }
 
-// EqualSize reports whether the problem is about what varies at equal size.
-func (p *Problem) EqualSize() bool { return p.Kind == KindVariable && p.Size != nil }
-
-// Judged returns how long o took as far as the problem is about it: its duration or, where that is judged at equal size, what it would
-// have been at the usual size.
-func (p *Problem) Judged(o *Observation) time.Duration {
-	if p.EqualSize() {
-		if size, ok := (sizing{key: p.SizeKey}).sizeOf(o); ok {
-			return time.Duration(p.Size.Adjusted(Transfer{Bytes: size, Nanos: int64(o.Duration)}))
-		}
-	}
-	return o.Duration
-}
-
 // distribution returns the durations of a sample of requests if they were of the usual size.
 func (m *SizeModel) distribution(sample *stats.Sample[Transfer]) (s stats.Sketch) {
 	for _, t := range sample.All() {
 		s.Add(m.Adjusted(t))
 	}
 	return s
-}
-
-// sizeModel returns the size model of the requests of a window; nil where it cannot be judged by size.
-func (w *Window) sizeModel(timeout time.Duration) *SizeModel {
-	n := w.Transfers.Len()
-	if n == 0 || float64(n)/w.Transfers.Rate() < sizedPart*float64(w.Total.N) {
-		return nil
-	}
-	if w.fitted == nil {
-		w.fitted = fitSizes(&w.Transfers, timeout)
-	}
-	if w.fitted.Requests == 0 {
-		return nil
-	}
-	return w.fitted
 }
 
 // fitSizes returns the size model of a sample; one of no requests where there are too few.

@@ -15,20 +15,6 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-const (
-	bodySize   = "http.response.body.size"
-	sizedEntry = "shop GET" // of the requests that sized returns
-)
-
-// sized is a request of one type and group that transfers some bytes.
-func sized(i int, start trace.Nanos, t transfergen.Transfer) *analysis.Observation {
-	entry := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("GET")), trace.Server)
-	o := plain(int(entry)-1, 1, start, t.Latency)
-	o.Trace = trace.ID{0: byte(i), 1: byte(i >> 8), 2: byte(i >> 16), 15: 1}
-	o.Variables = []analysis.Variable{{Context: o.Contexts[0].Context, Key: trace.SymbolOf([]byte(bodySize)), Number: float64(t.Size), Numeric: true}}
-	return o
-}
-
 // sizeGrouper returns a Grouper under rules about every request.
 func sizeGrouper(rules analysis.Rules) *analysis.Grouper {
 	table := &trace.Table{}
@@ -38,61 +24,16 @@ func sizeGrouper(rules analysis.Rules) *analysis.Grouper {
 	return analysis.NewGrouper(types, table, analysis.GroupOptions{Sample: 256})
 }
 
-// network is one where all is well: durations vary because sizes do.
-func network() transfergen.Options {
-	o := transfergen.Draw(1, 20)
-	o.Delayed, o.TimedOut = 0, 0
-	return o
-}
-
-// Requests that are large take long, and that is no problem where a rule says which attribute holds the size; those that take long for
-// their size are, whether the CoV tells them or only their number.
-func TestSizes(t *testing.T) {
-	delayed := network()
-	delayed.Delayed, delayed.TimedOut = 0.08, 0.02
-	withSize := analysis.Rules{Size: bodySize, Timeout: delayed.Timeout}
-	ofType := analysis.Rules{Types: []analysis.TypeRule{{Entry: sizedEntry, Size: bodySize, Timeout: delayed.Timeout}}}
-	for name, c := range map[string]struct {
-		network transfergen.Options
-		rules   analysis.Rules
-		cov     float64 // threshold
-		problem bool
-	}{
-		"no rule":                 {network(), analysis.Rules{}, 0.15, true},
-		"other attribute":         {network(), analysis.Rules{Size: "none"}, 0.15, true},
-		"well":                    {network(), withSize, 0.15, false},
-		"well, by type":           {network(), ofType, 0.15, false},
-		"delayed":                 {delayed, withSize, 0.15, true},
-		"delayed, CoV let be":     {delayed, withSize, 99, true},
-		"delayed, accepted level": {delayed, analysis.Rules{Size: bodySize, Types: []analysis.TypeRule{{Entry: sizedEntry, Accepted: analysis.AcceptedLevel{CoV: 99, Delayed: 0.5}}}}, 0.15, false},
-	} {
-		g := sizeGrouper(c.rules)
-		for i, x := range transfergen.Generate(7, 600, c.network) {
-			g.Observe(sized(i, trace.Nanos(i), x))
-		}
-		g.Close(0)
-		problems := g.Chronic(analysis.Thresholds{CoV: c.cov, Delayed: 0.02, MinSamples: 50})
-		if (len(problems) > 0) != c.problem {
-			t.Errorf("%s: problems %+v", name, problems)
-		}
-		for _, p := range problems {
-			if p.Kind != analysis.KindVariable || (p.Size != nil) != (c.network == delayed) {
-				t.Errorf("%s: %+v", name, p)
-			}
-		}
-	}
-}
-
 // A group is summarized by what is left at equal size; mean and quantiles are those of the durations.
 func TestSizeSummary(t *testing.T) {
-	o := network()
+	o := analysis.Network()
 	o.Delayed = 0.1
-	g := sizeGrouper(analysis.Rules{Size: bodySize})
+	g := sizeGrouper(analysis.Rules{Size: analysis.BodySize})
 	all := transfergen.Generate(3, 2000, o)
 	var mean float64
 	for i, x := range all {
 		mean += float64(x.Latency) / float64(len(all))
-		g.Observe(sized(i, trace.Nanos(i), x))
+		g.Observe(analysis.Sized(i, trace.Nanos(i), x))
 	}
 	g.Close(0)
 	s := g.Summarize(g.Groups()[1])
@@ -121,13 +62,13 @@ func TestSizeSummary(t *testing.T) {
 // What is said about sizes does not depend on the order of requests.
 func TestSizesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		transfers := transfergen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), network())
+		transfers := transfergen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), analysis.Network())
 		var all []*analysis.Observation
 		for i, x := range transfers {
-			all = append(all, sized(i, trace.Nanos(i), x))
+			all = append(all, analysis.Sized(i, trace.Nanos(i), x))
 		}
 		summarize := func(all []*analysis.Observation) (s []analysis.Summary) {
-			g := sizeGrouper(analysis.Rules{Size: bodySize})
+			g := sizeGrouper(analysis.Rules{Size: analysis.BodySize})
 			for i, o := range all {
 				g.Observe(o)
 				if i%97 == 0 {
@@ -150,9 +91,9 @@ func TestSizesOrder(t *testing.T) {
 // Where fewer than half of the requests have a size, or too few in all, they are judged as if there were none.
 func TestFewSizes(t *testing.T) {
 	for _, c := range []struct{ n, with int }{{400, 150}, {30, 15}} {
-		g := sizeGrouper(analysis.Rules{Size: bodySize})
-		for i, x := range transfergen.Generate(1, c.n, network()) {
-			o := sized(i, trace.Nanos(i), x)
+		g := sizeGrouper(analysis.Rules{Size: analysis.BodySize})
+		for i, x := range transfergen.Generate(1, c.n, analysis.Network()) {
+			o := analysis.Sized(i, trace.Nanos(i), x)
 			if i >= c.with {
 				o.Variables = nil
 			}
@@ -184,7 +125,7 @@ func TestWhichSize(t *testing.T) {
 		"nowhere":   {nil, none},
 		"switched":  {[]at{{3, 20}}, none},
 	} {
-		o := plain(1, 1, 1, time.Second)
+		o := analysis.Plain(1, 1, 1, time.Second)
 		places := []trace.Context{o.Contexts[0].Context}
 		for i := range trace.Op(3) {
 			ctx := places[0].Child(100 + i)
@@ -193,10 +134,10 @@ func TestWhichSize(t *testing.T) {
 		}
 		o.Contexts[3].Tracepoint = 7
 		for _, x := range c.sizes {
-			o.Variables = append(o.Variables, analysis.Variable{Context: places[x.place], Key: trace.SymbolOf([]byte(bodySize)), Number: x.number, Numeric: true})
+			o.Variables = append(o.Variables, analysis.Variable{Context: places[x.place], Key: trace.SymbolOf([]byte(analysis.BodySize)), Number: x.number, Numeric: true})
 		}
-		sortObservation(o)
-		g := sizeGrouper(analysis.Rules{Size: bodySize})
+		analysis.Sort(o)
+		g := sizeGrouper(analysis.Rules{Size: analysis.BodySize})
 		_, group := g.Observe(o)
 		got := none
 		for _, transfer := range group.Open.Transfers.All() {
@@ -208,56 +149,18 @@ func TestWhichSize(t *testing.T) {
 	}
 }
 
-// Online, requests that grow are no change where sizes are known, and delays are.
-func TestWatchSizes(t *testing.T) {
-	small, large, slow := network(), network(), network()
-	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3
-	for name, c := range map[string]struct {
-		rules   analysis.Rules
-		then    transfergen.Options
-		problem bool
-	}{
-		"grown, sizes unknown": {analysis.Rules{}, large, true},
-		"grown":                {analysis.Rules{Size: bodySize}, large, false},
-		"delayed":              {analysis.Rules{Size: bodySize}, slow, true},
-	} {
-		g := sizeGrouper(c.rules)
-		options := analysis.DefaultWatchOptions()
-		now, requests := trace.Nanos(1e18), 0
-		play := func(o transfergen.Options) (problems []analysis.Problem) {
-			for i, x := range transfergen.Generate(uint64(now), 60, o) {
-				requests++
-				g.Observe(sized(requests, now.Add(time.Duration(i)*epoch/60), x))
-			}
-			now = now.Add(epoch)
-			return g.Watch(now, options)
-		}
-		for range 60 {
-			play(small)
-		}
-		g.Learn(now, options)
-		opened := 0
-		for range 30 {
-			opened += len(play(c.then))
-		}
-		if (opened > 0) != c.problem {
-			t.Errorf("%s: problems in %d epochs", name, opened)
-		}
-	}
-}
-
 func TestSizeRulesCheck(t *testing.T) {
 	for _, bad := range []analysis.Rules{
 		{Timeout: time.Second},
-		{Size: bodySize, Timeout: -1},
+		{Size: analysis.BodySize, Timeout: -1},
 		{Types: []analysis.TypeRule{{Entry: "shop GET", Timeout: time.Second}}},
-		{Types: []analysis.TypeRule{{Entry: "shop GET", Size: bodySize, Timeout: -1}}},
+		{Types: []analysis.TypeRule{{Entry: "shop GET", Size: analysis.BodySize, Timeout: -1}}},
 	} {
 		if bad.Check() == nil {
 			t.Errorf("nothing wrong with %+v", bad)
 		}
 	}
-	good := analysis.Rules{Size: bodySize, Types: []analysis.TypeRule{{Entry: "shop GET", Timeout: time.Second}}}
+	good := analysis.Rules{Size: analysis.BodySize, Types: []analysis.TypeRule{{Entry: "shop GET", Timeout: time.Second}}}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -266,7 +169,7 @@ func TestSizeRulesCheck(t *testing.T) {
 // BenchmarkFitSizes measures what a size model of a full sample costs.
 func BenchmarkFitSizes(b *testing.B) {
 	var sizes, nanos []float64
-	for _, x := range transfergen.Generate(1, 256, network()) {
+	for _, x := range transfergen.Generate(1, 256, analysis.Network()) {
 		sizes, nanos = append(sizes, float64(x.Size)), append(nanos, float64(x.Latency))
 	}
 	for b.Loop() {

@@ -121,48 +121,48 @@ const recentSpansVersion = 1
 
 // AppendBinary appends r to b.
 func (r *RecentSpans) AppendBinary(b []byte) []byte {
-	e := encoder{append(b, recentSpansVersion)}
-	e.times(r.began, r.turned)
-	e.spanTimes(&r.before)
-	e.spanTimes(&r.present)
-	return e.b
+	e := NewWriter(append(b, recentSpansVersion))
+	e.Times(r.began, r.turned)
+	writeSpanTimes(e, &r.before)
+	writeSpanTimes(e, &r.present)
+	return e.B
 }
 
-func (e *encoder) spanTimes(t *SpanTimes) {
-	e.numbers(t.beyond, uint64(len(t.ops)))
+func writeSpanTimes(e *Writer, t *SpanTimes) {
+	e.Uvarints(t.beyond, uint64(len(t.ops)))
 	for _, op := range slices.Sorted(maps.Keys(t.ops)) {
-		e.words(uint64(op))
-		e.b = t.ops[op].AppendBinary(e.b)
+		e.Words(uint64(op))
+		e.B = t.ops[op].AppendBinary(e.B)
 	}
 }
 
 // DecodeRecentSpans reads what AppendBinary wrote and returns the bytes behind it. An error wraps [stats.ErrCorrupt].
 func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
-	d := &decoder{rest: b}
-	d.version(recentSpansVersion)
-	r := RecentSpans{began: d.time(), turned: d.time(), before: d.spanTimes(), present: d.spanTimes()}
-	if d.bad {
+	d := NewReader(b)
+	d.Version(recentSpansVersion)
+	r := RecentSpans{began: d.Time(), turned: d.Time(), before: readSpanTimes(d), present: readSpanTimes(d)}
+	if d.Bad() {
 		return RecentSpans{}, nil, stats.ErrCorrupt
 	}
-	return r, d.rest, nil
+	return r, d.Rest(), nil
 }
 
-func (d *decoder) spanTimes() (t SpanTimes) {
-	t.beyond = d.number()
-	n := d.below(spanOps + 1)
+func readSpanTimes(d *Reader) (t SpanTimes) {
+	t.beyond = d.Uvarint()
+	n := d.Below(spanOps + 1)
 	before := trace.Op(0)
 	for i := range n {
-		op := trace.Op(d.word())
-		d.ascending(int(i), op > before)
-		spans := decoded(d, stats.DecodeRanks)
-		if d.bad || spans.Count() == 0 {
-			d.fail()
+		op := trace.Op(d.Word())
+		d.Ascending(int(i), op > before)
+		spans := Decode(d, stats.DecodeRanks)
+		if d.Bad() || spans.Count() == 0 {
+			d.Fail()
 			return SpanTimes{}
 		}
 		before, *t.room(op, 0) = op, spans
 	}
 	if t.trim(); t.last == 0 && t.beyond > 0 {
-		d.fail() // none are beyond while there is room
+		d.Fail() // none are beyond while there is room
 	}
 	return t
 }

@@ -23,12 +23,6 @@ type EdgeTally struct {
 	stats.CoMoments
 }
 
-// EdgeNanos is the time of a request in one edge.
-type EdgeNanos struct {
-	Edge  trace.Edge
-	Nanos int64
-}
-
 // Add adds a request with the given times, ascending by edge, which add up to its duration. It returns how many edges were new.
 func (t *Tally) Add(duration int64, times []EdgeNanos, limit int) int {
 	t.Total.Add(duration)

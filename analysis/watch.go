@@ -2,9 +2,8 @@ package analysis
 
 import (
 	"cmp"
+	"maps"
 	"math"
-	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -44,191 +43,155 @@ func DefaultWatchOptions() WatchOptions {
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 
-// watch is what is known about the change of one group.
-type watch struct {
-	learned   bool
-	reference stats.Reference
-	size      *SizeModel     // of the requests that the reference is of, which is then that of durations adjusted for size; nil: it is not
-	counts    stats.Counts   // of the open epoch
-	recent    []stats.Counts // of the last epochs with requests, at most Calm of them
-	change    stats.Change
-	blocks    []stats.Moments // the logarithms of the durations of what is to be the next reference, epoch by epoch
-	healthy   int             // epochs in the next reference
-
-	// Of request types only: the mix of their groups, see mixOthers.
-	mixReference stats.MixReference
-	mix          stats.Mix
-	mixed        []uint64   // requests of the open epoch, by number
-	expectedMix  []uint64   // of the learning period
-	recentMixes  [][]uint64 // of the last epochs with requests since the evidence began to rise, at most Calm of them
-	numbers      map[Hash]int
-	number       int  // of groups: their number in the mix of their type
-	troubled     bool // the type, or one of its groups, has an open problem
-
-	last   float64 // strongest evidence at the end of the last epoch
-	rising int     // epochs in a row in which it grew, and stood above 1
-	open   bool
-	kind   ProblemKind
-	since  trace.Nanos
-	judged int // epochs with requests since the problem was opened, or an accepted change was last looked at
-	silent int // epochs in a row without
+// chronic returns the thresholds for problems without a change.
+func (o *WatchOptions) chronic() Thresholds {
+	t := o.Chronic
+	t.CoV, t.Delayed, t.MinSamples = cmp.Or(t.CoV, math.Inf(1)), cmp.Or(t.Delayed, math.Inf(1)), o.MinSamples
+	return t
 }
 
-// count takes in a request that was just added to the open window.
-func (w *watch) count(duration int64) {
-	if w.learned {
-		w.counts.Add(&w.reference, duration)
+// Watch ends an epoch at time now and returns the open problems, ranked, chronic ones last.
+//
+//  1. The requests of the open epoch of each group are held against its expectation, which gives the evidence of several tests.
+//  2. Of all tests of all groups those are alarms whose evidence suffices in view of their number (e-BH).
+//  3. The open epoch becomes part of the windows that are judged.
+//  4. In each request type, problems of alarmed groups are opened, and others closed. Windows of groups that are well become part of their
+//     reference.
+//  5. Open problems are described; groups without a change may have chronic ones.
+func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
+	tests := d.step(o)
+	evalues := make([]float64, len(tests))
+	for i := range tests {
+		evalues[i] = tests[i].evalue
 	}
-}
-
-// mixes takes in, for a request type, the number of the group of a request, and whether it failed.
-func (w *watch) mixes(number int, failed bool) {
-	switch {
-	case w.mixed == nil:
-	case failed:
-		w.mixed[mixFailed]++
-	default:
-		w.mixed[number]++
+	e := epoch{detector: d, options: &o, now: now, alarms: make(map[*Group]testResult)}
+	for _, i := range stats.EBH(evalues, o.FalseDiscovery) {
+		t := tests[i]
+		if known, ok := e.alarms[t.group]; !ok || t.evalue > known.evalue {
+			e.alarms[t.group] = t
+		}
 	}
+	d.Groups.Close(now)
+	for requestType, groups := range d.Groups.ByType() {
+		e.judge(requestType, groups)
+	}
+	return d.problems(o)
 }
 
-// suspicion is one test of one group.
-type suspicion struct {
+// testResult is one test of one group.
+type testResult struct {
 	group  *Group
 	kind   ProblemKind
 	evalue float64
 }
 
-// Watch ends an epoch at time now: it weighs the evidence of every group against its expectation, opens and closes problems,
-// and returns those that are open, ranked, chronic ones last. What is judged of groups that are well becomes part of their reference.
-func (g *Grouper) Watch(now trace.Nanos, o WatchOptions) []Problem {
-	suspicions := g.step(o)
-	evalues := make([]float64, len(suspicions))
-	for i := range suspicions {
-		evalues[i] = suspicions[i].evalue
-	}
-	alarmed := make(map[*Group]suspicion)
-	for _, i := range stats.EBH(evalues, o.FalseDiscovery) {
-		s := suspicions[i]
-		if known, ok := alarmed[s.group]; !ok || s.evalue > known.evalue {
-			alarmed[s.group] = s
-		}
-	}
-	g.Close(now)
-	for requestType, groups := range g.byType() {
-		g.judge(requestType, groups, alarmed, now, o)
-	}
-	return g.problems(o)
-}
-
-// step weighs the open epoch of every group and returns the strength of the evidence of every test.
-func (g *Grouper) step(o WatchOptions) []suspicion {
-	var suspicions []suspicion
-	for _, group := range g.all() {
-		w := &group.watch
-		if !w.learned {
+// step holds the open epoch of every group against its expectation and returns the results of all tests.
+func (d *Detector) step(o WatchOptions) (tests []testResult) {
+	watched := 0
+	for g := range d.Groups.Each() {
+		if !g.Expectation.Learned {
 			continue
 		}
-		w.silent++
-		if w.counts.N > 0 {
-			w.silent = 0
-			w.judged++
-			w.change.Step(&w.reference, w.counts)
-			w.recent = last(append(w.recent, w.counts), o.Calm)
-			w.counts = stats.Counts{}
+		watched++
+		c := d.of(g)
+		c.step(&g.Expectation, o.Calm)
+		tests = append(tests,
+			testResult{g, KindSlow, c.change.Slower()}, testResult{g, KindVariable, c.change.Variable()})
+		if g.Expectation.Mix != nil {
+			tests = append(tests, testResult{g, KindShifted, c.mix.Shifted()})
 		}
-		suspicions = append(suspicions,
-			suspicion{group, KindSlow, w.change.Slower()}, suspicion{group, KindVariable, w.change.Variable()})
-		if len(w.mixed) > 1 {
-			w.mix.Step(&w.mixReference, w.mixed)
-			if w.silent == 0 {
-				w.recentMixes = last(append(w.recentMixes, slices.Clone(w.mixed)), o.Calm)
-			}
-			clear(w.mixed)
-			suspicions = append(suspicions, suspicion{group, KindShifted, w.mix.Shifted()})
-		}
-		if w.rise(group.evidence()); w.rising == 0 && !w.open {
-			w.recentMixes = nil
+		if c.accumulate(c.strongest()); c.rising == 0 && !g.OpenProblem {
+			c.recentMixes = nil
 		}
 	}
-	return suspicions
+	if len(d.changes) > watched { // some made room
+		maps.DeleteFunc(d.changes, func(g *Group, _ *changeDetector) bool { return d.Groups.Group(g.ID) != g })
+	}
+	return tests
 }
 
-// last returns the last n of all, in place: the memory of the others is used again.
-func last[T any](all []T, n int) []T {
-	if len(all) > n {
-		all = append(all[:0], all[len(all)-n:]...)
+// problems returns the open problems, ranked.
+func (d *Detector) problems(o WatchOptions) []Problem {
+	var open []Problem
+	for g := range d.Groups.Each() {
+		if g.OpenProblem {
+			open = append(open, d.of(g).problem(g, d.Groups.Table))
+		}
 	}
-	return all
+	open = append(open, d.chronicProblems(o.chronic())...)
+	Rank(open)
+	d.detail(open)
+	return open
 }
 
-// rise takes in how strong the evidence now is.
-func (w *watch) rise(evidence float64) {
-	if evidence > max(1, w.last) {
-		w.rising++
-	} else if evidence < w.last {
-		w.rising = 0
-	}
-	w.last = evidence
+// epoch judges groups at the end of an epoch.
+type epoch struct {
+	detector *Detector
+	options  *WatchOptions
+	now      trace.Nanos
+	alarms   map[*Group]testResult // the strongest of each group that has one
 }
 
 // judge opens and closes the problems of one request type and its groups.
-func (g *Grouper) judge(requestType *Group, groups []*Group, alarmed map[*Group]suspicion, now trace.Nanos, o WatchOptions) {
-	level := g.explains(requestType, groups, alarmed)
-	before := requestType.watch.troubled
-	requestType.watch.troubled = false
+func (e *epoch) judge(requestType *Group, groups []*Group) {
+	level := e.level(requestType, groups)
+	before := requestType.AnyOpenProblem
+	requestType.AnyOpenProblem = false
 	for i := range 1 + len(groups) {
-		group := requestType
+		g := requestType
 		if i > 0 {
-			group = groups[i-1]
+			g = groups[i-1]
 		}
-		w := &group.watch
-		s, suspect := alarmed[group]
-		reported := i > 0 && requestType.watch.open // with its type
-		if w.open {
-			g.relent(group, o)
-		} else if s.kind = group.kind(s.kind, o); suspect && level == group.Level && !reported && g.convinces(group, s.kind, o) {
-			if w.open = !g.accepted(group, s.kind, o); !w.open {
-				g.observeOn(group, o)
-			} else {
-				w.kind, w.since, w.judged = s.kind, now, 0
-			}
+		alarm, alarmed := e.alarms[g]
+		reported := i > 0 && requestType.OpenProblem // with its type
+		switch {
+		case g.OpenProblem:
+			e.maybeClose(g)
+		case alarmed && level == g.Level && !reported:
+			e.maybeOpen(g, e.kind(g, alarm.kind))
 		}
-		requestType.watch.troubled = requestType.watch.troubled || w.open
-		g.attend(group, now, o)
+		requestType.AnyOpenProblem = requestType.AnyOpenProblem || g.OpenProblem
+		e.updateReference(g)
 	}
-	if before && !requestType.watch.troubled {
-		g.recover(requestType, groups)
+	if before && !requestType.AnyOpenProblem { // what the problem left of evidence in others is not held against them
+		e.reset(requestType)
+		for _, g := range groups {
+			e.reset(g)
+		}
 	}
 }
 
-// kind returns what to call a change for which the evidence of one kind is strongest: requests that are all slower alike are far from
+// kind returns the kind of a change for which the evidence of one kind is strongest: requests that are all slower alike are far from
 // where they were, too, but do not vary more.
-func (group *Group) kind(strongest ProblemKind, o WatchOptions) ProblemKind {
-	now, before := group.Current.Total, group.Reference.Total
-	if strongest == KindVariable && now.Mean() > before.Mean() && now.CoV() <= before.CoV()*(1+o.Tests.Margin) {
+func (e *epoch) kind(g *Group, strongest ProblemKind) ProblemKind {
+	now, before := g.Current.Total, g.Reference.Total
+	if strongest == KindVariable && now.Mean() > before.Mean() && now.CoV() <= before.CoV()*(1+e.options.Tests.Margin) {
 		return KindSlow
 	}
 	return strongest
 }
 
-// convinces reports whether the evidence against a group that has requests was confirmed, and matters.
-func (g *Grouper) convinces(group *Group, kind ProblemKind, o WatchOptions) bool {
-	return group.watch.silent == 0 && group.watch.rising >= o.Confirm && g.matters(group, kind, o)
-}
-
-// observeOn has what is judged of a group whose change is accepted begin anew now and then, so that it shows soon when it is not any more.
-func (g *Grouper) observeOn(group *Group, o WatchOptions) {
-	if w := &group.watch; w.judged >= o.Calm {
-		g.judgeAnew(group)
-		w.judged = 0
+// maybeOpen opens a problem of a group that has requests if the evidence was confirmed, the change matters, and nobody accepted it. Of a
+// change that is accepted the window that is judged restarts now and then, so that it shows soon if it grows.
+func (e *epoch) maybeOpen(g *Group, kind ProblemKind) {
+	c := e.detector.of(g)
+	if c.silent > 0 || c.rising < e.options.Confirm || !e.matters(g, kind) {
+		return
+	}
+	switch {
+	case !e.accepted(g, kind):
+		g.OpenProblem = true
+		c.kind, c.since, c.judged = kind, e.now, 0
+	case c.judged >= e.options.Calm:
+		g.RestartWindow()
+		c.judged = 0
 	}
 }
 
 // accepted reports whether somebody decided to live with what the requests judged of a group are like.
-func (g *Grouper) accepted(group *Group, kind ProblemKind, o WatchOptions) bool {
-	_, level := g.Types.Rules.expects(group, &o.Chronic)
-	switch now := group.Current.Total; kind {
+func (e *epoch) accepted(g *Group, kind ProblemKind) bool {
+	_, level := e.options.Chronic.of(g, e.detector.Groups.Types.Rules)
+	switch now := g.Current.Total; kind {
 	case KindVariable:
 		return now.CoV() <= level.CoV
 	case KindSlow:
@@ -240,71 +203,62 @@ func (g *Grouper) accepted(group *Group, kind ProblemKind, o WatchOptions) bool 
 
 // matters reports whether enough time is lost for a problem of that kind. A shift may be one without any: requests that fail are
 // fast.
-func (g *Grouper) matters(group *Group, kind ProblemKind, o WatchOptions) bool {
-	impact := g.impact(group)
-	return impact > o.MinImpact || kind == KindShifted && impact >= o.MinImpact
+func (e *epoch) matters(g *Group, kind ProblemKind) bool {
+	lost := impact(g)
+	return lost > e.options.MinImpact || kind == KindShifted && lost >= e.options.MinImpact
 }
 
-// attend makes what is judged of a group that is well part of its reference, and samples more of one that may not be.
-func (g *Grouper) attend(group *Group, now trace.Nanos, o WatchOptions) {
-	switch {
-	case !group.watch.learned:
-	case !group.watch.open && group.evidence() < quiet:
-		g.absorb(group, o)
-		group.Open.Sample.Resize(g.options.Sample)
-	default:
-		group.Open.Sample.Resize(g.options.Attended)
-		g.limit(group, now)
+// maybeClose closes the problem of a group whose requests are within the expectation again, or that has none any more.
+func (e *epoch) maybeClose(g *Group) {
+	c := e.detector.of(g)
+	if c.silent >= e.options.Silence || c.judged >= e.options.Calm && c.holds(&g.Expectation) {
+		e.reset(g)
 	}
 }
 
-// recover begins anew with a type whose problem is over: groups that have no expectation yet learn from now on only, and what the
-// problem left of evidence in others is no longer held against them.
-func (g *Grouper) recover(requestType *Group, groups []*Group) {
-	g.calm(requestType)
-	for _, group := range groups {
-		g.calm(group)
+// updateReference makes the window that is judged part of the reference if the group is well. Else the group samples more requests.
+func (e *epoch) updateReference(g *Group) {
+	if !g.Expectation.Learned {
+		return
 	}
+	c := e.detector.of(g)
+	well := !g.OpenProblem && c.strongest() < quiet
+	if !well {
+		g.Attend(true)
+		g.LimitWindow(e.now)
+		return
+	}
+	if g.Absorb(e.options.Renew, e.options.MinSamples, e.options.Tests) {
+		c.recent = nil
+	}
+	g.Attend(false)
 }
 
-// calm forgets what a group that is well again showed during a problem.
-func (g *Grouper) calm(group *Group) {
-	w := &group.watch
-	if !w.learned {
-		w.blocks = nil
-		group.Since = g.closed
+// reset forgets what a group showed during a problem that is over. A group without an expectation learns from now on only.
+func (e *epoch) reset(g *Group) {
+	if !g.Expectation.Learned {
+		g.LearnFrom(e.now)
 	}
-	w.open, w.rising, w.last = false, 0, 0
-	w.change, w.mix, w.recentMixes = stats.Change{}, stats.Mix{}, nil
-	g.judgeAnew(group)
-}
-
-// quiet is the evidence below which a group is taken to be well and what it shows is added to its reference. An e-value of a healthy
-// group is 1 on average.
-const quiet = 2
-
-// evidence returns the strongest evidence against the group's being well.
-func (group *Group) evidence() float64 {
-	w := &group.watch
-	if !w.learned {
-		return math.Inf(1) // what is not learned yet is not healthy either
+	g.OpenProblem = false
+	if c := e.detector.changes[g]; c != nil {
+		c.reset()
 	}
-	return max(w.change.Slower(), w.change.Variable(), w.mix.Shifted())
+	g.RestartWindow()
 }
 
 // carries is the part of a request type's excess time that one group must carry to be the problem in the type's place.
 const carries = 0.8
 
-// explains returns the level at which the problems of a request type are to be reported: that of the groups if the type as a whole
+// level returns the level at which the problems of a request type are to be reported: that of the groups if the type as a whole
 // raises no alarm, or if a single group, not most of the type, carries nearly all of the time lost.
-func (g *Grouper) explains(requestType *Group, groups []*Group, alarmed map[*Group]suspicion) Level {
-	if _, ok := alarmed[requestType]; !ok {
+func (e *epoch) level(requestType *Group, groups []*Group) Level {
+	if _, ok := e.alarms[requestType]; !ok {
 		return GroupLevel
 	}
-	lost := g.lost(requestType)
-	for _, group := range groups {
-		_, ok := alarmed[group]
-		if ok && 2*group.Current.Total.N < requestType.Current.Total.N && g.lost(group) > carries*lost {
+	all := lost(requestType)
+	for _, g := range groups {
+		_, ok := e.alarms[g]
+		if ok && 2*g.Current.Total.N < requestType.Current.Total.N && lost(g) > carries*all {
 			return GroupLevel
 		}
 	}
@@ -312,153 +266,21 @@ func (g *Grouper) explains(requestType *Group, groups []*Group, alarmed map[*Gro
 }
 
 // lost returns the time that the requests judged took beyond the reference, in ns.
-func (g *Grouper) lost(group *Group) float64 {
-	if group.Reference.Total.N == 0 || group.Current.Total.N == 0 {
+func lost(g *Group) float64 {
+	if g.Reference.Total.N == 0 || g.Current.Total.N == 0 {
 		return 0
 	}
-	return float64(group.Current.Total.N) * (group.Current.Total.Mean() - group.Reference.Total.Mean())
+	return float64(g.Current.Total.N) * (g.Current.Total.Mean() - g.Reference.Total.Mean())
 }
 
 // impact returns the time lost per second, in ns: what the requests took beyond the reference, or, where the mean did not rise, how
 // far they spread beyond it.
-func (g *Grouper) impact(group *Group) float64 {
-	w := &group.Current
+func impact(g *Group) float64 {
+	w := &g.Current
 	span := w.Last.Sub(w.First).Seconds()
 	if !(span > 0) {
 		return 0
 	}
-	spread := float64(w.Total.N) * (w.Total.StdDev() - group.Reference.Total.StdDev())
-	return max(g.lost(group), spread, 0) / span
-}
-
-// relent closes the problem of a group whose requests are within the expectation again, or that has none any more.
-func (g *Grouper) relent(group *Group, o WatchOptions) {
-	w := &group.watch
-	if w.silent < o.Silence && (w.judged < o.Calm || !w.holds()) {
-		return
-	}
-	g.calm(group)
-}
-
-// holds reports whether what the problem is about is, over the last epochs together, within the expectation again.
-func (w *watch) holds() bool {
-	if w.kind == KindShifted {
-		return w.mixReference.Holds(w.recentMix())
-	}
-	var sum stats.Counts
-	for _, c := range w.recent {
-		sum.Merge(c)
-	}
-	return w.reference.Holds(sum)
-}
-
-// recentMix returns the mix of the recent epochs together.
-func (w *watch) recentMix() []uint64 {
-	sum := make([]uint64, len(w.mixed))
-	for _, mix := range w.recentMixes {
-		for i, n := range mix {
-			sum[i] += n
-		}
-	}
-	return sum
-}
-
-// shift returns how far the recent mix is from the expected one, in [0, 1].
-func (w *watch) shift() float64 {
-	recent := w.recentMix()
-	var was, is uint64
-	for i := range recent {
-		was, is = was+w.expectedMix[i], is+recent[i]
-	}
-	if was == 0 || is == 0 {
-		return 0
-	}
-	var distance float64
-	for i := range recent {
-		distance += math.Abs(float64(recent[i])/float64(is) - float64(w.expectedMix[i])/float64(was))
-	}
-	return distance / 2
-}
-
-// chronic returns what is judged by though nothing changed.
-func (o *WatchOptions) chronic() Thresholds {
-	t := o.Chronic
-	t.CoV, t.Delayed, t.MinSamples = cmp.Or(t.CoV, math.Inf(1)), cmp.Or(t.Delayed, math.Inf(1)), o.MinSamples
-	return t
-}
-
-// problems returns the open problems, ranked.
-func (g *Grouper) problems(o WatchOptions) []Problem {
-	var open []Problem
-	for _, group := range g.all() {
-		if group.watch.open {
-			open = append(open, g.changed(group))
-		}
-	}
-	open = append(open, g.chronicProblems(o.chronic())...)
-	Rank(open)
-	g.detail(open)
-	return open
-}
-
-// changed describes the open problem of a group.
-func (g *Grouper) changed(group *Group) Problem {
-	w := &group.watch
-	p := g.problem(group, w.kind)
-	p.Onset = Changed
-	p.Expected = time.Duration(group.Reference.Total.Mean())
-	p.Impact = g.impact(group)
-	p.EValue = group.evidence()
-	if p.Kind == KindShifted {
-		p.Shift = w.shift()
-	}
-	g.leadChanged(group, &p)
-	return p
-}
-
-// certain is by how many standard errors the mean must have risen for the edges to be ordered by their part in that.
-const certain = 3
-
-// leadChanged orders the edges of a changed problem by their part in what changed: in the rise of the mean where there certainly
-// is one, else in the rise of the variance.
-func (g *Grouper) leadChanged(group *Group, p *Problem) {
-	now, ref := &group.Current, &group.Reference
-	rise, low, _ := excess(now.Total, ref.Total)
-	g.vanished(group, p)
-	if half := rise - low; rise > 0 && rise/half*normal95 > certain {
-		lead(p.Edges, func(e *EdgeShare) float64 { return e.Excess / rise })
-		return
-	}
-	spread := now.Total.Variance() - ref.Total.Variance()
-	lead(p.Edges, func(e *EdgeShare) float64 {
-		cov := now.Tally.Edge(e.Edge).Cov(now.Total) - ref.Tally.Edge(e.Edge).Cov(ref.Total)
-		return cov / math.Abs(spread)
-	})
-}
-
-// vanished adds the edges that no request judged has, but the reference had: time can move away from an edge as well as into it.
-func (g *Grouper) vanished(group *Group, p *Problem) {
-	var none EdgeTally
-	for i := range group.Reference.Tally.Edges {
-		e := &group.Reference.Tally.Edges[i]
-		if _, found := group.Current.Tally.find(e.Edge); found {
-			continue
-		}
-		none.Edge = e.Edge
-		s := g.share(&none, group.Current.Total)
-		s.Excess, s.ExcessLow, s.ExcessHigh = excess(none.Moments(group.Current.Total.N), e.CoMoments.Moments(group.Reference.Total.N))
-		p.Edges = append(p.Edges, s)
-	}
-	slices.SortFunc(p.Edges, func(a, b EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
-}
-
-// Watched returns how many groups and request types have an expectation.
-func (g *Grouper) Watched() int {
-	n := 0
-	for _, group := range g.groups {
-		if group.watch.learned {
-			n++
-		}
-	}
-	return n
+	spread := float64(w.Total.N) * (w.Total.StdDev() - g.Reference.Total.StdDev())
+	return max(lost(g), spread, 0) / span
 }

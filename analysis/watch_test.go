@@ -23,7 +23,8 @@ const epoch = 10 * time.Second
 
 // stage plays requests, described in a few words, against a Grouper, epoch by epoch.
 type stage struct {
-	g       *analysis.Grouper
+	g       *analysis.Grouper // of d
+	d       *analysis.Detector
 	options analysis.WatchOptions
 	now     trace.Nanos
 	random  *rand.Rand
@@ -34,11 +35,13 @@ type stage struct {
 func newStage() *stage {
 	o := analysis.DefaultWatchOptions()
 	o.Silence = 30
-	return &stage{
-		g: newGrouper(analysis.GroupOptions{}), options: o, now: 1e18,
-		random: rand.New(rand.NewPCG(1, 2)), open: make(map[analysis.Hash]string),
-	}
+	s := &stage{options: o, now: 1e18, random: rand.New(rand.NewPCG(1, 2)), open: make(map[analysis.Hash]string)}
+	s.use(newGrouper(analysis.GroupOptions{}))
+	return s
 }
+
+// use makes the stage play against other groups.
+func (s *stage) use(g *analysis.Grouper) { s.g, s.d = g, analysis.NewDetector(g) }
 
 // traffic is the requests of one group: "group=cached n=40 failed=2 every=3 a=10ms b=5ms".
 type traffic struct {
@@ -95,7 +98,7 @@ func (s *stage) request(r traffic) *analysis.Observation {
 	for _, e := range times {
 		o.Edges = append(o.Edges, e)
 	}
-	sortObservation(o)
+	analysis.Sort(o)
 	return o
 }
 
@@ -136,20 +139,20 @@ func (s *stage) play(all []traffic, epochs int, learning bool) string {
 			continue
 		}
 		s.report(&out, i+1)
-		s.g.Learn(s.now.Add(-5*time.Minute), s.options)
+		s.d.Learn(s.now.Add(-5*time.Minute), s.options)
 	}
 	if learning {
-		s.g.Learn(s.now, s.options)
+		s.d.Learn(s.now, s.options)
 	}
 	if out.Len() == 0 {
-		return fmt.Sprintf("%d open, %d watched\n", len(s.open), s.g.Watched())
+		return fmt.Sprintf("%d open, %d watched\n", len(s.open), s.d.Watched())
 	}
 	return out.String()
 }
 
 func (s *stage) report(out *bytes.Buffer, number int) {
 	still := make(map[analysis.Hash]string)
-	for _, p := range s.g.Watch(s.now, s.options) {
+	for _, p := range s.d.Watch(s.now, s.options) {
 		what := fmt.Sprintf("%v %v", p.Level, p.Kind)
 		if p.Onset == analysis.Chronic {
 			what = "chronic " + what
@@ -219,7 +222,7 @@ func TestWatch(t *testing.T) {
 				return ""
 			case "accept":
 				for id := range s.open {
-					s.g.Accept(s.g.Group(groupOf(s, id)).ID, s.now)
+					s.d.Accept(s.g.Group(groupOf(s, id)).ID, s.now)
 				}
 				return ""
 			}
@@ -231,7 +234,7 @@ func TestWatch(t *testing.T) {
 
 // groupOf returns the group of the open problem with the given identity.
 func groupOf(s *stage, problem analysis.Hash) analysis.Hash {
-	for _, p := range s.g.Watch(s.now, s.options) {
+	for _, p := range s.d.Watch(s.now, s.options) {
 		if p.ID == problem {
 			return p.Group
 		}
@@ -243,14 +246,14 @@ func groupOf(s *stage, problem analysis.Hash) analysis.Hash {
 // sampled more; and it makes no room for others.
 func TestWatchedGroup(t *testing.T) {
 	s := newStage()
-	s.g = newGrouper(analysis.GroupOptions{Edges: 3, Groups: 4})
+	s.use(newGrouper(analysis.GroupOptions{Edges: 3, Groups: 4}))
 	was := []traffic{parseTraffic(t, "group=a n=60 e=5ms f=5ms g=5ms h=5ms i=5ms j=5ms")}
 	is := []traffic{parseTraffic(t, "group=a n=60 h=10ms i=5ms j=5ms k=25ms l=5ms")}
 	s.play(was, 30, true)
 	if got := s.play(is, 10, false); !strings.Contains(got, "opened request_type slow") || strings.Contains(got, "add up") {
 		t.Fatal(got)
 	}
-	p := s.g.Watch(s.now, s.options)[0]
+	p := s.d.Watch(s.now, s.options)[0]
 	group := s.g.Group(p.Group)
 	if n := group.Current.Sample.Len(); n != analysis.DefaultAttended {
 		t.Errorf("%d requests are sampled, want %d", n, analysis.DefaultAttended)
@@ -260,10 +263,10 @@ func TestWatchedGroup(t *testing.T) {
 	}
 	for i := range 60 { // no request of the group, many others
 		for k := range 3 {
-			s.g.Observe(plain(100+3*i+k, 1, s.now, time.Millisecond))
+			s.g.Observe(analysis.Plain(100+3*i+k, 1, s.now, time.Millisecond))
 		}
 		s.now = s.now.Add(epoch)
-		s.g.Watch(s.now, s.options)
+		s.d.Watch(s.now, s.options)
 		if i < 20 && s.g.Group(p.Group) == nil {
 			t.Fatal("a group with a problem made room")
 		}
@@ -277,7 +280,7 @@ func TestWatchedGroup(t *testing.T) {
 // window: once that window is judged, each row has its times in the edges in which the request spent them.
 func TestEdgesAppearDuringAProblem(t *testing.T) {
 	s := newStage()
-	s.g = newGrouper(analysis.GroupOptions{Edges: 3})
+	s.use(newGrouper(analysis.GroupOptions{Edges: 3}))
 	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")} // so far apart that a time tells its edge
 	slow := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=1ms")}
 	other := []traffic{parseTraffic(t, "group=g n=60 c=1ms d=10ms e=100ms f=1s")}
@@ -295,18 +298,18 @@ func TestEdgesAppearDuringAProblem(t *testing.T) {
 	s.play(slow, 2, false) // the younger window begins when the first of these epochs ends
 	before := make(map[*analysis.Group][]trace.Edge)
 	for group := range s.g.Each() {
-		before[group] = slices.Clone(group.Edges)
+		before[group] = slices.Clone(group.Edges())
 	}
 	s.play(other, 1, false)
 	s.now = s.now.Add(40 * time.Minute)
 	s.play(nil, 1, false)
 	for group := range s.g.Each() {
-		if n := group.Current.Sample.Len(); n != 120 || slices.Equal(group.Edges, before[group]) {
-			t.Fatalf("level %v: %d rows, want 120; edges %v, of which some must be new", group.Level, n, group.Edges)
+		if n := group.Current.Sample.Len(); n != 120 || slices.Equal(group.Edges(), before[group]) {
+			t.Fatalf("level %v: %d rows, want 120; edges %v, of which some must be new", group.Level, n, group.Edges())
 		}
 		for _, row := range group.Current.Sample.All() {
 			for number, ns := range row.Edges() {
-				name := opName(s.g.Table.Context(s.g.Table.EdgeInfo(group.Edges[number]).Context).Op)
+				name := opName(s.g.Table.Context(s.g.Table.EdgeInfo(group.Edges()[number]).Context).Op)
 				if mean := means[name].Nanoseconds(); ns < mean/3 || ns > mean*3 {
 					t.Fatalf("level %v: %d ns in %s, want about %d", group.Level, ns, name, mean)
 				}
@@ -325,6 +328,52 @@ func TestReferenceIsRenewed(t *testing.T) {
 	for _, group := range s.g.Groups() {
 		if n := group.Reference.Total.N; n < 40*30 || n > 81*30 {
 			t.Errorf("the reference holds %d requests", n)
+		}
+	}
+}
+
+// However long a problem lasts, what is judged of it is of the last hour at most, and of the last half at least.
+func TestJudgedSpan(t *testing.T) {
+	s := newStage()
+	was, is := []traffic{parseTraffic(t, "group=a n=20 e=5ms")}, []traffic{parseTraffic(t, "group=a n=20 e=10ms")}
+	s.play(was, 60, true)
+	s.play(is, 10, false)
+	if len(s.open) == 0 {
+		t.Fatal("no problem")
+	}
+	for range 20 {
+		s.play(is, 45, false) // 7.5 minutes
+		for _, group := range s.g.Groups() {
+			span := s.now.Sub(group.Current.First)
+			if n := group.Current.Total.N; span > time.Hour+epoch || n != uint64(span.Round(epoch)/epoch)*20 {
+				t.Fatalf("%d requests are judged, of %v", n, span)
+			}
+		}
+	}
+	p := s.d.Watch(s.now, s.options)[0]
+	if p.Requests < 30*6*20 {
+		t.Errorf("%d requests are judged", p.Requests)
+	}
+}
+
+// What is well is absorbed by the reference: the rate is that of the reference then.
+func TestRateOfWhatIsWell(t *testing.T) {
+	g, at := newGrouper(analysis.GroupOptions{}), trace.Nanos(0).Add(1000*time.Hour)
+	d := analysis.NewDetector(g)
+	g.Close(at)
+	for range 30 {
+		for range 20 {
+			o := analysis.Random(1, 1)[0]
+			o.Start = at.Add(time.Second)
+			g.Observe(o)
+		}
+		at = at.Add(10 * time.Second)
+		d.Watch(at, analysis.DefaultWatchOptions())
+		d.Learn(at, analysis.DefaultWatchOptions())
+	}
+	for _, group := range g.Groups() {
+		if group.Current.Total.N > 0 || group.Rate() < 1.99 || group.Rate() > 2.01 {
+			t.Errorf("%d requests are judged, %g requests/s, want 2", group.Current.Total.N, group.Rate())
 		}
 	}
 }

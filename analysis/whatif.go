@@ -9,8 +9,8 @@ import (
 )
 
 // WhatIf returns the duration that root number root of p would have had if the time of each of its edges had been what level
-// says: level is given every edge on the critical path with its ns in this request, and returns other ns, at least 0. Edges are
-// those of the level at.
+// says: level is given every edge on the critical path with its ns in this request, and returns other ns, at least 0. Coarse says that
+// edges are whole ones, as in a request type: [trace.WholeEdge].
 //
 // The walk is replayed forwards. Every span's own work is the gaps between its children: a child starts when all the children
 // that had ended before it started have ended, and after the gap that lay between; a span ends likewise. Gaps of an edge
@@ -22,8 +22,8 @@ import (
 // come back than is said here. Own time of spans that joined others is left as it is.
 //
 // Paths are replayed as [DefaultOptions] extract them. It takes time O(n log n) in the number of nodes of the root.
-func WhatIf(p *Path, root int, at Level, level func(edge trace.Edge, nanos int64) int64) time.Duration {
-	r := replay{path: p, root: &p.Roots[root], at: at, scales: make(map[trace.Edge]scale)}
+func WhatIf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos int64) int64) time.Duration {
+	r := replay{path: p, root: &p.Roots[root], coarse: coarse, scales: make(map[trace.Edge]scale)}
 	r.measure(level)
 	return r.run()
 }
@@ -46,7 +46,7 @@ func (s scale) of(nanos int64) int64 {
 type replay struct {
 	path   *Path
 	root   *Root
-	at     Level
+	coarse bool                 // edges are whole contexts
 	scales map[trace.Edge]scale // of edges whose time changes
 	joined map[int32]bool       // nodes that joined others
 	nanos  []int64              // of each node of the root, from First: the new duration
@@ -85,7 +85,7 @@ func (r *replay) measure(level func(edge trace.Edge, nanos int64) int64) {
 
 func (r *replay) edge(node, before, after int32) trace.Edge {
 	context := r.path.Nodes[node].Full
-	if r.at == RequestTypeLevel {
+	if r.coarse {
 		return trace.WholeEdge(context)
 	}
 	return trace.EdgeOf(context, r.op(before), r.op(after))

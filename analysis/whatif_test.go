@@ -40,9 +40,9 @@ func TestWhatIf(t *testing.T) {
 			for i := range p.Nodes {
 				edges[trace.WholeEdge(p.Nodes[i].Full)] = table.OpName(p.Span(int32(i)).Op)
 			}
-			at := GroupLevel
+			coarse := false
 			if level == "request_type" {
-				at = RequestTypeLevel
+				coarse = true
 			}
 			var o Observation
 			new(Observer).Observe(p, 0, &o)
@@ -50,7 +50,7 @@ func TestWhatIf(t *testing.T) {
 				edges[e.Edge] = edges[trace.WholeEdge(e.Context)]
 			}
 			var b strings.Builder
-			after := WhatIf(p, 0, at, func(e trace.Edge, had int64) int64 {
+			after := WhatIf(p, 0, coarse, func(e trace.Edge, had int64) int64 {
 				if edges[e] != name {
 					return had
 				}
@@ -72,7 +72,7 @@ type replayed struct {
 func (r *replayed) children(i int32) (all []int32) {
 	for c := range r.path.Nodes {
 		n := &r.path.Nodes[c]
-		if n.Anchor == int32(c) && n.Root >= 0 && n.up == i && n.Start < n.End {
+		if n.Anchor == int32(c) && n.Root >= 0 && r.path.Caller(int32(c)) == i && n.Start < n.End {
 			all = append(all, int32(c))
 		}
 	}
@@ -128,7 +128,7 @@ func drawPath(t *rapid.T, shape tracetest.Shape) (*Path, int) {
 // drawLevels returns fractions, in percent, for some edges of a root.
 func drawLevels(t *rapid.T, p *Path, root, most int) map[trace.Edge]int64 {
 	levels := make(map[trace.Edge]int64)
-	WhatIf(p, root, GroupLevel, func(e trace.Edge, had int64) int64 {
+	WhatIf(p, root, false, func(e trace.Edge, had int64) int64 {
 		if rapid.Bool().Draw(t, "changed") {
 			levels[e] = had * int64(rapid.IntRange(0, most).Draw(t, "percent")) / 100
 		}
@@ -142,7 +142,7 @@ func TestWhatIfOracle(t *testing.T) {
 		p, root := drawPath(t, tracetest.Shape{Skewed: true, Broken: true})
 		levels := drawLevels(t, p, root, 200)
 		totals := make(map[trace.Edge]int64)
-		got := WhatIf(p, root, GroupLevel, func(e trace.Edge, had int64) int64 {
+		got := WhatIf(p, root, false, func(e trace.Edge, had int64) int64 {
 			totals[e] = had
 			if to, ok := levels[e]; ok {
 				return to
@@ -175,13 +175,13 @@ func TestWhatIfProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, root := drawPath(t, tracetest.Everything)
 		before := p.Duration(&p.Roots[root])
-		at := Level(rapid.IntRange(0, 1).Draw(t, "level"))
-		if same := WhatIf(p, root, at, func(_ trace.Edge, had int64) int64 { return had }); same != before {
+		coarse := rapid.Bool().Draw(t, "coarse")
+		if same := WhatIf(p, root, coarse, func(_ trace.Edge, had int64) int64 { return had }); same != before {
 			t.Fatalf("nothing changed, %d→%d\n%s", before, same, dump(p.Trace))
 		}
 		percent := int64(rapid.IntRange(0, 100).Draw(t, "percent"))
 		var saved int64
-		after := WhatIf(p, root, at, func(e trace.Edge, had int64) int64 {
+		after := WhatIf(p, root, coarse, func(e trace.Edge, had int64) int64 {
 			if uint64(e)>>7&1 == 0 {
 				return had
 			}
@@ -191,7 +191,7 @@ func TestWhatIfProperties(t *testing.T) {
 		if after > before || before-after > time.Duration(saved) {
 			t.Fatalf("%d→%d, but edges were shortened by %d\n%s", before, after, saved, dump(p.Trace))
 		}
-		if nothing := WhatIf(p, root, at, func(trace.Edge, int64) int64 { return 0 }); nothing > after {
+		if nothing := WhatIf(p, root, coarse, func(trace.Edge, int64) int64 { return 0 }); nothing > after {
 			t.Fatalf("without any time %d, with some %d\n%s", nothing, after, dump(p.Trace))
 		}
 	})
@@ -204,7 +204,7 @@ func BenchmarkWhatIf(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p := x.Extract(&traces[i%len(traces)])
-		WhatIf(p, 0, GroupLevel, func(e trace.Edge, had int64) int64 { return had / 2 })
+		WhatIf(p, 0, false, func(e trace.Edge, had int64) int64 { return had / 2 })
 		i++
 	}
 	perSpan(b, 50)

@@ -189,7 +189,7 @@ type sample struct {
 }
 
 func sampleOf(g *analysis.Group) sample {
-	columns := make([]int32, len(g.Edges))
+	columns := make([]int32, len(g.Edges()))
 	for i := range columns {
 		columns[i] = int32(i)
 	}
@@ -216,7 +216,7 @@ func (s *sample) population(label string, rows []int) population {
 	for _, row := range rows {
 		p.mean += s.Total[row] / float64(len(rows))
 		for e, ns := range s.Row(row) {
-			p.edges[s.group.Edges[e]] += ns / float64(len(rows))
+			p.edges[s.group.Edges()[e]] += ns / float64(len(rows))
 		}
 	}
 	p.from, p.to = s.extent(rows)

@@ -139,7 +139,7 @@ func (a *offline) group(ctx context.Context) error {
 		if err := s.learnFrom(a.requests(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
 			return err
 		}
-		a.grouper.Splits = s.splits
+		a.grouper.Keys.Splits = s.splits
 	}
 	for o, err := range a.requests(ctx) {
 		if err != nil {
@@ -189,7 +189,7 @@ func (a *offline) judge(ctx context.Context) error {
 		return err
 	}
 	thresholds.Objectives = objectives
-	problems := a.grouper.Chronic(thresholds)
+	problems := analysis.NewDetector(a.grouper).Chronic(thresholds)
 	if a.report.Problems, err = a.explain(ctx, problems); err != nil {
 		return err
 	}

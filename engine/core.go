@@ -52,7 +52,7 @@ type Core struct {
 	scratch   analysis.Observation
 
 	types       *analysis.RequestTypes
-	grouper     *analysis.Grouper
+	detector    *analysis.Detector
 	splitter    *splitter               // nil: groups are not split
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
@@ -68,12 +68,12 @@ type Core struct {
 
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
-	aged    trace.Nanos       // when trees last forgot
-	early   *log              // observations until learning ends
-	preview *analysis.Grouper // of these, as far as they tell already
-	epochs  []mark            // of these, one for each epoch that ended
-	seen    uint64            // observations in early
-	dropped uint64            // observations beyond the bound on early ones
+	aged    trace.Nanos        // when trees last forgot
+	early   *log               // observations until learning ends
+	preview *analysis.Detector // of these, as far as they tell already
+	epochs  []mark             // of these, one for each epoch that ended
+	seen    uint64             // observations in early
+	dropped uint64             // observations beyond the bound on early ones
 }
 
 // mark says how many early observations there were when an epoch ended.
@@ -97,7 +97,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 	types := &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, table)}
 	c := &Core{
 		options: options, table: table, extractor: analysis.NewExtractor(options.Path), types: types,
-		grouper:     analysis.NewGrouper(types, table, options.Groups),
+		detector:    analysis.NewDetector(analysis.NewGrouper(types, table, options.Groups)),
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
 		causes:      newCauses(),
@@ -105,11 +105,11 @@ func NewCore(table *trace.Table, options Options) *Core {
 		versions:    newVersions(),
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
-		preview:     analysis.NewGrouper(types, table, options.Groups),
+		preview:     analysis.NewDetector(analysis.NewGrouper(types, table, options.Groups)),
 	}
 	if options.Split {
 		c.splitter = newSplitter()
-		c.grouper.Splits = c.splitter.splits
+		c.detector.Groups.Keys.Splits = c.splitter.splits
 	}
 	return c
 }
@@ -145,7 +145,7 @@ func (c *Core) Observe(o *analysis.Observation) (requestType, group *analysis.Gr
 		c.explore(o)
 		return nil, nil
 	}
-	requestType, group = c.grouper.Observe(o)
+	requestType, group = c.detector.Groups.Observe(o)
 	if requestType == nil {
 		return nil, nil // counted by the grouper
 	}
@@ -171,7 +171,7 @@ func (c *Core) observeEarly(o *analysis.Observation) (requestType, group *analys
 	} else {
 		c.dropped++
 	}
-	return c.preview.Observe(o)
+	return c.preview.Groups.Observe(o)
 }
 
 // Dropped returns how many requests were not learned from because there were too many of them.
@@ -213,7 +213,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Turn(now)
 	c.versions.forget()
 	if !c.learned {
-		c.preview.Close(now)
+		c.preview.Groups.Close(now)
 		if c.seen > 0 {
 			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
 			c.epochs = append(c.epochs, mark{now, c.seen})
@@ -223,13 +223,13 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		}
 		c.learn(now)
 	}
-	c.problems = c.grouper.Watch(now, c.options.Watch)
+	c.problems = c.detector.Watch(now, c.options.Watch)
 	if age := c.options.Retention; age > 0 {
-		c.grouper.Forget(now.Add(-age))
+		c.detector.Groups.Forget(now.Add(-age))
 	}
-	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
+	c.detector.Learn(now.Add(-c.options.Learning), c.options.Watch)
 	c.resplit(now)
-	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })
+	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
 	c.ageTrees(now)
 	c.attachRefined()
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
@@ -272,7 +272,7 @@ func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
 	if c.splitter != nil {
-		if err := c.splitter.learnFrom(c.early.all(), c.grouper, splitCoV); err != nil {
+		if err := c.splitter.learnFrom(c.early.all(), c.detector.Groups, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 	}
@@ -283,17 +283,17 @@ func (c *Core) learn(now trace.Nanos) {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 		for n == epochs[0].seen {
-			c.grouper.Close(epochs[0].end)
+			c.detector.Groups.Close(epochs[0].end)
 			epochs = epochs[1:]
 		}
 		n++
-		if requestType, _ := c.grouper.Observe(o); requestType != nil {
+		if requestType, _ := c.detector.Groups.Observe(o); requestType != nil {
 			c.observeTree(requestType.ID, o)
 		}
 	}
 	c.early, c.epochs, c.preview = nil, nil, nil
-	c.grouper.Close(now)
-	c.grouper.Learn(now, c.options.Watch)
+	c.detector.Groups.Close(now)
+	c.detector.Learn(now, c.options.Watch)
 }
 
 // Problems returns the open problems as of the last epoch, ranked.
@@ -342,7 +342,7 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 func (c *Core) rates() map[analysis.Hash]float64 {
 	rates := make(map[analysis.Hash]float64)
 	for id := range c.builtTrees() {
-		if c.grouper.Group(id) != nil {
+		if c.detector.Groups.Group(id) != nil {
 			rates[id] = c.Rate(id)
 		}
 	}
@@ -492,4 +492,4 @@ func (c *Core) shares(p *analysis.Problem, r *refinements, arms []arm) []analysi
 }
 
 // Watched returns how many groups and request types have an expectation that changes are measured against.
-func (c *Core) Watched() int { return c.grouper.Watched() }
+func (c *Core) Watched() int { return c.detector.Watched() }

@@ -98,7 +98,7 @@ func (e *explainer) observe(o *analysis.Observation) {
 		load.starts = append(load.starts, o.Start)
 		load.durations = append(load.durations, o.Duration)
 	}
-	group, _ := e.grouper.GroupOf(requestType, o)
+	group, _ := e.grouper.Keys.Of(requestType, o)
 	for _, id := range [2]analysis.Hash{requestType, group} {
 		s := e.samples[id]
 		if s == nil {

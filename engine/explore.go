@@ -15,7 +15,7 @@ var exploring = arm{name: trace.SymbolOf([]byte(search.ExploreArm)), everything:
 
 // explore adds a request that had everything on to the tree of its type and to nothing else, because it was slowed down.
 func (c *Core) explore(o *analysis.Observation) {
-	if id := c.types.Of(o); c.grouper.Group(id) != nil {
+	if id := c.types.Of(o); c.detector.Groups.Group(id) != nil {
 		c.observeTree(id, o)
 	}
 }

@@ -12,9 +12,9 @@ func (c *Core) Learned() bool { return c.learned }
 // request type.
 func (c *Core) Grouper() *analysis.Grouper {
 	if !c.learned {
-		return c.preview
+		return c.preview.Groups
 	}
-	return c.grouper
+	return c.detector.Groups
 }
 
 // Table returns the dictionary, for reading. Only the owner of the core may add to it, between calls.

@@ -72,7 +72,7 @@ func (s *splitter) learnFrom(requests iter.Seq2[*analysis.Observation, error], g
 			if err != nil {
 				return err
 			}
-			_, whole := grouper.GroupOf(grouper.Types.Of(o), o)
+			_, whole := grouper.Keys.Of(grouper.Types.Of(o), o)
 			observe(whole, o)
 		}
 		return nil
@@ -111,9 +111,9 @@ func (c *Core) resplit(now trace.Nanos) {
 		return
 	}
 	for _, whole := range s.learn(c.table) {
-		c.grouper.Resplit(whole, now)
+		c.detector.Resplit(whole, now)
 	}
-	s.begin(c.grouper.Unsteady(splitCoV, splitWatch))
+	s.begin(c.detector.Unsteady(splitCoV, splitWatch))
 }
 
 // splitCoV is the CoV above which a group that is well is worth being split: from which it would be a chronic problem.

@@ -122,7 +122,7 @@ func (c *Core) AppendState(b []byte) []byte {
 	b = append(b, coreVersion)
 	b = section(b, c.table.AppendBinary)
 	b = section(b, c.types.AppendBinary)
-	b = section(b, c.grouper.AppendBinary)
+	b = section(b, c.detector.AppendBinary)
 	b = section(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
 	b = section(b, c.appendEarly)
 	return section(b, func(b []byte) []byte {
@@ -301,11 +301,11 @@ func (c *Core) Restore(b []byte) error {
 	if c.types, _, err = analysis.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
 		return err
 	}
-	splits := c.grouper.Splits
-	if c.grouper, _, err = analysis.DecodeGrouper(parts[2], c.types, c.table, c.options.Groups); err != nil {
+	splits := c.detector.Groups.Keys.Splits
+	if c.detector, _, err = analysis.DecodeDetector(parts[2], c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	c.grouper.Splits = splits
+	c.detector.Groups.Keys.Splits = splits
 	if c.state, err = DecodeSearchState(parts[3]); err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 	if err != nil {
 		return err
 	}
-	if c.preview, _, err = analysis.DecodeGrouper(part, c.types, c.table, c.options.Groups); err != nil {
+	if c.preview, _, err = analysis.DecodeDetector(part, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
 	if part, b, err = cutSection(b); err != nil {
@@ -469,7 +469,7 @@ func (c *Core) restoreSplitter(s *savedCore) error {
 	if err != nil {
 		return err
 	}
-	c.splitter.splits, c.grouper.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
+	c.splitter.splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
 	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*analysis.Observation])
 	for _, x := range s.SplitSamples {
 		sample, _, err := stats.DecodeSample(x.Data, analysis.DecodeObservation)

@@ -69,7 +69,7 @@ func (c *Core) BuiltTree(requestType analysis.Hash) (built *cct.Tree, some bool)
 
 // Rate returns the requests per second of a type, over the window that is judged; 0 if it is not known.
 func (c *Core) Rate(requestType analysis.Hash) float64 {
-	g := c.grouper.Group(requestType)
+	g := c.detector.Groups.Group(requestType)
 	if g == nil {
 		return 0
 	}

@@ -38,7 +38,7 @@ func NewRecoveries(at analysis.Level, levels []analysis.EdgeNanos) *Recoveries {
 func (r *Recoveries) Add(p *analysis.Path, root int) {
 	r.before = append(r.before, float64(p.Duration(&p.Roots[root])))
 	for i, l := range r.levels {
-		after := analysis.WhatIf(p, root, r.at, func(edge trace.Edge, nanos int64) int64 {
+		after := analysis.WhatIf(p, root, r.at == analysis.RequestTypeLevel, func(edge trace.Edge, nanos int64) int64 {
 			if edge == l.Edge {
 				return min(nanos, l.Nanos)
 			}

@@ -22,8 +22,18 @@ type Interval struct{ Value, Low, High float64 }
 // Valid reports whether the interval has bounds.
 func (i Interval) Valid() bool { return i.Low <= i.High }
 
-// Excludes reports whether i lies wholly above or below x; false without bounds.
-func (i Interval) Excludes(x float64) bool { return x < i.Low || x > i.High }
+// Normal95 is the two-sided 95 % quantile of the normal distribution.
+const Normal95 = 1.96
+
+// Excess returns by how much the mean of a lies above that of b, with Welch's interval; NaN if either has fewer than two values.
+func Excess(a, b Moments) Interval {
+	if a.N < 2 || b.N < 2 {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	value := a.Mean() - b.Mean()
+	half := Normal95 * math.Sqrt(a.Variance()/float64(a.N)+b.Variance()/float64(b.N))
+	return Interval{value, value - half, value + half}
+}
 
 // Proportion returns the part, in [0, 1], that k of n are, with the interval of Clopper and Pearson; NaN for n = 0.
 func Proportion(k, n uint64) Interval {

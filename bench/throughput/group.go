@@ -167,7 +167,7 @@ func (o Options) state(ctx context.Context, result *Result) error {
 	}
 	bytes := heap() - before
 	begin := time.Now()
-	found := g.Chronic(analysis.Thresholds{CoV: 0.15, MinSamples: requestsOfWindow})
+	found := analysis.NewDetector(g).Chronic(analysis.Thresholds{CoV: 0.15, MinSamples: requestsOfWindow})
 	judged := time.Since(begin)
 	if len(found) < problems {
 		return fmt.Errorf("%d problems in %d groups, want %d", len(found), groups, problems)

@@ -1,17 +1,19 @@
+// Package oracle is a second implementation of the critical path and of observations: slow, recursive, with maps and pointers, written
+// from the definition line by line. It shares with the first only the records, and the hash that orders conflicting copies. Tests
+// compare both.
 package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// This file is a second implementation of the critical path: slow, recursive, with maps and pointers, written from the definition
-// line by line. It shares with the first only the records, and the hash that orders conflicting copies.
 
 // oracleSpan is a span that was kept.
 type oracleSpan struct {
@@ -53,7 +55,8 @@ type oracleRoot struct {
 	tail     time.Duration
 }
 
-type oracle struct {
+// Result is all that the oracle says of a trace.
+type OracleResult struct {
 	options Options
 	trace   *trace.Trace
 	spans   []*oracleSpan
@@ -66,8 +69,9 @@ type oracle struct {
 	other   map[*oracleSpan]bool // taken by that of another
 }
 
-func consult(o Options, t *trace.Trace) *oracle {
-	w := &oracle{
+// Extract returns the critical paths of t.
+func ConsultOracle(o Options, t *trace.Trace) *OracleResult {
+	w := &OracleResult{
 		options: o, trace: t, server: map[trace.SpanID]*oracleSpan{}, byID: map[trace.SpanID]*oracleSpan{},
 		own: map[*oracleSpan]bool{}, other: map[*oracleSpan]bool{},
 	}
@@ -88,7 +92,7 @@ func consult(o Options, t *trace.Trace) *oracle {
 }
 
 // copies: identical copies are dropped; CLIENT and SERVER with one ID are split; of others the first is kept.
-func (w *oracle) copies() {
+func (w *OracleResult) copies() {
 	extra := make([]uint64, len(w.trace.Spans))
 	for _, a := range w.trace.Attrs {
 		extra[a.Span] += HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), map[bool]uint64{true: 1}[a.Numeric]).Lo
@@ -109,7 +113,7 @@ func (w *oracle) copies() {
 	for id, g := range groups {
 		slices.SortFunc(g, func(a, b *oracleSpan) int {
 			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End),
-				cmp.Compare(contentHash(a.Span, extra[a.index]), contentHash(b.Span, extra[b.index])))
+				cmp.Compare(oracleContentHash(a.Span, extra[a.index]), oracleContentHash(b.Span, extra[b.index])))
 		})
 		c := slices.IndexFunc(g, func(s *oracleSpan) bool { return s.Kind == trace.Client })
 		s := slices.IndexFunc(g, func(s *oracleSpan) bool { return s.Kind == trace.Server })
@@ -122,8 +126,8 @@ func (w *oracle) copies() {
 		w.counts.Conflicts += len(g) - 2
 		w.keep(g[c])
 		half := g[s]
-		for half.id = trace.SpanID(trace.Mix(uint64(id), serverHalf)); groups[half.id] != nil; {
-			half.id = trace.SpanID(trace.Mix(uint64(half.id), serverHalf))
+		for half.id = trace.SpanID(trace.Mix(uint64(id), oracleServerHalf)); groups[half.id] != nil; {
+			half.id = trace.SpanID(trace.Mix(uint64(half.id), oracleServerHalf))
 		}
 		half.parent = g[c]
 		w.server[id] = half
@@ -131,13 +135,13 @@ func (w *oracle) copies() {
 	}
 }
 
-func (w *oracle) keep(s *oracleSpan) {
+func (w *OracleResult) keep(s *oracleSpan) {
 	w.byID[s.ID] = s
 	w.spans = append(w.spans, s)
 }
 
 // parents finds every span's parent in the trace.
-func (w *oracle) parents() {
+func (w *OracleResult) parents() {
 	for _, s := range w.spans {
 		switch p, half := w.byID[s.Parent], w.server[s.Parent]; {
 		case s.parent != nil: // server half
@@ -157,7 +161,7 @@ func (w *oracle) parents() {
 }
 
 // project gives baseline spans their nearest baseline ancestor.
-func (w *oracle) project() {
+func (w *OracleResult) project() {
 	for _, s := range w.spans {
 		s.up = s.parent
 		if !s.baseline() {
@@ -176,7 +180,7 @@ func (w *oracle) project() {
 }
 
 // messaging cuts off consumers.
-func (w *oracle) messaging() {
+func (w *OracleResult) messaging() {
 	for _, s := range w.spans {
 		if s.Kind == trace.Consumer && s.up != nil && (s.up.Kind == trace.Producer || s.up.Service != s.Service) {
 			s.up, s.why = nil, "cut"
@@ -186,7 +190,7 @@ func (w *oracle) messaging() {
 }
 
 // cycles are broken at their smallest span.
-func (w *oracle) cycles() {
+func (w *OracleResult) cycles() {
 	for _, s := range w.spans {
 		smallest, p := s, s.up
 		for range w.spans {
@@ -206,7 +210,7 @@ func (w *oracle) cycles() {
 }
 
 // skew gives every span the offset by which it is shifted.
-func (w *oracle) skew() {
+func (w *OracleResult) skew() {
 	for _, s := range w.spans {
 		if s.up != nil {
 			s.up.kids = append(s.up.kids, s)
@@ -279,7 +283,7 @@ func oracleShift(c, s *trace.Span) int64 {
 	return early + (client-server)/2
 }
 
-func (w *oracle) findRoots() {
+func (w *OracleResult) findRoots() {
 	for _, s := range w.spans {
 		if s.up == nil && s.baseline() {
 			w.roots = append(w.roots, &oracleRoot{span: s})
@@ -292,7 +296,7 @@ func (w *oracle) findRoots() {
 }
 
 // clamp gives all spans their intervals and contexts, top-down.
-func (w *oracle) clamp() {
+func (w *OracleResult) clamp() {
 	for _, s := range w.spans {
 		switch {
 		case s.End < s.Start:
@@ -332,7 +336,7 @@ func (w *oracle) clamp() {
 	}
 }
 
-func (w *oracle) clampBelow(p *oracleSpan) {
+func (w *OracleResult) clampBelow(p *oracleSpan) {
 	for _, s := range p.kids {
 		s.root = p.root
 		s.ctx, s.full, s.depth = p.ctx, p.full, p.depth
@@ -365,14 +369,14 @@ func (w *oracle) clampBelow(p *oracleSpan) {
 }
 
 // outside reports whether s has no instant in common with its parent.
-func (w *oracle) outside(s, p *oracleSpan) bool {
+func (w *OracleResult) outside(s, p *oracleSpan) bool {
 	if s.start == s.end {
 		return s.start < p.start || s.start > p.end
 	}
 	return s.end <= p.start || s.start >= p.end
 }
 
-func (w *oracle) judge() {
+func (w *OracleResult) judge() {
 	set := func(f Flags, on bool) {
 		if on {
 			w.flags |= f
@@ -409,7 +413,7 @@ func (w *oracle) judge() {
 	}
 }
 
-func (w *oracle) join() {
+func (w *OracleResult) join() {
 	for _, j := range w.trace.Joins {
 		i := slices.IndexFunc(w.spans, func(s *oracleSpan) bool { return s.index == j.Span })
 		to := w.byID[j.Linked]
@@ -423,7 +427,7 @@ func (w *oracle) join() {
 	}
 }
 
-func (w *oracle) walkRoot(r *oracleRoot) {
+func (w *OracleResult) walkRoot(r *oracleRoot) {
 	w.walk(r, r.span, r.span.end, r.span.start)
 	slices.Reverse(r.sections)
 	taken := false
@@ -437,7 +441,7 @@ func (w *oracle) walkRoot(r *oracleRoot) {
 }
 
 // walk explains what is from low to cursor, which s is responsible for.
-func (w *oracle) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
+func (w *OracleResult) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
 	r.critical = append(r.critical, s)
 	if s.root == r.span {
 		w.own[s] = true
@@ -477,7 +481,7 @@ func (w *oracle) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
 	}
 }
 
-func (w *oracle) eligible(s, k *oracleSpan, cursor, low trace.Nanos, later bool) bool {
+func (w *OracleResult) eligible(s, k *oracleSpan, cursor, low trace.Nanos, later bool) bool {
 	limit := cursor
 	if w.options.OverlapTolerance > 0 && s.baseline() && k.baseline() {
 		limit += trace.Nanos(w.options.OverlapTolerance * float64(s.end-s.start))
@@ -489,7 +493,7 @@ func (w *oracle) eligible(s, k *oracleSpan, cursor, low trace.Nanos, later bool)
 	return inTime && k.start < cursor && k.start < k.end && k.end > low
 }
 
-func (w *oracle) better(a, b *oracleSpan) bool {
+func (w *OracleResult) better(a, b *oracleSpan) bool {
 	if a.end != b.end {
 		return a.end > b.end
 	}
@@ -500,7 +504,7 @@ func (w *oracle) better(a, b *oracleSpan) bool {
 }
 
 // refine walks the switched-on spans within a section and reports whether there were any.
-func (w *oracle) refine(r *oracleRoot, number int) bool {
+func (w *OracleResult) refine(r *oracleRoot, number int) bool {
 	sec := r.sections[number]
 	var open []*oracleSpan // going on when sec.after started, innermost first
 	if sec.after != nil && sec.after.up == sec.node {
@@ -559,17 +563,19 @@ func (w *oracle) refine(r *oracleRoot, number int) bool {
 }
 
 // observe builds the observation of a root from the oracle's spans.
-func (w *oracle) observe(r *oracleRoot) *Observation {
+// Observe returns the observation of root number root.
+func (w *OracleResult) Observe(number int) *Observation {
+	r := w.roots[number]
 	root := r.span
 	o := &Observation{
 		Trace: w.trace.ID, Root: root.id, Start: root.start, Duration: root.end.Sub(root.start), Entry: root.Op,
 		Failed: root.Flags&trace.Error != 0, Plan: -1,
 	}
 	for _, a := range w.trace.Attrs {
-		if a.Span == root.index && a.Key == keyPlan && a.Numeric {
+		if a.Span == root.index && a.Key == oracleKeyPlan && a.Numeric {
 			o.Plan = max(o.Plan, int64(a.Number))
 		}
-		if a.Span == root.index && a.Key == keyArm && !a.Numeric {
+		if a.Span == root.index && a.Key == oracleKeyArm && !a.Numeric {
 			o.Arm = max(o.Arm, a.Text)
 		}
 	}
@@ -590,13 +596,13 @@ func (w *oracle) observe(r *oracleRoot) *Observation {
 	var h Hash
 	for c := range set {
 		h.Hi += trace.Mix(uint64(c), 1)
-		h.Lo += trace.Mix(secondHalf, uint64(c))
+		h.Lo += trace.Mix(oracleSkeletonLow, uint64(c))
 	}
 	o.Skeleton = HashOf(h.Hi, h.Lo, uint64(len(set)))
 	return o
 }
 
-func (w *oracle) observeContexts(r *oracleRoot, o *Observation) {
+func (w *OracleResult) observeContexts(r *oracleRoot, o *Observation) {
 	counted := map[*oracleSpan]bool{}
 	for _, s := range w.spans {
 		counted[s] = s.root == r.span && !s.dropped
@@ -649,7 +655,7 @@ func (w *oracle) observeContexts(r *oracleRoot, o *Observation) {
 }
 
 // self counts nanosecond by nanosecond.
-func (w *oracle) self(r *oracleRoot, s *oracleSpan) int64 {
+func (w *OracleResult) self(r *oracleRoot, s *oracleSpan) int64 {
 	var n int64
 	for t := s.start; t < s.end; t++ {
 		covered := false
@@ -667,7 +673,7 @@ func (w *oracle) self(r *oracleRoot, s *oracleSpan) int64 {
 	return n
 }
 
-func (w *oracle) edge(s *oracleSection) EdgeTime {
+func (w *OracleResult) edge(s *oracleSection) EdgeTime {
 	e := EdgeTime{Context: s.node.full, Nanos: int64(s.end - s.start)}
 	if s.before != nil {
 		e.Before = s.before.Op
@@ -682,7 +688,7 @@ func (w *oracle) edge(s *oracleSection) EdgeTime {
 	return e
 }
 
-func (w *oracle) observeEdges(r *oracleRoot, o *Observation) {
+func (w *OracleResult) observeEdges(r *oracleRoot, o *Observation) {
 	type place struct{ within, edge trace.Edge }
 	add := func(to map[place]EdgeTime, e EdgeTime) {
 		k := place{e.Within, e.Edge}
@@ -716,7 +722,7 @@ func (w *oracle) observeEdges(r *oracleRoot, o *Observation) {
 	o.Edges, o.Refined = sorted(edges), sorted(refined)
 }
 
-func (w *oracle) observeVariables(r *oracleRoot, o *Observation) {
+func (w *OracleResult) observeVariables(r *oracleRoot, o *Observation) {
 	on := map[*oracleSpan]bool{}
 	for _, s := range r.critical {
 		on[s] = true
@@ -728,19 +734,151 @@ func (w *oracle) observeVariables(r *oracleRoot, o *Observation) {
 		ctx trace.Context
 		key trace.Symbol
 	}
-	best := map[place]located{}
+	best := map[place]oracleLocated{}
 	for s := range on {
 		for _, a := range w.trace.Attrs {
-			if a.Span != s.index || slices.Contains([]trace.Symbol{keyTracepoint, keyPlan, keyArm, keyJoin}, a.Key) {
+			if a.Span != s.index || slices.Contains([]trace.Symbol{oracleKeyTracepoint, oracleKeyPlan, oracleKeyArm, oracleKeyJoin}, a.Key) {
 				continue
 			}
-			v := located{Variable{s.full, a.Key, a.Text, a.Number, a.Numeric}, s.start, s.id}
+			v := oracleLocated{Variable{s.full, a.Key, a.Text, a.Number, a.Numeric}, s.start, s.id}
 			if b, ok := best[place{s.full, a.Key}]; !ok || v.compare(b) < 0 {
 				best[place{s.full, a.Key}] = v
 			}
 		}
 	}
-	for _, v := range slices.SortedFunc(maps.Values(best), located.compare) {
+	for _, v := range slices.SortedFunc(maps.Values(best), oracleLocated.compare) {
 		o.Variables = append(o.Variables, v.Variable)
 	}
+}
+
+// Description is a path in a form that does not depend on the order of nodes: spans are named by their IDs.
+type PathDescription struct {
+	Flags  []string
+	Counts Counts
+	Roots  []string
+	Nodes  []string
+}
+
+func id(p *Path, i int32) string {
+	if i < 0 {
+		return "-"
+	}
+	return fmt.Sprint(uint64(p.Nodes[i].ID))
+}
+
+// DescribePath describes a path.
+func DescribePath(p *Path) PathDescription {
+	d := PathDescription{Flags: p.Flags.Names(), Counts: p.Counts}
+	for i := range p.Roots {
+		r := &p.Roots[i]
+		var b strings.Builder
+		fmt.Fprintf(&b, "root %s tail %d", id(p, r.Node), r.AsyncTail)
+		for _, list := range [][]Section{r.Sections, r.Refined} {
+			b.WriteString("\n sections")
+			for _, s := range list {
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", id(p, s.Node), id(p, s.Before), id(p, s.After), s.Start, s.End, s.Within)
+			}
+		}
+		b.WriteString("\n critical")
+		for _, n := range r.Critical {
+			b.WriteString(" " + id(p, n))
+		}
+		for _, v := range r.Overlaps {
+			fmt.Fprintf(&b, " overlap %s %d", id(p, v.Node), v.By)
+		}
+		d.Roots = append(d.Roots, b.String())
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		root := "-"
+		if n.Root >= 0 {
+			root = id(p, p.Roots[n.Root].Node)
+		}
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(n.ID), id(p, n.Parent),
+			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), id(p, n.Callee)))
+	}
+	slices.Sort(d.Nodes)
+	return d
+}
+
+func (s *oracleSpan) String() string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprint(uint64(s.id))
+}
+
+// Describe describes the paths.
+func (w *OracleResult) Describe() PathDescription {
+	d := PathDescription{Flags: w.flags.Names(), Counts: w.counts}
+	byIndex := map[int32]*oracleSpan{}
+	for _, s := range w.spans {
+		byIndex[s.index] = s
+	}
+	for _, r := range w.roots {
+		var b strings.Builder
+		fmt.Fprintf(&b, "root %s tail %d", r.span, r.tail)
+		for _, list := range [][]oracleSection{r.sections, r.refined} {
+			b.WriteString("\n sections")
+			for _, s := range list {
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", s.node, s.before, s.after, s.start, s.end, s.within)
+			}
+		}
+		b.WriteString("\n critical")
+		for _, s := range r.critical {
+			b.WriteString(" " + s.String())
+		}
+		for _, v := range r.overlaps {
+			fmt.Fprintf(&b, " overlap %s %d", byIndex[v.Node], v.By)
+		}
+		d.Roots = append(d.Roots, b.String())
+	}
+	for _, s := range w.spans {
+		parent, root, anchor := s.parent, s.root, s
+		if s.up == nil {
+			parent = nil
+		}
+		if s.dropped {
+			root = nil
+		}
+		for anchor != nil && !anchor.baseline() {
+			anchor = anchor.up
+		}
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(s.id), parent,
+			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), s.callee))
+	}
+	slices.Sort(d.Nodes)
+	return d
+}
+
+// oracleServerHalf and oracleSkeletonLow are the constants of the first implementation.
+const (
+	oracleServerHalf  = 0x5e72766572
+	oracleSkeletonLow = 0xd6e8feb86659fd93
+)
+
+// oracleContentHash is the hash of the first implementation that orders conflicting copies.
+func oracleContentHash(s *trace.Span, extra uint64) uint64 {
+	return HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint), uint64(s.Kind), uint64(s.Flags), extra).Lo
+}
+
+// The protocol's own attributes are not variables.
+var (
+	oracleKeyTracepoint = trace.SymbolOf([]byte(trace.KeyTracepoint))
+	oracleKeyPlan       = trace.SymbolOf([]byte(trace.KeyPlan))
+	oracleKeyArm        = trace.SymbolOf([]byte(trace.KeyArm))
+	oracleKeyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
+)
+
+// oracleLocated is a variable with the span that has it.
+type oracleLocated struct {
+	Variable
+	start trace.Nanos
+	id    trace.SpanID
+}
+
+// compare orders by place, then by preference: the earliest span, and if that has several values, any fixed one.
+func (v oracleLocated) compare(w oracleLocated) int {
+	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
+		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
 }

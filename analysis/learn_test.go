@@ -24,8 +24,8 @@ func TestLearn(t *testing.T) {
 			}
 			s.now = s.now.Add(epoch)
 			s.g.Close(s.now)
-			s.g.Learn(s.now.Add(test.by), s.options)
-			if got := s.g.Watched(); got != test.watched {
+			s.d.Learn(s.now.Add(test.by), s.options)
+			if got := s.d.Watched(); got != test.watched {
 				t.Errorf("%d groups and types are watched, want %d", got, test.watched)
 			}
 		})

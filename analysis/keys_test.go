@@ -36,21 +36,21 @@ func (s *byHit) Keep(kept func(whole Hash) bool) {
 }
 
 // hitsAndMisses returns requests with a hit or a miss, and a grouper that has seen the first and is about to split its group.
-func hitsAndMisses(options GroupOptions) (w *world, g *Grouper, requestType, whole *Group, splits *byHit) {
-	w = newWorld()
+func hitsAndMisses(options GroupOptions) (w *World, g *Grouper, requestType, whole *Group, splits *byHit) {
+	w = NewWorld()
 	for i := range 256 {
-		db, hit := 20*w.heavy(0.1), "false"
+		db, hit := 20*w.Heavy(0.1), "false"
 		if i%3 > 0 {
 			db, hit = db/5, "true"
 		}
-		w.text(w.request(5*w.heavy(0.1), db), "cache.hit", hit)
+		w.Text(w.Request(5*w.Heavy(0.1), db), "cache.hit", hit)
 	}
 	types := &RequestTypes{}
 	types.Freeze()
-	g = NewGrouper(types, w.table, options)
-	requestType, whole = g.Observe(w.requests[0])
-	splits = &byHit{whole.ID, w.table.Symbol("false"), w.get}
-	g.Splits = splits
+	g = NewGrouper(types, w.Table, options)
+	requestType, whole = g.Observe(w.Requests[0])
+	splits = &byHit{whole.ID, w.Table.Symbol("false"), w.Get}
+	g.Keys.Splits = splits
 	return w, g, requestType, whole, splits
 }
 
@@ -58,7 +58,7 @@ func hitsAndMisses(options GroupOptions) (w *world, g *Grouper, requestType, who
 // requests are in the whole again.
 func TestSplitGroups(t *testing.T) {
 	w, g, requestType, whole, splits := hitsAndMisses(GroupOptions{})
-	for _, o := range w.requests {
+	for _, o := range w.Requests {
 		g.Observe(o)
 	}
 	g.Close(0)
@@ -78,12 +78,12 @@ func TestSplitGroups(t *testing.T) {
 		total += s.Count
 		got = append(got, s.Bins...)
 	}
-	want := []VariableBin{{"cache.hit", "true", w.get}, {"cache.hit", "false", w.get}} // more hits than misses
+	want := []VariableBin{{"cache.hit", "true", w.Get}, {"cache.hit", "false", w.Get}} // more hits than misses
 	if diff := cmp.Diff(want, got); diff != "" || total != 257 || g.Group(whole.ID) == nil {
 		t.Errorf("%d requests in %s", total, diff)
 	}
 	splits.whole = Hash{}
-	for _, o := range w.requests {
+	for _, o := range w.Requests {
 		if _, group := g.Observe(o); group != whole {
 			t.Fatal("a request is not in the whole group after the split was undone")
 		}
@@ -96,7 +96,7 @@ func TestSplitGroups(t *testing.T) {
 // The split of a group is kept as long as any of its bins is.
 func TestSplitsOfEvictedGroups(t *testing.T) {
 	w, g, _, _, splits := hitsAndMisses(GroupOptions{Groups: 3})
-	for _, o := range w.requests {
+	for _, o := range w.Requests {
 		g.Observe(o)
 	}
 	for epoch := 1; g.Len() > 0; epoch++ {

@@ -1,0 +1,86 @@
+package analysis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Requests that are large take long, and that is no problem where a rule says which attribute holds the size; those that take long for
+// their size are, whether the CoV tells them or only their number.
+func TestSizes(t *testing.T) {
+	delayed := analysis.Network()
+	delayed.Delayed, delayed.TimedOut = 0.08, 0.02
+	withSize := analysis.Rules{Size: analysis.BodySize, Timeout: delayed.Timeout}
+	ofType := analysis.Rules{Types: []analysis.TypeRule{{Entry: analysis.SizedEntry, Size: analysis.BodySize, Timeout: delayed.Timeout}}}
+	for name, c := range map[string]struct {
+		network transfergen.Options
+		rules   analysis.Rules
+		cov     float64 // threshold
+		problem bool
+	}{
+		"no rule":                 {analysis.Network(), analysis.Rules{}, 0.15, true},
+		"other attribute":         {analysis.Network(), analysis.Rules{Size: "none"}, 0.15, true},
+		"well":                    {analysis.Network(), withSize, 0.15, false},
+		"well, by type":           {analysis.Network(), ofType, 0.15, false},
+		"delayed":                 {delayed, withSize, 0.15, true},
+		"delayed, CoV let be":     {delayed, withSize, 99, true},
+		"delayed, accepted level": {delayed, analysis.Rules{Size: analysis.BodySize, Types: []analysis.TypeRule{{Entry: analysis.SizedEntry, Accepted: analysis.AcceptedLevel{CoV: 99, Delayed: 0.5}}}}, 0.15, false},
+	} {
+		g := sizeGrouper(c.rules)
+		for i, x := range transfergen.Generate(7, 600, c.network) {
+			g.Observe(analysis.Sized(i, trace.Nanos(i), x))
+		}
+		g.Close(0)
+		problems := analysis.NewDetector(g).Chronic(analysis.Thresholds{CoV: c.cov, Delayed: 0.02, MinSamples: 50})
+		if (len(problems) > 0) != c.problem {
+			t.Errorf("%s: problems %+v", name, problems)
+		}
+		for _, p := range problems {
+			if p.Kind != analysis.KindVariable || (p.Size != nil) != (c.network == delayed) {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+	}
+}
+
+// Online, requests that grow are no change where sizes are known, and delays are.
+func TestWatchSizes(t *testing.T) {
+	small, large, slow := analysis.Network(), analysis.Network(), analysis.Network()
+	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3
+	for name, c := range map[string]struct {
+		rules   analysis.Rules
+		then    transfergen.Options
+		problem bool
+	}{
+		"grown, sizes unknown": {analysis.Rules{}, large, true},
+		"grown":                {analysis.Rules{Size: analysis.BodySize}, large, false},
+		"delayed":              {analysis.Rules{Size: analysis.BodySize}, slow, true},
+	} {
+		g := sizeGrouper(c.rules)
+		d, options := analysis.NewDetector(g), analysis.DefaultWatchOptions()
+		now, requests := trace.Nanos(1e18), 0
+		play := func(o transfergen.Options) (problems []analysis.Problem) {
+			for i, x := range transfergen.Generate(uint64(now), 60, o) {
+				requests++
+				g.Observe(analysis.Sized(requests, now.Add(time.Duration(i)*epoch/60), x))
+			}
+			now = now.Add(epoch)
+			return d.Watch(now, options)
+		}
+		for range 60 {
+			play(small)
+		}
+		d.Learn(now, options)
+		opened := 0
+		for range 30 {
+			opened += len(play(c.then))
+		}
+		if (opened > 0) != c.problem {
+			t.Errorf("%s: problems in %d epochs", name, opened)
+		}
+	}
+}
