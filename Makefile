@@ -1,6 +1,6 @@
 # Every target is a plain command: copy it from here when you need a variation.
 GOLANGCI := bin/golangci-lint
-GOLDEN   := ./analysis ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
+GOLDEN   := ./analysis/critpath ./analysis/detect ./analysis/group ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of docs/benchmarks.md; none: all
 

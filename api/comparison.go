@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -34,7 +34,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		return nil, refuse(http.StatusBadRequest, "either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
+	return &d, a.askGroup(ctx, r.Group, func(_ *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
 		switch {
@@ -73,7 +73,7 @@ func (p *population) contract() contract.Population {
 }
 
 // slowest splits the requests sampled of a group into the slowest and the rest.
-func slowest(g *analysis.Group, part float64) (slow, rest population) {
+func slowest(g *group.Group, part float64) (slow, rest population) {
 	s := sampleOf(g)
 	order := make([]int, len(s.came))
 	for i := range order {
@@ -106,7 +106,7 @@ func (b *box) has(total float64, came [2]int64) bool {
 
 // split splits the requests sampled of a group into those in the box and the rest, and notes what to do where that tells little. Where it is
 // not of all times, requests that do not say when they came are in neither.
-func (b *box) split(g *analysis.Group) (within, rest population, note string) {
+func (b *box) split(g *group.Group) (within, rest population, note string) {
 	s := sampleOf(g)
 	var in, out []int
 	silent := 0
@@ -184,11 +184,11 @@ func instantText(t trace.Nanos) string { return at(t).Format(time.RFC3339) }
 // sample is the requests sampled of a group: a row for each, a column for each edge of the group.
 type sample struct {
 	stats.Table
-	group *analysis.Group
+	group *group.Group
 	came  [][2]int64 // the tick [from, to) in which each row came, ns since 1970; 0, 0: it does not say
 }
 
-func sampleOf(g *analysis.Group) sample {
+func sampleOf(g *group.Group) sample {
 	columns := make([]int32, len(g.Edges()))
 	for i := range columns {
 		columns[i] = int32(i)
@@ -236,11 +236,11 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 }
 
 // between returns the requests of the windows of a group that lie in [from, to) for the most part; to 0: no bound.
-func between(g *analysis.Group, from, to trace.Nanos) population {
+func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos
 	}
-	var all analysis.Past
+	var all group.Past
 	p := population{label: "requests of these times"}
 	for _, w := range g.Windows() {
 		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
@@ -263,7 +263,7 @@ func between(g *analysis.Group, from, to trace.Nanos) population {
 }
 
 // reference returns the requests of a group from when all was well.
-func reference(g *analysis.Group) population {
+func reference(g *group.Group) population {
 	w := &g.Reference
 	p := population{label: "requests from when all was well", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	if p.n > 0 {

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -127,8 +128,8 @@ func TestBoxNotes(t *testing.T) {
 
 // Requests that do not say when they came are in no box of times, nor in the rest of it; of durations alone they are compared.
 func TestBoxOfSilent(t *testing.T) {
-	g := analysis.NewGrouper(&analysis.RequestTypes{}, &trace.Table{}, analysis.GroupOptions{})
-	g.Observe(&analysis.Observation{Start: 1e18, Duration: time.Millisecond})
+	g := group.NewGrouper(&group.RequestTypes{}, &trace.Table{}, group.Options{})
+	g.Observe(&observation.Observation{Start: 1e18, Duration: time.Millisecond})
 	g.Close(0)
 	group := g.Groups()[0]
 	in, out, note := (&box{1e18, 2e18, 0, math.MaxInt64}).split(group)

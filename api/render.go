@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -99,7 +101,7 @@ func arm(name trace.Symbol) string {
 	return ""
 }
 
-func (r renderer) place(e *analysis.EdgeShare) contract.Place {
+func (r renderer) place(e *group.EdgeShare) contract.Place {
 	p := contract.Place{Edge: edgeID(e.Edge), Label: r.Edge(e), Context: []string{}, Operation: describe.OtherPlaces}
 	if e.Edge == 0 {
 		return p
@@ -120,10 +122,10 @@ func (r renderer) place(e *analysis.EdgeShare) contract.Place {
 // placeOf returns the place of an edge without its statistics.
 func (r renderer) placeOf(e trace.Edge) contract.Place {
 	info := r.Table.EdgeInfo(e)
-	return r.place(&analysis.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	return r.place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
 }
 
-func (r renderer) edges(edges []analysis.EdgeShare) []contract.Edge {
+func (r renderer) edges(edges []group.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
 	for i := range edges {
 		e := &edges[i]
@@ -136,7 +138,7 @@ func (r renderer) edges(edges []analysis.EdgeShare) []contract.Edge {
 	return all
 }
 
-func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
+func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 	all := make([]contract.Refined, 0, len(shares))
 	for i := range shares {
 		x := &shares[i]
@@ -149,7 +151,7 @@ func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
 	return all
 }
 
-func (r renderer) explanations(list []analysis.Explanation) []contract.Explanation {
+func (r renderer) explanations(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
 	for i := range list {
 		x := &list[i]
@@ -162,7 +164,7 @@ func (r renderer) explanations(list []analysis.Explanation) []contract.Explanati
 	return all
 }
 
-func sizeModel(m *analysis.SizeModel) *contract.SizeModel {
+func sizeModel(m *group.SizeModel) *contract.SizeModel {
 	if m == nil {
 		return nil
 	}

@@ -14,7 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -43,15 +44,15 @@ type Config struct {
 	Assembly Assembly `koanf:"assembly"`
 	Journal  Journal  `koanf:"journal"`
 
-	Epoch       time.Duration       `koanf:"epoch"`
-	Learning    time.Duration       `koanf:"learning"`
-	MinSamples  uint64              `koanf:"min-samples"`
-	Thresholds  Thresholds          `koanf:"thresholds"`
-	GroupBy     []string            `koanf:"group-by"`
-	Size        string              `koanf:"size"`         // key of an attribute; empty: none
-	SizeTimeout time.Duration       `koanf:"size-timeout"` // 0: not known
-	Split       bool                `koanf:"split"`
-	Rules       []analysis.TypeRule `koanf:"rules"`
+	Epoch       time.Duration    `koanf:"epoch"`
+	Learning    time.Duration    `koanf:"learning"`
+	MinSamples  uint64           `koanf:"min-samples"`
+	Thresholds  Thresholds       `koanf:"thresholds"`
+	GroupBy     []string         `koanf:"group-by"`
+	Size        string           `koanf:"size"`         // key of an attribute; empty: none
+	SizeTimeout time.Duration    `koanf:"size-timeout"` // 0: not known
+	Split       bool             `koanf:"split"`
+	Rules       []group.TypeRule `koanf:"rules"`
 
 	Strategy string  `koanf:"strategy"` // one of search.Strategies
 	Explore  float64 `koanf:"explore"`  // share of the requests
@@ -309,8 +310,8 @@ func (l Limit) search() search.Limit {
 }
 
 // WatchOptions returns when a change is a problem.
-func (c *Config) WatchOptions() analysis.WatchOptions {
-	o := analysis.DefaultWatchOptions()
+func (c *Config) WatchOptions() detect.WatchOptions {
+	o := detect.DefaultWatchOptions()
 	t := &c.Thresholds
 	o.FalseDiscovery, o.MinImpact, o.MinSamples = t.FalseDiscovery, float64(t.MinImpact.Nanoseconds()), c.MinSamples
 	o.Confirm, o.Calm, o.Renew, o.Silence = t.Confirm, t.Calm, t.Renew, t.Silence
@@ -319,13 +320,13 @@ func (c *Config) WatchOptions() analysis.WatchOptions {
 }
 
 // ChronicThresholds returns what is a problem without a change.
-func (c *Config) ChronicThresholds() analysis.Thresholds {
-	return analysis.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
+func (c *Config) ChronicThresholds() detect.Thresholds {
+	return detect.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
 }
 
 // AnalysisRules returns what somebody says about requests.
-func (c *Config) AnalysisRules() analysis.Rules {
-	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
+func (c *Config) AnalysisRules() group.Rules {
+	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
 }
 
 // AttributeKeys returns the keys of all attributes that must be decoded, each once, ascending: those asked for and those that rules

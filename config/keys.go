@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/search"
@@ -118,7 +119,7 @@ func traceKeys() []definition {
 }
 
 func problemKeys() []definition {
-	t, w := analysis.DefaultThresholds(), analysis.DefaultWatchOptions()
+	t, w := detect.DefaultThresholds(), detect.DefaultWatchOptions()
 	return []definition{
 		{key: "epoch", kind: duration(time.Second, time.Hour), preset: 10 * time.Second, help: "Time between two decisions."},
 		{key: "learning", kind: duration(0, 30*day), preset: 5 * time.Minute, help: "How long what is seen of a group at first counts as healthy."},
@@ -135,7 +136,7 @@ func problemKeys() []definition {
 		{key: "size", kind: optional(text("the key of an attribute")), preset: "", help: "Attribute with the size of a request in bytes: what takes long for its size is judged, not what is large."},
 		{key: "size-timeout", kind: duration(0, day), preset: time.Duration(0), help: "After which a request with a size is given up; 0: not known."},
 		{key: "split", kind: boolean(), preset: false, help: "Whether groups are split by the variable that explains their variance."},
-		{key: "rules", kind: typeRules(), preset: []analysis.TypeRule{}, help: "What holds for some requests. The first rule that matches a request holds for it."},
+		{key: "rules", kind: typeRules(), preset: []group.TypeRule{}, help: "What holds for some requests. The first rule that matches a request holds for it."},
 	}
 }
 
@@ -208,7 +209,7 @@ func jaegerQueries() kind {
 }
 
 func typeRules() kind {
-	type r = analysis.TypeRule
+	type r = group.TypeRule
 	return &records[r]{noun: "rule", check: checkRule, members: []member[r]{
 		field("entry", text("a service and an operation, like shop GET /cart"), func(t *r) *string { return &t.Entry }, "Matches requests that enter there: service, blank, operation."),
 		field("attribute", text("the key of an attribute"), func(t *r) *string { return &t.Attribute }, "Matches requests whose entry span has this attribute."),
@@ -226,8 +227,8 @@ func typeRules() kind {
 }
 
 // checkRule says what is wrong with a rule, whatever stands beside the rules.
-func checkRule(t *analysis.TypeRule) string {
-	one := analysis.Rules{Types: []analysis.TypeRule{*t}, Size: "any"}
+func checkRule(t *group.TypeRule) string {
+	one := group.Rules{Types: []group.TypeRule{*t}, Size: "any"}
 	if err := one.Check(); err != nil {
 		return strings.TrimPrefix(err.Error(), "rule 1: ")
 	}

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -34,17 +35,17 @@ func (s Sentence) String() string {
 }
 
 // Diagnosis says in one sentence what is wrong, where, and when. Located is the operation that was located as the cause; 0: none was.
-func (n *Names) Diagnosis(p *analysis.Problem, located trace.Op) Sentence {
+func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
 	var s Sentence
 	switch name := n.RequestType(p.RequestType, p.Entry); p.Kind {
-	case analysis.KindVariable:
+	case detect.KindVariable:
 		n.spread(&s, p, name)
-	case analysis.KindSlow:
+	case detect.KindSlow:
 		s.Strong(name)
 		s.Plain(" takes ")
 		s.Strong(units.Duration(p.Mean))
 		s.Plain(" on average" + against(p))
-	case analysis.KindShifted:
+	case detect.KindShifted:
 		s.Plain("requests of ")
 		s.Strong(name)
 		s.Plain(" take other paths than they did, and " + units.Duration(p.Mean) + " on average" + against(p))
@@ -60,7 +61,7 @@ func (n *Names) Diagnosis(p *analysis.Problem, located trace.Op) Sentence {
 }
 
 // spread says how far durations lie apart.
-func (n *Names) spread(s *Sentence, p *analysis.Problem, name string) {
+func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 	sum := n.Summary(p)
 	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
 		s.Strong(units.Percent(m.Delayed + m.TimedOut))
@@ -95,7 +96,7 @@ func (n *Names) spread(s *Sentence, p *analysis.Problem, name string) {
 }
 
 // against compares the mean with what was expected, where that is known.
-func against(p *analysis.Problem) string {
+func against(p *detect.Problem) string {
 	if p.Expected <= 0 {
 		return ""
 	}
@@ -104,13 +105,13 @@ func against(p *analysis.Problem) string {
 }
 
 // culprit names the leading edge, with the share that makes it lead; nothing where no edge has a part in what is wrong.
-func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
+func (n *Names) culprit(s *Sentence, p *detect.Problem) {
 	e := Leading(p)
 	if e == nil {
 		return
 	}
 	share, what := e.ShareVariance, " of the variance is "
-	if p.Kind != analysis.KindVariable {
+	if p.Kind != detect.KindVariable {
 		share, what = e.Score, " of what is wrong is "
 	}
 	if share <= 0 {
@@ -122,7 +123,7 @@ func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 		s.Plain("; ")
 		part := units.Share(share)
 		s.Strong(part)
-		if p.Kind == analysis.KindVariable && part != "all" {
+		if p.Kind == detect.KindVariable && part != "all" {
 			s.Plain(plusMinus(e))
 		}
 		s.Plain(what)
@@ -131,7 +132,7 @@ func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 }
 
 // plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is not known.
-func plusMinus(e *analysis.EdgeShare) string {
+func plusMinus(e *group.EdgeShare) string {
 	half := (e.ShareHigh - e.ShareLow) / 2
 	if half != half {
 		return ""
@@ -140,7 +141,7 @@ func plusMinus(e *analysis.EdgeShare) string {
 }
 
 // cause names the best explanation, if it accounts for at least a tenth of the variance: less is no cause.
-func (n *Names) cause(s *Sentence, p *analysis.Problem) {
+func (n *Names) cause(s *Sentence, p *detect.Problem) {
 	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= 0.1) {
 		return
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -21,11 +23,11 @@ type Names struct {
 	Clean     func(string) string      // applied to all text that came from traces
 	Types     map[analysis.Hash]string // names of request types; Add adds to them
 	taken     map[string]bool          // names of these
-	summaries map[summaryKey]*analysis.Summary
+	summaries map[summaryKey]*group.Summary
 }
 
 type summaryKey struct {
-	level analysis.Level
+	level group.Level
 	id    analysis.Hash
 }
 
@@ -36,14 +38,14 @@ func Verbatim(s string) string { return s }
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
 		Table: table, Clean: clean,
-		Types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*analysis.Summary),
+		Types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*group.Summary),
 	}
 }
 
 // Add makes s known: a request type by its name, which is unique among those that were added, and the statistics of s to sentences.
-func (n *Names) Add(s *analysis.Summary) {
+func (n *Names) Add(s *group.Summary) {
 	n.Judge(s)
-	if s.Level != analysis.RequestTypeLevel {
+	if s.Level != group.LevelRequestType {
 		return
 	}
 	name := n.typeName(s)
@@ -54,7 +56,7 @@ func (n *Names) Add(s *analysis.Summary) {
 }
 
 // Judge makes the statistics of s known to sentences.
-func (n *Names) Judge(s *analysis.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
+func (n *Names) Judge(s *group.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
 
 // Call gives a request type a name.
 func (n *Names) Call(requestType analysis.Hash, name string) {
@@ -63,7 +65,7 @@ func (n *Names) Call(requestType analysis.Hash, name string) {
 }
 
 // typeName returns the entry operation, with what tells it apart where several request types enter there.
-func (n *Names) typeName(s *analysis.Summary) string {
+func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
 	}
@@ -92,7 +94,7 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 }
 
 // Summary returns what is known about the requests that p is about; nil if it was not added.
-func (n *Names) Summary(p *analysis.Problem) *analysis.Summary {
+func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
@@ -120,7 +122,7 @@ func (n *Names) Context(c trace.Context) []string {
 func (n *Names) Last(c trace.Context) trace.Op { return n.Table.Context(c).Op }
 
 // Edge returns the short name of a place on the path: who spends time there, and where within its span.
-func (n *Names) Edge(e *analysis.EdgeShare) string {
+func (n *Names) Edge(e *group.EdgeShare) string {
 	if e.Edge == 0 {
 		return OtherPlaces
 	}
@@ -140,7 +142,7 @@ func (n *Names) Edge(e *analysis.EdgeShare) string {
 }
 
 // wire returns the name of the time between a caller and its callee.
-func (n *Names) wire(e *analysis.EdgeShare) string {
+func (n *Names) wire(e *group.EdgeShare) string {
 	name := n.Service(n.Last(e.Context)) + " → " + n.Op(e.Callee)
 	if e.Before == e.Callee {
 		return name + " (answer on the wire)"
@@ -149,7 +151,7 @@ func (n *Names) wire(e *analysis.EdgeShare) string {
 }
 
 // Leading returns the edge that a problem is about; nil if it has none.
-func Leading(p *analysis.Problem) *analysis.EdgeShare {
+func Leading(p *detect.Problem) *group.EdgeShare {
 	if len(p.Edges) == 0 {
 		return nil
 	}
@@ -165,18 +167,18 @@ const (
 )
 
 // Bins says what the requests of a group have in common besides their path; "" if nothing.
-func (n *Names) Bins(s *analysis.Summary) string {
+func (n *Names) Bins(s *group.Summary) string {
 	var parts []string
 	for i := range s.Bins {
 		b := &s.Bins[i]
-		what, _ := n.Variable(&analysis.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
+		what, _ := n.Variable(&detect.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
 		parts = append(parts, what)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // Variable puts the variable of an explanation into words, with its value if one stands out, and its place.
-func (n *Names) Variable(x *analysis.Explanation) (what, where string) {
+func (n *Names) Variable(x *detect.Explanation) (what, where string) {
 	at := n.Op(n.Last(x.Where))
 	value := ""
 	if x.Value != "" {

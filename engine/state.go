@@ -9,7 +9,10 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
@@ -28,7 +31,7 @@ type savedCore struct {
 	Epochs        []savedMark
 	Heard         savedHeard
 	Plans         []savedPlan
-	Problems      []analysis.Problem
+	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
 	Samples       []savedSample      // ascending by group
 	Found         []savedFound       // ascending by problem
@@ -108,7 +111,7 @@ type savedFound struct {
 	Group        analysis.Hash
 	Seen         uint64
 	Looks        int
-	Explanations []analysis.Explanation
+	Explanations []detect.Explanation
 }
 
 // savedPart is what something else wrote about one thing.
@@ -192,7 +195,7 @@ func (c *Core) saved() *savedCore {
 	if c.splitter != nil {
 		s.Splits, s.SplitEpochs = c.splitter.splits.AppendBinary(nil), c.splitter.epochs
 		for _, id := range hashes(c.splitter.samples) {
-			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, analysis.AppendObservation)})
+			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, observation.AppendObservation)})
 		}
 	}
 	return s
@@ -251,7 +254,7 @@ func (c *causes) save(s *savedCore) {
 }
 
 func appendPlanned(b []byte, p planned) []byte {
-	b = analysis.AppendObservation(b, p.Observation)
+	b = observation.AppendObservation(b, p.Observation)
 	b = binary.AppendUvarint(b, uint64(len(p.on)))
 	for _, tp := range p.on {
 		b = binary.LittleEndian.AppendUint64(b, uint64(tp))
@@ -260,7 +263,7 @@ func appendPlanned(b []byte, p planned) []byte {
 }
 
 func decodePlanned(b []byte) (p planned, rest []byte, err error) {
-	if p.Observation, b, err = analysis.DecodeObservation(b); err != nil {
+	if p.Observation, b, err = observation.DecodeObservation(b); err != nil {
 		return planned{}, nil, err
 	}
 	n, size := binary.Uvarint(b)
@@ -298,11 +301,11 @@ func (c *Core) Restore(b []byte) error {
 		return err
 	}
 	c.table.Merge(table)
-	if c.types, _, err = analysis.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
+	if c.types, _, err = group.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
 		return err
 	}
 	splits := c.detector.Groups.Keys.Splits
-	if c.detector, _, err = analysis.DecodeDetector(parts[2], c.types, c.table, c.options.Groups); err != nil {
+	if c.detector, _, err = detect.Decode(parts[2], c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
 	c.detector.Groups.Keys.Splits = splits
@@ -344,13 +347,13 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 	if err != nil {
 		return err
 	}
-	if c.preview, _, err = analysis.DecodeDetector(part, c.types, c.table, c.options.Groups); err != nil {
+	if c.preview, _, err = detect.Decode(part, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
 	if part, b, err = cutSection(b); err != nil {
 		return err
 	}
-	packer, _, err := analysis.DecodePacker(part)
+	packer, _, err := observation.DecodePacker(part)
 	if err != nil {
 		return err
 	}
@@ -387,7 +390,7 @@ func (c *Core) restore(s *savedCore) error {
 	c.versions.restore(s.Versions, s.Deploys)
 	if s.Spans != nil {
 		var err error
-		if c.spans, _, err = analysis.DecodeRecentSpans(s.Spans); err != nil {
+		if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
 			return err
 		}
 	}
@@ -427,15 +430,15 @@ func (c *Core) restore(s *savedCore) error {
 }
 
 func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
-	r := &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+	r := &refinements{bySet: make(map[uint64]*detect.Refinement)}
 	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
 		return err
 	}
-	if r.pairs, _, err = analysis.DecodePairs(s.Pairs); err != nil {
+	if r.pairs, _, err = detect.DecodePairs(s.Pairs); err != nil {
 		return err
 	}
 	for _, x := range s.Sets {
-		if r.bySet[x.Set], _, err = analysis.DecodeRefinement(x.Refinement); err != nil {
+		if r.bySet[x.Set], _, err = detect.DecodeRefinement(x.Refinement); err != nil {
 			return err
 		}
 	}
@@ -470,9 +473,9 @@ func (c *Core) restoreSplitter(s *savedCore) error {
 		return err
 	}
 	c.splitter.splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
-	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*analysis.Observation])
+	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*observation.Observation])
 	for _, x := range s.SplitSamples {
-		sample, _, err := stats.DecodeSample(x.Data, analysis.DecodeObservation)
+		sample, _, err := stats.DecodeSample(x.Data, observation.DecodeObservation)
 		if err != nil {
 			return err
 		}

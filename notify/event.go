@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -211,7 +213,7 @@ type Facts struct {
 	Source string // see Event
 
 	Investigation *search.Investigation // nil: the event is about no problem
-	Problem       *analysis.Problem     // of the investigation, as last seen; nil: not known
+	Problem       *detect.Problem       // of the investigation, as last seen; nil: not known
 	Decision      *search.Decision      // nil: there was none
 	Traces        []Trace               // to look at; of many the first
 	Names         *describe.Names       // of what all that is about, with the summary of the problem's requests, if there is one
@@ -294,7 +296,7 @@ func (n namer) problem(f *Facts) *Problem {
 }
 
 // evidence fills in what analysis found.
-func (n namer) evidence(p *Problem, a *analysis.Problem, v *search.Investigation) {
+func (n namer) evidence(p *Problem, a *detect.Problem, v *search.Investigation) {
 	p.Diagnosis = shorten(n.names.Diagnosis(a, v.Answer()).String(), longestSentence)
 	if s := n.names.Summary(a); s != nil {
 		p.P50NS, p.P99NS = nanos(s.P50), nanos(s.P99)
@@ -318,7 +320,7 @@ func (n namer) evidence(p *Problem, a *analysis.Problem, v *search.Investigation
 	}
 }
 
-func (n namer) edge(e *analysis.EdgeShare) Edge {
+func (n namer) edge(e *group.EdgeShare) Edge {
 	return Edge{
 		Name: clean(n.names.Edge(e)), Context: n.context(e.Context), Before: n.op(e.Before), After: n.op(e.After), Callee: n.op(e.Callee),
 		MeanNS: number(e.Mean), ShareMean: number(e.ShareMean), ShareVariance: number(e.ShareVariance),

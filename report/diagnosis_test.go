@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -18,40 +20,40 @@ func TestDiagnosis(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		problem int
-		change  func(*analysis.Problem)
+		change  func(*detect.Problem)
 		want    string
 	}{
-		{"variable", variable, func(*analysis.Problem) {}, "p99 of shop POST /checkout is 14× its median (1.42 s against 101 ms); " +
+		{"variable", variable, func(*detect.Problem) {}, "p99 of shop POST /checkout is 14× its median (1.42 s against 101 ms); " +
 			"83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); most where bank.route = fallback."},
-		{"beyond p99", variable, func(p *analysis.Problem) { p.CoV = 20; p.Explanations = nil }, "few requests of shop POST /checkout " +
+		{"beyond p99", variable, func(p *detect.Problem) { p.CoV = 20; p.Explanations = nil }, "few requests of shop POST /checkout " +
 			"take far longer than its p99 of 1.42 s (CoV 20); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue)."},
 		{
-			"no summary", variable, func(p *analysis.Problem) { p.Group = analysis.Hash{}; p.Edges = nil; p.Explanations = nil },
+			"no summary", variable, func(p *detect.Problem) { p.Group = analysis.Hash{}; p.Edges = nil; p.Explanations = nil },
 			"durations of shop POST /checkout vary by 82 % of their mean of 212 ms.",
 		},
 		{
 			"size", variable,
-			func(p *analysis.Problem) {
-				p.Size, p.Edges, p.Explanations = &analysis.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
+			func(p *detect.Problem) {
+				p.Size, p.Edges, p.Explanations = &group.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
 			},
 			"7 % of the requests of shop POST /checkout take far longer than their size lets expect, or time out (CoV at equal size 0.82).",
 		},
-		{"numbers", variable, func(p *analysis.Problem) { p.Explanations[0].Value = "" }, "p99 of shop POST /checkout is 14× its median " +
+		{"numbers", variable, func(p *detect.Problem) { p.Explanations[0].Value = "" }, "p99 of shop POST /checkout is 14× its median " +
 			"(1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); it goes with bank.route."},
-		{"paths", variable, func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "skeleton", "1f" }, "p99 of shop POST /checkout " +
+		{"paths", variable, func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "skeleton", "1f" }, "p99 of shop POST /checkout " +
 			"is 14× its median (1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue); it goes with the path that " +
 			"requests take."},
-		{"weak cause", variable, func(p *analysis.Problem) { p.Explanations[0].Effect = 0.05 }, "p99 of shop POST /checkout is 14× its median " +
+		{"weak cause", variable, func(p *detect.Problem) { p.Explanations[0].Effect = 0.05 }, "p99 of shop POST /checkout is 14× its median " +
 			"(1.42 s against 101 ms); 83 % ± 4 of the variance is payment → bank POST /charge (wire or queue)."},
-		{"slow", slow, func(*analysis.Problem) {}, "shop GET / (render page, stock Reserve) takes 35 ms on average, 2.3× the expected 15 ms; " +
+		{"slow", slow, func(*detect.Problem) {}, "shop GET / (render page, stock Reserve) takes 35 ms on average, 2.3× the expected 15 ms; " +
 			"95 % of what is wrong is shop render page."},
-		{"slow without a score", slow, func(p *analysis.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() }, "shop GET / (render page, " +
+		{"slow without a score", slow, func(p *detect.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() }, "shop GET / (render page, " +
 			"stock Reserve) takes 35 ms on average; most of it at shop render page."},
-		{"nothing carries it", slow, func(p *analysis.Problem) { p.Edges[0].Score = -0.07 }, "shop GET / (render page, stock Reserve) takes 35 ms on average, " +
+		{"nothing carries it", slow, func(p *detect.Problem) { p.Edges[0].Score = -0.07 }, "shop GET / (render page, stock Reserve) takes 35 ms on average, " +
 			"2.3× the expected 15 ms."},
-		{"shifted", slow, func(p *analysis.Problem) { p.Kind = analysis.KindShifted }, "requests of shop GET / (render page, stock Reserve) " +
+		{"shifted", slow, func(p *detect.Problem) { p.Kind = detect.KindShifted }, "requests of shop GET / (render page, stock Reserve) " +
 			"take other paths than they did, and 35 ms on average, 2.3× the expected 15 ms; 95 % of what is wrong is shop render page."},
-		{"more than all", variable, func(p *analysis.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil }, "p99 of shop POST /checkout " +
+		{"more than all", variable, func(p *detect.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil }, "p99 of shop POST /checkout " +
 			"is 14× its median (1.42 s against 101 ms); all of the variance is payment → bank POST /charge (wire or queue)."},
 	} {
 		r := newSample()

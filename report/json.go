@@ -6,9 +6,10 @@ import (
 	"io"
 	"math"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -213,7 +214,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(x))
 }
 
-func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
+func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 	g := jsonGroup{
 		ID: s.ID.String(), Level: s.Level.String(),
 		RequestType: n.RequestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),
@@ -231,7 +232,7 @@ func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
 	return g
 }
 
-func (n *names) jsonPlace(e *analysis.EdgeShare) jsonPlace {
+func (n *names) jsonPlace(e *group.EdgeShare) jsonPlace {
 	if e.Edge == 0 {
 		return jsonPlace{Context: []string{}, Operation: describe.OtherPlaces}
 	}
@@ -244,7 +245,7 @@ func (n *names) jsonPlace(e *analysis.EdgeShare) jsonPlace {
 	return p
 }
 
-func (n *names) jsonEdge(e *analysis.EdgeShare) jsonEdge {
+func (n *names) jsonEdge(e *group.EdgeShare) jsonEdge {
 	return jsonEdge{
 		jsonPlace: n.jsonPlace(e),
 		MeanNS:    number(e.Mean), ShareMean: number(e.ShareMean), ShareVariance: number(e.ShareVariance),
@@ -252,7 +253,7 @@ func (n *names) jsonEdge(e *analysis.EdgeShare) jsonEdge {
 	}
 }
 
-func (n *names) jsonLeading(e *analysis.EdgeShare) jsonLeading {
+func (n *names) jsonLeading(e *group.EdgeShare) jsonLeading {
 	return jsonLeading{
 		jsonEdge: n.jsonEdge(e), ExcessNS: number(e.Excess), ExcessLowNS: number(e.ExcessLow),
 		ExcessHighNS: number(e.ExcessHigh), Score: number(e.Score),
@@ -302,7 +303,7 @@ func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
 	return j
 }
 
-func (n *names) jsonExplanation(p *analysis.Problem, x *analysis.Explanation) jsonExplanation {
+func (n *names) jsonExplanation(p *detect.Problem, x *detect.Explanation) jsonExplanation {
 	j := jsonExplanation{
 		Variable: x.Variable, Value: x.Value, Where: n.Context(x.Where), Effect: number(x.Effect), Low: number(x.Low),
 		High: number(x.High), PValue: number(x.PValue), Remains: number(x.Remains),

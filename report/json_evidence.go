@@ -1,7 +1,7 @@
 package report
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -54,7 +54,7 @@ type jsonTypedEdge struct {
 }
 
 // placeOf returns the edge of p with the given identity, nil for none.
-func (n *names) placeOf(p *analysis.Problem, edge trace.Edge) *jsonPlace {
+func (n *names) placeOf(p *detect.Problem, edge trace.Edge) *jsonPlace {
 	for i := range p.Edges {
 		if e := &p.Edges[i]; edge != 0 && e.Edge == edge {
 			place := n.jsonPlace(e)
@@ -64,7 +64,7 @@ func (n *names) placeOf(p *analysis.Problem, edge trace.Edge) *jsonPlace {
 	return nil
 }
 
-func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonContrast {
+func (n *names) jsonContrast(p *detect.Problem, c *engine.NamedContrast) jsonContrast {
 	j := jsonContrast{
 		Key: c.Key, Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
 		Duration: n.jsonDifference(p, &c.Duration), Edges: []jsonDifference{},
@@ -75,14 +75,14 @@ func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonC
 	return j
 }
 
-func (n *names) jsonDifference(p *analysis.Problem, d *explain.Difference) jsonDifference {
+func (n *names) jsonDifference(p *detect.Problem, d *explain.Difference) jsonDifference {
 	return jsonDifference{
 		Edge: n.placeOf(p, d.Edge), MeanNS: number(d.Mean), RestNS: number(d.Rest), ExcessNS: number(d.Value),
 		LowNS: number(d.Low), HighNS: number(d.High), PValue: number(d.PValue),
 	}
 }
 
-func (n *names) jsonRecovery(p *analysis.Problem, x *explain.Recovery) jsonRecovery {
+func (n *names) jsonRecovery(p *detect.Problem, x *explain.Recovery) jsonRecovery {
 	return jsonRecovery{
 		Edge: n.placeOf(p, x.Edge), LevelNS: int64(x.Level), Requests: x.Requests,
 		MeanNS: number(x.Mean.Value), MeanLowNS: number(x.Mean.Low), MeanHighNS: number(x.Mean.High),

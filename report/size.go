@@ -3,9 +3,9 @@ package report
 import (
 	"strconv"
 
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -24,7 +24,7 @@ type jsonSizeModel struct {
 }
 
 // jsonSizeModelOf returns nil, which JSON shows as null, for requests that are not judged by size.
-func jsonSizeModelOf(m *analysis.SizeModel) *jsonSizeModel {
+func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 	if m == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func jsonSizeModelOf(m *analysis.SizeModel) *jsonSizeModel {
 
 // sizeSentence says what a request takes for its size, and how requests compare with that; empty for requests that are not judged by
 // size.
-func sizeSentence(m *analysis.SizeModel) (s describe.Sentence) {
+func sizeSentence(m *group.SizeModel) (s describe.Sentence) {
 	if m == nil {
 		return nil
 	}

@@ -5,7 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -22,7 +23,7 @@ const (
 type area struct {
 	op      trace.Op
 	score   float64 // Σ score of edges: the share of what is wrong that the operation spends itself
-	edges   []*analysis.EdgeShare
+	edges   []*group.EdgeShare
 	matches []Matched
 	roots   []int32        // matched nodes of the tree, ascending
 	wide    []trace.Symbol // tracepoints with evidence that is not enough
@@ -57,7 +58,7 @@ type class struct {
 
 // areas returns the operations that lead the problem, best first, with the tree's places inside them, and the scores of those
 // that are not searched.
-func areasOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*area) {
+func areasOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*area) {
 	byOp := make(map[trace.Op]*area)
 	var all []*area
 	for _, i := range orderEdges(p.Edges) {
@@ -91,7 +92,7 @@ func areasOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, re
 }
 
 // orderEdges returns the indices of the edges that carry something, best first.
-func orderEdges(edges []analysis.EdgeShare) []int {
+func orderEdges(edges []group.EdgeShare) []int {
 	var order []int
 	for i := range edges {
 		if edges[i].Context != 0 && edges[i].Score > 0 {
@@ -104,7 +105,7 @@ func orderEdges(edges []analysis.EdgeShare) []int {
 	return order
 }
 
-func matchEdge(t *cct.Tree, e *analysis.EdgeShare, table *trace.Table) cct.Match {
+func matchEdge(t *cct.Tree, e *group.EdgeShare, table *trace.Table) cct.Match {
 	m := t.MatchContext(e.Context)
 	if len(m.Nodes) == 0 && table != nil {
 		m = t.Match(table.Path(e.Context), nil)
@@ -112,7 +113,7 @@ func matchEdge(t *cct.Tree, e *analysis.EdgeShare, table *trace.Table) cct.Match
 	return m
 }
 
-func (a *area) add(e *analysis.EdgeShare, t *cct.Tree, m cct.Match) {
+func (a *area) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	a.score += e.Score
 	a.edges = append(a.edges, e)
 	for k := range a.matches {

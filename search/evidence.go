@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,7 +22,7 @@ const (
 // observe takes over what the problem shows of tracepoints under the plan that applied. Evidence is kept apart by the set of
 // tracepoints that was on (a batch of requests in which contexts appear alike); of one batch that of most requests stands.
 // What is no longer shown is kept.
-func (v *Investigation) observe(p *analysis.Problem, applied *Plan) {
+func (v *Investigation) observe(p *detect.Problem, applied *Plan) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
 	for i := range p.Refined {
@@ -61,7 +61,7 @@ func compareEvidence(a, b *Evidence) int {
 
 // evidenceOf reduces r to what counts for p: the share of what is wrong, where that is steady slowness without a change the share
 // of the mean.
-func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
+func evidenceOf(p *detect.Problem, r *detect.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
 		Share: r.Share, Low: r.ShareLow, High: r.ShareHigh, Mean: finite(r.ShareMean),
@@ -69,7 +69,7 @@ func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
 	if r.Context == 0 {
 		e.Share, e.Low, e.High = 0, 0, 0
 	}
-	if p.Kind != analysis.KindVariable && p.Onset == analysis.Chronic || !isFinite(e.Share) {
+	if p.Kind != detect.KindVariable && p.Onset == detect.Chronic || !isFinite(e.Share) {
 		e.Share, e.Low, e.High = e.Mean, math.NaN(), math.NaN()
 	}
 	if !isFinite(e.Low) || !isFinite(e.High) || e.Low > e.High {
@@ -90,7 +90,7 @@ func finite(x float64) float64 {
 
 // implied returns zero shares for tracepoints that have been on for long and of which nothing came: no request of the
 // problem reached an agent that has them.
-func (v *Investigation) implied(p *analysis.Problem) []Evidence {
+func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	var list []Evidence
 	for i := range v.Wants {
 		w := &v.Wants[i]

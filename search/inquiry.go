@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -13,7 +13,7 @@ import (
 type inquiry struct {
 	*step
 	v        *Investigation
-	p        *analysis.Problem
+	p        *detect.Problem
 	tree     *cct.Tree
 	searched []*area
 	rest     []*area

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -51,7 +52,7 @@ type step struct {
 	old       *Plan
 	decisions []Decision
 	seen      map[analysis.Hash]bool // problems
-	onset     map[analysis.Hash]analysis.Onset
+	onset     map[analysis.Hash]detect.Onset
 	forbidden map[trace.Symbol]bool
 	broken    map[trace.Symbol]bool
 	silent    map[Silence]bool // with Until 0
@@ -63,7 +64,7 @@ type step struct {
 
 func newStep(in Input) *step {
 	n := &step{
-		Input: in, old: &in.State.Plan, seen: make(map[analysis.Hash]bool), onset: make(map[analysis.Hash]analysis.Onset),
+		Input: in, old: &in.State.Plan, seen: make(map[analysis.Hash]bool), onset: make(map[analysis.Hash]detect.Onset),
 		forbidden: make(map[trace.Symbol]bool), broken: make(map[trace.Symbol]bool), silent: make(map[Silence]bool),
 		leading: make(map[trace.Op]bool),
 	}
@@ -89,7 +90,7 @@ func newStep(in Input) *step {
 }
 
 // investigate advances the investigation of p by one step, opening it where there is none.
-func (n *step) investigate(p *analysis.Problem) {
+func (n *step) investigate(p *detect.Problem) {
 	if n.seen[p.ID] {
 		return
 	}
@@ -108,7 +109,7 @@ func (n *step) investigate(p *analysis.Problem) {
 }
 
 // open starts an investigation; it returns nil if there are too many.
-func (n *step) open(p *analysis.Problem) *Investigation {
+func (n *step) open(p *detect.Problem) *Investigation {
 	active := 0
 	for i := range n.state.Investigations {
 		if n.state.Investigations[i].Status.Active() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -71,7 +72,7 @@ func (p *Plan) explores() float64 {
 // Input is everything that a decision is made from.
 type Input struct {
 	Now      trace.Nanos
-	Problems []analysis.Problem          // ranked
+	Problems []detect.Problem            // ranked
 	Trees    map[analysis.Hash]*cct.Tree // by request type
 	Rates    map[analysis.Hash]float64   // requests per second, by request type
 	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
@@ -80,7 +81,7 @@ type Input struct {
 	Measured Usage      // what agents measured of State.Plan; zero: nothing
 	Arms     []ArmTimes // how long requests took by arm of State.Plan, for every problem; may be empty
 	// Pairs says, by problem, which edges vary together, the largest share first: what the strategy covariance goes by. May be nil.
-	Pairs map[analysis.Hash][]analysis.PairShare
+	Pairs map[analysis.Hash][]detect.PairShare
 	// Unavailable holds the tracepoints that agents cannot enable, or that did harm.
 	Unavailable []trace.Symbol
 	Strategy    string // one of Strategies; empty: adaptive

@@ -90,7 +90,7 @@ type Want struct {
 	Cause      string
 }
 
-// Evidence is what a tracepoint showed in one edge: a [analysis.RefinedShare] without what the search does not use, kept after the
+// Evidence is what a tracepoint showed in one edge: a [detect.RefinedShare] without what the search does not use, kept after the
 // tracepoint went off.
 type Evidence struct {
 	Within          trace.Edge

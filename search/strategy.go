@@ -6,21 +6,22 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Question is what a strategy answers.
 type Question struct {
-	Problem    *analysis.Problem
+	Problem    *detect.Problem
 	Tree       *cct.Tree
-	Regions    []Region             // what may carry the problem, best first
-	Candidates []Candidate          // of all regions, those of a region together and in pre-order
-	Enabled    []trace.Symbol       // ascending
-	Budget     Budget               // what is left
-	Requests   float64              // of the problem, expected in an epoch
-	Pairs      []analysis.PairShare // edges that vary together, the largest share first
+	Regions    []Region           // what may carry the problem, best first
+	Candidates []Candidate        // of all regions, those of a region together and in pre-order
+	Enabled    []trace.Symbol     // ascending
+	Budget     Budget             // what is left
+	Requests   float64            // of the problem, expected in an epoch
+	Pairs      []detect.PairShare // edges that vary together, the largest share first
 	Seed       uint64
 }
 
@@ -29,10 +30,10 @@ type Question struct {
 type Region struct {
 	Tracepoint trace.Symbol // 0: a baseline operation
 	Op         trace.Op
-	Share      float64               // of what is wrong
-	SD         float64               // its standard deviation
-	From, To   int                   // its candidates: Candidates[From:To]
-	Edges      []*analysis.EdgeShare // those of the problem in its operation
+	Share      float64            // of what is wrong
+	SD         float64            // its standard deviation
+	From, To   int                // its candidates: Candidates[From:To]
+	Edges      []*group.EdgeShare // those of the problem in its operation
 }
 
 // Candidate is a tracepoint that is off and lies in a region.
@@ -222,7 +223,7 @@ func (q *Question) places() map[trace.Symbol][]int {
 
 // commonShare returns what the pairs of edges of different operations carry in both of which the given candidates lie.
 func (q *Question) commonShare(candidates []int) float64 {
-	operation := make(map[trace.Edge]*analysis.EdgeShare) // by edge: the first of its operation's
+	operation := make(map[trace.Edge]*group.EdgeShare) // by edge: the first of its operation's
 	for _, i := range candidates {
 		edges := q.Regions[q.Candidates[i].Region].Edges
 		for _, e := range edges {

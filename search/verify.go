@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -47,7 +47,7 @@ func (i *inquiry) doubtful() bool {
 			square += (e.ExcessHigh - e.ExcessLow) * (e.ExcessHigh - e.ExcessLow) / 4
 		}
 	}
-	return i.p.Kind != analysis.KindVariable && i.p.Onset == analysis.Changed && square > 0 && excess < math.Sqrt(square) && i.v.Epochs < 2*patience
+	return i.p.Kind != detect.KindVariable && i.p.Onset == detect.Changed && square > 0 && excess < math.Sqrt(square) && i.v.Epochs < 2*patience
 }
 
 // verify switches the places next below the best one on again that were judged by few requests, in which what is rare may have

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/notify/export"
@@ -19,7 +21,7 @@ import (
 type exporting struct {
 	*export.Exporter
 	store *store.Store
-	path  analysis.Options
+	path  critpath.Options
 	log   *slog.Logger
 	open  chan []exportable // as of the last epoch; holds one
 }
@@ -31,7 +33,7 @@ type exportable struct{ problem, group analysis.Hash }
 const exportedProblems = 50
 
 // epoch hands on the open problems, best first. What was handed on before and not looked at is forgotten.
-func (x *exporting) epoch(problems []analysis.Problem) {
+func (x *exporting) epoch(problems []detect.Problem) {
 	var open []exportable
 	for i := range problems[:min(len(problems), exportedProblems)] {
 		open = append(open, exportable{problems[i].ID, problems[i].Group})
@@ -86,8 +88,8 @@ func (x *exporting) add(of *exportable) error {
 		if err != nil {
 			return err
 		}
-		path := analysis.NewExtractor(x.path).Extract(t)
-		if i := slices.IndexFunc(path.Roots, func(r analysis.Root) bool { return path.Nodes[r.Node].ID == e.Root }); i >= 0 {
+		path := critpath.NewExtractor(x.path).Extract(t)
+		if i := slices.IndexFunc(path.Roots, func(r critpath.Root) bool { return path.Nodes[r.Node].ID == e.Root }); i >= 0 {
 			x.Add(export.Of(path, i, of.problem.String()))
 		}
 	}
@@ -121,7 +123,7 @@ func decode(id trace.ID, request []byte) (*trace.Trace, error) {
 }
 
 // newExporting returns nil if the configuration names no backend.
-func (o *outward) newExporting(kept *store.Store, path analysis.Options) (*exporting, error) {
+func (o *outward) newExporting(kept *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.OTLP == "" {
 		return nil, nil

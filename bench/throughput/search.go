@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
@@ -52,7 +54,7 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 // deciding measures the first decision about a new problem, and the next one.
 func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy string) error {
 	in := search.Input{
-		Now: 1, Problems: []analysis.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
+		Now: 1, Problems: []detect.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
 		Rates: map[analysis.Hash]float64{f.problem.RequestType: f.problem.Rate}, Table: &f.table,
 		Budget: search.Budget{Tracepoints: 500}, Strategy: strategy, Seed: o.Seed, Epoch: 10 * time.Second,
 	}
@@ -91,7 +93,7 @@ type forest struct {
 	table   trace.Table
 	builder cct.Builder
 	tree    *cct.Tree
-	problem analysis.Problem
+	problem detect.Problem
 }
 
 // place is a node of the tree to be.
@@ -107,7 +109,7 @@ type place struct {
 // half of the variance.
 func newForest(seed uint64, nodes, baseline int) *forest {
 	r := rand.New(rand.NewPCG(seed, 3))
-	f := &forest{problem: analysis.Problem{
+	f := &forest{problem: detect.Problem{
 		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Group: analysis.Hash{Hi: 2}, Requests: 5000, Rate: 50,
 		Mean: 100 * time.Millisecond, CoV: 0.8, CoVLow: 0.7, CoVHigh: 0.9, Impact: 1e9,
 	}}
@@ -158,7 +160,7 @@ func (f *forest) edges(places []place) {
 		if i > 0 {
 			share /= float64(len(places) - 1)
 		}
-		f.problem.Edges = append(f.problem.Edges, analysis.EdgeShare{
+		f.problem.Edges = append(f.problem.Edges, group.EdgeShare{
 			Edge: trace.WholeEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
 			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
 		})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -64,7 +64,7 @@ critical paths aggregated by calling context, for go tool pprof and flame-graph 
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.analyze(c, f, files) },
 	}
-	thresholds := analysis.DefaultThresholds()
+	thresholds := detect.DefaultThresholds()
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.config, "config", "", "configuration of sibyl serve whose rules, group-by, size, split, min-samples, thresholds, budget and strategy hold where no flag says otherwise")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to look for causes in; all: every key")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"log/slog"
 	"path/filepath"
@@ -80,7 +81,7 @@ func serve(t *testing.T) (*live.Service, string) {
 
 // counted is what is known about a group.
 type counted struct {
-	Level analysis.Level
+	Level group.Level
 	Entry string
 	N     uint64
 	Mean  time.Duration
@@ -92,14 +93,14 @@ func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, tr
 	all = make(map[analysis.Hash]counted)
 	err := s.Ask(t.Context(), func(c *engine.Core) {
 		g := c.Grouper()
-		for _, group := range g.Groups() {
-			var w analysis.Window
-			for _, part := range group.Windows() {
+		for _, grp := range g.Groups() {
+			var w group.Window
+			for _, part := range grp.Windows() {
 				w.Total.Merge(part.Total)
 			}
-			entry := g.Table.ServiceName(group.Entry) + " " + g.Table.OpName(group.Entry)
-			all[group.ID] = counted{group.Level, entry, w.Total.N, time.Duration(w.Total.Mean())}
-			if group.Level == analysis.RequestTypeLevel {
+			entry := g.Table.ServiceName(grp.Entry) + " " + g.Table.OpName(grp.Entry)
+			all[grp.ID] = counted{grp.Level, entry, w.Total.N, time.Duration(w.Total.Mean())}
+			if grp.Level == group.LevelRequestType {
 				traces += w.Total.N
 			}
 		}

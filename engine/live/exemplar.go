@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
@@ -121,7 +122,7 @@ func (x *stratum) add(e store.Exemplar) bool {
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
 // observe offers a request to the sample of a group; nil: of none.
-func (k *keeper) observe(group *analysis.Group, r *request) {
+func (k *keeper) observe(group *group.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
 	}

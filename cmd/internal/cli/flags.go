@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -137,7 +137,7 @@ type PathFlags struct {
 func AddPathFlags(c *cobra.Command) *PathFlags {
 	f := &PathFlags{
 		async: NewChoice("clamp", "ignore"), tie: NewChoice("earliest-start", "latest-start"),
-		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(analysis.DefaultOptions().MaxSkew),
+		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(critpath.DefaultOptions().MaxSkew),
 	}
 	f.async.Flag(c, "async", "", "children that outlive their parent: cut them to it, or leave them off the path")
 	f.tie.Flag(c, "tie", "", "which of two children that end together is on the path")
@@ -148,8 +148,8 @@ func AddPathFlags(c *cobra.Command) *PathFlags {
 }
 
 // Options returns the options for analysis.NewExtractor.
-func (f *PathFlags) Options() analysis.Options {
-	return analysis.Options{
+func (f *PathFlags) Options() critpath.Options {
+	return critpath.Options{
 		MaxSkew:          time.Duration(f.maxSkew),
 		IgnoreAsync:      f.async.Value == "ignore",
 		OverlapTolerance: float64(f.overlap),
