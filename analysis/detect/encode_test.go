@@ -88,7 +88,7 @@ func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte
 }
 
 // A Grouper that is written and read back, after an epoch or in the midst of one, goes on exactly as it would have.
-func TestGrouperRestarts(t *testing.T) {
+func TestDetectorRestarts(t *testing.T) {
 	wantLog, want := drama(t, func(int) bool { return false })
 	for _, kind := range []string{"opened request_type slow", "shifted", "chronic", "closed"} {
 		if !bytes.Contains([]byte(wantLog), []byte(kind)) {
@@ -107,7 +107,7 @@ func TestGrouperRestarts(t *testing.T) {
 }
 
 // What a Grouper wrote before requests sampled said when they came goes on: those that were, do not say it, those that come, do.
-func TestGrouperOfVersion2(t *testing.T) {
+func TestDetectorOfVersion2(t *testing.T) {
 	before, err := os.ReadFile("testdata/grouper-2.bin") // two epochs of four requests like those below, and one of the third
 	if err != nil {
 		t.Fatal(err)

@@ -89,8 +89,8 @@ func (p *Past) AppendBinary(b []byte) []byte {
 	return e.B
 }
 
-// DecodePast reads what AppendBinary wrote and returns the bytes behind it. An error wraps [stats.ErrCorrupt].
-func DecodePast(b []byte) (Past, []byte, error) {
+// decodePast reads what AppendBinary wrote and returns the bytes behind it. An error wraps [stats.ErrCorrupt].
+func decodePast(b []byte) (Past, []byte, error) {
 	d := codec.NewReader(b)
 	p := Past{Total: codec.Decode(d, stats.DecodeMoments), Failed: d.Uvarint()}
 	for i := range d.Below(pastEdges + 2) {
@@ -222,7 +222,7 @@ func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
 		group.younger = &younger
 	}
 	group.history = codec.Decode(d, func(b []byte) (stats.Series[Past, *Past], []byte, error) {
-		return stats.DecodeSeries[Past, *Past](b, DecodePast)
+		return stats.DecodeSeries[Past, *Past](b, decodePast)
 	})
 	group.Since, group.Seen = d.Time(), d.Time()
 	return group

@@ -136,28 +136,6 @@ func (e *entryTypes) trim() {
 	}
 }
 
-// Merge adds what u learned, which stays as it is. Both must not be frozen.
-func (r *RequestTypes) Merge(u *RequestTypes) {
-	r.Cut += u.Cut
-	if u.beyond != 0 && (r.beyond == 0 || u.beyond < r.beyond) {
-		r.beyond = u.beyond
-		maps.DeleteFunc(r.entries, func(op trace.Op, _ *entryTypes) bool { return op > r.beyond })
-	}
-	for _, op := range slices.Sorted(maps.Keys(u.entries)) {
-		from, e := u.entries[op], r.entry(op)
-		if e == nil {
-			continue
-		}
-		for id, s := range from.sets {
-			e.add(id, s.ops, s.count)
-		}
-		if !from.limit.IsZero() && (e.limit.IsZero() || from.limit.Compare(e.limit) < 0) {
-			e.limit = from.limit
-			maps.DeleteFunc(e.sets, func(id analysis.Hash, _ *childSet) bool { return id.Compare(e.limit) >= 0 })
-		}
-	}
-}
-
 // Freeze ends the learning: it clusters the sets of children of each entry operation.
 func (r *RequestTypes) Freeze() {
 	if r.frozen {

@@ -122,24 +122,20 @@ func learn(all []*observation.Observation) *group.RequestTypes {
 	return types
 }
 
-// Types depend on the set of requests only, not on their order, nor on who learned what before merging; asking and learning
-// after freezing changes nothing.
+// Types depend on the set of requests only, not on their order; asking and learning after freezing changes nothing.
 func TestRequestTypesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawEntryRequests(t)
 		whole := learn(all)
-		shuffled := rapid.Permutation(all).Draw(t, "order")
-		cut := rapid.IntRange(0, len(all)).Draw(t, "cut")
-		merged := learn(shuffled[:cut])
-		merged.Merge(learn(shuffled[cut:]))
+		shuffled := learn(rapid.Permutation(all).Draw(t, "order"))
 		whole.Freeze()
-		merged.Freeze()
+		shuffled.Freeze()
 		others := drawEntryRequests(t)
 		for _, o := range slices.Concat(others, all) {
 			before := whole.Of(o)
 			whole.Learn(&observation.Observation{Entry: o.Entry, Children: []trace.Op{99}})
 			whole.Freeze()
-			if whole.Of(o) != before || merged.Of(o) != before {
+			if whole.Of(o) != before || shuffled.Of(o) != before {
 				t.Errorf("the type of %v depends on order or time", o)
 			}
 		}
@@ -152,25 +148,19 @@ func TestRequestTypesBounds(t *testing.T) {
 	request := func(i int) *observation.Observation {
 		return &observation.Observation{Entry: 1, Children: []trace.Op{trace.Op(10 + 3*i), trace.Op(11 + 3*i), trace.Op(12 + 3*i)}}
 	}
-	var up, down, left, right group.RequestTypes
+	var up, down group.RequestTypes
 	for i := range sets {
 		up.Learn(request(i))
 		down.Learn(request(sets - 1 - i))
-		if i%3 == 0 {
-			left.Learn(request(i))
-		} else {
-			right.Learn(request(i))
-		}
 	}
-	left.Merge(&right)
-	for _, r := range []*group.RequestTypes{&up, &down, &left} {
+	for _, r := range []*group.RequestTypes{&up, &down} {
 		r.Freeze()
 		if n := len(r.Siblings(1)); n != 64 {
 			t.Errorf("%d types, want the bound", n)
 		}
 	}
 	for i := range sets {
-		if o := request(i); up.Of(o) != down.Of(o) || up.Of(o) != left.Of(o) {
+		if o := request(i); up.Of(o) != down.Of(o) {
 			t.Fatalf("the type of set %d depends on the order", i)
 		}
 	}
@@ -194,8 +184,7 @@ func TestRequestTypeOfUnknownEntry(t *testing.T) {
 	}
 }
 
-// Of too many entry operations, and too many children of one, the same ones are refined whatever came first, and however they were
-// spread over what was merged.
+// Of too many entry operations, and too many children of one, the same ones are refined whatever came first.
 func TestRequestTypesAreBounded(t *testing.T) {
 	const entries = 140_000 // more than twice the bound
 	learn := func(of func(i int) int, n int) *group.RequestTypes {
@@ -211,9 +200,7 @@ func TestRequestTypesAreBounded(t *testing.T) {
 	}
 	upwards := learn(func(i int) int { return i }, entries)
 	downwards := learn(func(i int) int { return entries - 1 - i }, entries)
-	merged := learn(func(i int) int { return 2 * i }, entries/2)
-	merged.Merge(learn(func(i int) int { return 2*i + 1 }, entries/2))
-	for _, r := range []*group.RequestTypes{upwards, downwards, merged} {
+	for _, r := range []*group.RequestTypes{upwards, downwards} {
 		r.Freeze()
 		for k := 0; k < entries; k += 1000 {
 			if refined := len(r.Siblings(trace.Op(k+1))) == 2; refined != (k < 1<<16) {

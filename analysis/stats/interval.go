@@ -3,7 +3,6 @@ package stats
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -225,27 +224,4 @@ func (j *jackknife) tailLift(x []float64) Interval {
 		j.loo[i] = lift(rest, all-x[r], left, n-1)
 	}
 	return j.interval(lift(tail, all, m, n), j.inTail)
-}
-
-// Bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n
-// of them, of one resample after another, and returns a number; NaNs are left out. Its Value is that of the requests
-// themselves. The same seed gives the same interval. For what [Table.Estimates] offers, that is better and faster.
-func Bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) Interval {
-	r := rand.New(rand.NewPCG(seed, uint64(n)))
-	requests := make([]int, n)
-	for i := range requests {
-		requests[i] = i
-	}
-	iv := Interval{Value: statistic(requests)}
-	values := make([]float64, 0, replicates)
-	for range replicates {
-		for i := range requests {
-			requests[i] = r.IntN(n)
-		}
-		if v := statistic(requests); !math.IsNaN(v) {
-			values = append(values, v)
-		}
-	}
-	iv.Low, iv.High = Quantile(values, (1-Confidence)/2), Quantile(values, (1+Confidence)/2)
-	return iv
 }
