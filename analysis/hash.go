@@ -45,21 +45,11 @@ func ParseHash(s string) (Hash, error) {
 const secondHalf = 0xd6e8feb86659fd93
 
 // HashOf returns the hash of words, in order.
-func HashOf(words ...uint64) Hash {
+func HashOf[W ~uint64](words ...W) Hash {
 	h := Hash{Hi: 1, Lo: secondHalf}
 	for _, w := range words {
-		h.Hi = trace.Mix(h.Hi, w)
-		h.Lo = trace.Mix(w^secondHalf, h.Lo)
-	}
-	return h
-}
-
-// hashOps returns the hash of a list of operations, in order.
-func hashOps(ops []trace.Op) Hash {
-	h := Hash{Hi: 1, Lo: secondHalf}
-	for _, op := range ops {
-		h.Hi = trace.Mix(h.Hi, uint64(op))
-		h.Lo = trace.Mix(uint64(op)^secondHalf, h.Lo)
+		h.Hi = trace.Mix(h.Hi, uint64(w))
+		h.Lo = trace.Mix(uint64(w)^secondHalf, h.Lo)
 	}
 	return h
 }

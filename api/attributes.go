@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -20,7 +21,7 @@ const (
 )
 
 // side returns the side of a request whose time is known exactly.
-func (b *box) side(o *analysis.Observation) side {
+func (b *box) side(o *observation.Observation) side {
 	to := cmp.Or(b.to, trace.MaxNanos)
 	if ns := o.Duration.Nanoseconds(); ns >= b.longer && ns < b.shorter && o.Start >= b.from && o.Start < to {
 		return first
@@ -30,7 +31,7 @@ func (b *box) side(o *analysis.Observation) side {
 
 // slowestSide returns a function that puts the slowest part of the requests on the first side, the others on the second. Of requests
 // with the same duration all or none are among the slowest.
-func slowestSide(requests []*analysis.Observation, part float64) func(*analysis.Observation) side {
+func slowestSide(requests []*observation.Observation, part float64) func(*observation.Observation) side {
 	durations := make([]int64, len(requests))
 	for i, o := range requests {
 		durations[i] = -o.Duration.Nanoseconds()
@@ -40,7 +41,7 @@ func slowestSide(requests []*analysis.Observation, part float64) func(*analysis.
 	if n := int(math.Ceil(part * float64(len(durations)))); n > 0 {
 		least = -durations[n-1]
 	}
-	return func(o *analysis.Observation) side {
+	return func(o *observation.Observation) side {
 		if o.Duration.Nanoseconds() >= least {
 			return first
 		}
@@ -49,7 +50,7 @@ func slowestSide(requests []*analysis.Observation, part float64) func(*analysis.
 }
 
 // timesSide returns the side of a request by its time: the first is [from, to), the second [baseFrom, baseTo); a bound to of 0 is none.
-func timesSide(o *analysis.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
+func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
 	switch {
 	case o.Start >= from && o.Start < cmp.Or(to, trace.MaxNanos):
 		return first
@@ -63,8 +64,8 @@ func timesSide(o *analysis.Observation, from, to, baseFrom, baseTo trace.Nanos) 
 const shownAttributes = 20
 
 // attributes compares the attributes of the sampled requests of a group on both sides.
-func (r renderer) attributes(group analysis.Hash, sampled []*analysis.Observation, of func(*analysis.Observation) side) contract.AttributeComparison {
-	var sides [second + 1][]*analysis.Observation
+func (r renderer) attributes(group analysis.Hash, sampled []*observation.Observation, of func(*observation.Observation) side) contract.AttributeComparison {
+	var sides [second + 1][]*observation.Observation
 	for _, o := range sampled {
 		sides[of(o)] = append(sides[of(o)], o)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -23,10 +24,10 @@ func crowded(b *testing.B, groups, problems int) *world {
 	for i := range groups - kinds {
 		op := table.Op(table.Symbol("service"), table.Symbol(fmt.Sprintf("GET /%d", i%kinds)), trace.Server)
 		ctx := trace.Context(0).Child(op)
-		var o analysis.Observation
+		var o observation.Observation
 		o.Trace[0], o.Trace[8], o.Trace[9], o.Trace[10] = byte(i), 1, byte(i>>8), byte(i>>16)
 		o.Entry, o.Start, o.Duration, o.Skeleton = op, begin.Add(time.Second), time.Duration(i+1)*time.Microsecond, analysis.HashOf(uint64(i))
-		o.Edges = append(o.Edges, analysis.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: o.Duration.Nanoseconds()})
+		o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: o.Duration.Nanoseconds()})
 		w.core.Observe(&o)
 	}
 	w.end(begin.Add(10 * time.Second))

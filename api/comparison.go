@@ -8,7 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -34,11 +35,11 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		return nil, refusal.New(refusal.Malformed, "the parameters do not go together", "give either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
+	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
 		sampled := c.Sampled(g.ID)
-		var split func(o *analysis.Observation) side
+		var split func(o *observation.Observation) side
 		switch {
 		case byDuration:
 			b := box{times[0], times[1], value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64)}
@@ -50,10 +51,10 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 			split = slowestSide(sampled, part)
 		case !based:
 			one, other = between(g, times[0], times[1]), reference(g)
-			split = func(o *analysis.Observation) side { return timesSide(o, times[0], times[1], 0, g.Reference.Last+1) }
+			split = func(o *observation.Observation) side { return timesSide(o, times[0], times[1], 0, g.Reference.Last+1) }
 		default:
 			one, other = between(g, times[0], times[1]), between(g, times[2], times[3])
-			split = func(o *analysis.Observation) side { return timesSide(o, times[0], times[1], times[2], times[3]) }
+			split = func(o *observation.Observation) side { return timesSide(o, times[0], times[1], times[2], times[3]) }
 		}
 		d = contract.CompareGroup200JSONResponse(names.compare(&one, &other))
 		d.Attributes = names.attributes(g.ID, sampled, split)
@@ -81,7 +82,7 @@ func (p *population) contract() contract.Population {
 }
 
 // slowest splits the sampled requests of a group into the slowest part and the rest.
-func slowest(g *analysis.Group, part float64) (slow, rest population) {
+func slowest(g *group.Group, part float64) (slow, rest population) {
 	s := sampleOf(g)
 	order := make([]int, len(s.came))
 	for i := range order {
@@ -114,7 +115,7 @@ func (b *box) has(total float64, came [2]int64) bool {
 
 // split splits the sampled requests of a group into those in the box and the rest. The note, if any, says why the result means little
 // and what to do. If the box is bounded in time, requests of unknown time are in neither part.
-func (b *box) split(g *analysis.Group) (within, rest population, note string) {
+func (b *box) split(g *group.Group) (within, rest population, note string) {
 	s := sampleOf(g)
 	var in, out []int
 	silent := 0
@@ -193,12 +194,12 @@ func instantText(t trace.Nanos) string { return at(t).Format(time.RFC3339) }
 // sample holds the sampled requests of a group: a row per request, a column per edge of the group.
 type sample struct {
 	stats.Table
-	group *analysis.Group
+	group *group.Group
 	came  [][2]int64 // the tick [from, to) in which each row came, ns since 1970; 0, 0: unknown
 }
 
-func sampleOf(g *analysis.Group) sample {
-	columns := make([]int32, len(g.Edges))
+func sampleOf(g *group.Group) sample {
+	columns := make([]int32, len(g.Edges()))
 	for i := range columns {
 		columns[i] = int32(i)
 	}
@@ -225,7 +226,7 @@ func (s *sample) population(label string, rows []int) population {
 	for _, row := range rows {
 		p.mean += s.Total[row] / float64(len(rows))
 		for e, ns := range s.Row(row) {
-			p.edges[s.group.Edges[e]] += ns / float64(len(rows))
+			p.edges[s.group.Edges()[e]] += ns / float64(len(rows))
 		}
 	}
 	p.from, p.to = s.extent(rows)
@@ -245,11 +246,11 @@ func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 }
 
 // between returns the requests of the windows of a group whose middle lies in [from, to); to 0: no bound.
-func between(g *analysis.Group, from, to trace.Nanos) population {
+func between(g *group.Group, from, to trace.Nanos) population {
 	if to == 0 {
 		to = trace.MaxNanos
 	}
-	var all analysis.Past
+	var all group.Past
 	p := population{label: "requests of these times"}
 	for _, w := range g.Windows() {
 		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
@@ -272,7 +273,7 @@ func between(g *analysis.Group, from, to trace.Nanos) population {
 }
 
 // reference returns the reference requests of a group: those from before its problem.
-func reference(g *analysis.Group) population {
+func reference(g *group.Group) population {
 	w := &g.Reference
 	p := population{label: "requests from when all was well", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	if p.n > 0 {

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -127,8 +128,8 @@ func TestBoxNotes(t *testing.T) {
 
 // Requests that do not say when they came are in no box of times, nor in the rest of it; of durations alone they are compared.
 func TestBoxOfSilent(t *testing.T) {
-	g := analysis.NewGrouper(&analysis.RequestTypes{}, &trace.Table{}, analysis.GroupOptions{})
-	g.Observe(&analysis.Observation{Start: 1e18, Duration: time.Millisecond})
+	g := group.NewGrouper(&group.RequestTypes{}, &trace.Table{}, group.Options{})
+	g.Observe(&observation.Observation{Start: 1e18, Duration: time.Millisecond})
 	g.Close(0)
 	group := g.Groups()[0]
 	in, out, note := (&box{1e18, 2e18, 0, math.MaxInt64}).split(group)
@@ -195,11 +196,11 @@ func TestCompareAttributes(t *testing.T) {
 
 // TestSides divides requests as the populations of a comparison do.
 func TestSides(t *testing.T) {
-	var all []*analysis.Observation
+	var all []*observation.Observation
 	for _, s := range []int64{1, 2, 2, 5, 9} {
-		all = append(all, &analysis.Observation{Duration: time.Duration(s) * time.Second, Start: trace.Nanos(s)})
+		all = append(all, &observation.Observation{Duration: time.Duration(s) * time.Second, Start: trace.Nanos(s)})
 	}
-	sides := func(of func(*analysis.Observation) side) string {
+	sides := func(of func(*observation.Observation) side) string {
 		var b strings.Builder
 		for _, o := range all {
 			b.WriteByte("-ab"[of(o)])
@@ -212,8 +213,8 @@ func TestSides(t *testing.T) {
 		"slowest three, one equal":  {sides(slowestSide(all, 0.6)), "baaaa"},
 		"durations":                 {sides(wide.side), "baaab"},
 		"times of a box":            {sides(late.side), "baaab"},
-		"times without end":         {sides(func(o *analysis.Observation) side { return timesSide(o, 5, 0, 0, 2) }), "b--aa"},
-		"times between other times": {sides(func(o *analysis.Observation) side { return timesSide(o, 5, 9, 2, 5) }), "-bba-"},
+		"times without end":         {sides(func(o *observation.Observation) side { return timesSide(o, 5, 0, 0, 2) }), "b--aa"},
+		"times between other times": {sides(func(o *observation.Observation) side { return timesSide(o, 5, 9, 2, 5) }), "-bba-"},
 	} {
 		if x.got != x.want {
 			t.Errorf("%s: %s, want %s", name, x.got, x.want)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/search"
 )
@@ -15,7 +15,7 @@ import (
 func TestDiagnosisParts(t *testing.T) {
 	w := troubled(t)
 	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location
-		return slices.ContainsFunc(w.core.Problems(), func(p analysis.Problem) bool {
+		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
 			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.State().Investigation(p.ID).Answer() != 0
 		})
 	})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -81,7 +83,7 @@ func (s *snapshot) row(id analysis.Hash) *groupRow {
 }
 
 // askGroup calls read with a group, and says so where there is none.
-func (a *API) askGroup(ctx context.Context, text string, read func(*engine.Core, *snapshot, *analysis.Group, renderer) error) error {
+func (a *API) askGroup(ctx context.Context, text string, read func(*engine.Core, *snapshot, *group.Group, renderer) error) error {
 	id, err := analysis.ParseHash(text)
 	if err != nil {
 		return notFound("group")
@@ -99,7 +101,7 @@ func (a *API) askGroup(ctx context.Context, text string, read func(*engine.Core,
 // GetGroup implements contract.StrictServerInterface.
 func (a *API) GetGroup(ctx context.Context, r contract.GetGroupRequestObject) (contract.GetGroupResponseObject, error) {
 	var d contract.GetGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, s *snapshot, g *analysis.Group, names renderer) error {
+	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, s *snapshot, g *group.Group, names renderer) error {
 		row := s.row(g.ID)
 		if row == nil {
 			return notFound("group")
@@ -129,17 +131,17 @@ func (a *API) GetGroup(ctx context.Context, r contract.GetGroupRequestObject) (c
 	})
 }
 
-func (r renderer) bins(s *analysis.Summary) []string {
+func (r renderer) bins(s *group.Summary) []string {
 	all := make([]string, 0, len(s.Bins))
 	for i := range s.Bins {
 		b := &s.Bins[i]
-		what, where := r.Variable(&analysis.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
+		what, where := r.Variable(&detect.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
 		all = append(all, what+where)
 	}
 	return all
 }
 
-func window(w *analysis.PastWindow) contract.Window {
+func window(w *group.PastWindow) contract.Window {
 	x := contract.Window{
 		From: at(w.From), To: at(w.To), Count: int64(w.Total.N), Failed: int64(w.Failed), MeanNs: number(w.Total.Mean()), Cov: number(w.Total.CoV()),
 		Edges: make([]contract.WindowEdge, 0, len(w.Edges)), Latency: []contract.Bin{},
@@ -156,14 +158,14 @@ func window(w *analysis.PastWindow) contract.Window {
 // ExplainGroup implements contract.StrictServerInterface.
 func (a *API) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestObject) (contract.ExplainGroupResponseObject, error) {
 	var d contract.ExplainGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *analysis.Group, names renderer) error {
-		var all []analysis.Explanation
+	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
+		var all []detect.Explanation
 		for i := range c.Problems() {
 			if p := &c.Problems()[i]; p.Group == g.ID {
 				all = append(all, p.Explanations...)
 			}
 		}
-		slices.SortStableFunc(all, func(x, y analysis.Explanation) int { return compareKeys(-x.Effect, -y.Effect) })
+		slices.SortStableFunc(all, func(x, y detect.Explanation) int { return compareKeys(-x.Effect, -y.Effect) })
 		summary := c.Grouper().Summarize(g)
 		d = contract.ExplainGroup200JSONResponse{Items: names.explanations(all), Bins: names.bins(&summary), SizeModel: sizeModel(summary.Size)}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -97,7 +98,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
 		problems := c.Problems()
-		i := slices.IndexFunc(problems, func(p analysis.Problem) bool { return p.ID == id })
+		i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.ID == id })
 		row, known := s.byID[id.String()]
 		if i < 0 || !known {
 			return

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 )
@@ -66,7 +67,7 @@ func (s *snapshot) busiest(wanted analysis.Hash) []analysis.Hash {
 	}
 	var rows []*groupRow
 	for i := range s.groups {
-		if s.groups[i].level == analysis.RequestTypeLevel {
+		if s.groups[i].level == group.LevelRequestType {
 			rows = append(rows, &s.groups[i])
 		}
 	}

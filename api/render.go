@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -105,11 +107,11 @@ func contractPlace(p *describe.Place) contract.Place {
 // placeOf returns the place of an edge without its statistics.
 func (r renderer) placeOf(e trace.Edge) contract.Place {
 	info := r.Table.EdgeInfo(e)
-	p := r.Place(&analysis.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	p := r.Place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
 	return contractPlace(&p)
 }
 
-func (r renderer) edges(edges []analysis.EdgeShare) []contract.Edge {
+func (r renderer) edges(edges []group.EdgeShare) []contract.Edge {
 	all := make([]contract.Edge, 0, len(edges))
 	for _, e := range r.ProblemEdges(edges) {
 		all = append(all, contract.Edge{
@@ -121,7 +123,7 @@ func (r renderer) edges(edges []analysis.EdgeShare) []contract.Edge {
 	return all
 }
 
-func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
+func (r renderer) refined(shares []detect.RefinedShare) []contract.Refined {
 	all := make([]contract.Refined, 0, len(shares))
 	for i := range shares {
 		x := &shares[i]
@@ -134,7 +136,7 @@ func (r renderer) refined(shares []analysis.RefinedShare) []contract.Refined {
 	return all
 }
 
-func (r renderer) explanations(list []analysis.Explanation) []contract.Explanation {
+func (r renderer) explanations(list []detect.Explanation) []contract.Explanation {
 	all := make([]contract.Explanation, 0, len(list))
 	for _, x := range r.Explanations(list, nil) {
 		all = append(all, contract.Explanation{
@@ -145,7 +147,7 @@ func (r renderer) explanations(list []analysis.Explanation) []contract.Explanati
 	return all
 }
 
-func sizeModel(m *analysis.SizeModel) *contract.SizeModel {
+func sizeModel(m *group.SizeModel) *contract.SizeModel {
 	if m == nil {
 		return nil
 	}

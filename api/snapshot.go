@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -47,7 +49,7 @@ type tally struct {
 // groupRow is a group in a list.
 type groupRow struct {
 	id, requestType analysis.Hash
-	level           analysis.Level
+	level           group.Level
 	count, failed   uint64
 	mean, cov, rate float64
 	since, seen     trace.Nanos
@@ -102,27 +104,27 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapshot) {
 	g := c.Grouper()
 	s.groups = make([]groupRow, 0, g.Len())
-	for group := range g.Each() {
-		total, failed := group.Kept()
+	for one := range g.Each() {
+		total, failed := one.Kept()
 		row := groupRow{
-			id: group.ID, requestType: group.RequestType, level: group.Level, count: total.N, failed: failed,
-			mean: math.NaN(), cov: total.CoV(), rate: group.Rate(), since: group.Since, seen: group.Seen,
+			id: one.ID, requestType: one.RequestType, level: one.Level, count: total.N, failed: failed,
+			mean: math.NaN(), cov: total.CoV(), rate: one.Rate(), since: one.Since, seen: one.Seen,
 		}
 		if total.N > 0 {
 			row.mean = total.Mean()
 		}
 		s.groups = append(s.groups, row)
-		if group.Level != analysis.RequestTypeLevel {
+		if one.Level != group.LevelRequestType {
 			continue
 		}
 		s.tally.types++
-		if name := last.nameOf(group.ID, s.learned); name != "" { // expensive to compute
-			names.SetName(group.ID, name)
+		if name := last.nameOf(one.ID, s.learned); name != "" { // expensive to compute
+			names.SetName(one.ID, name)
 			continue
 		}
-		names.Add(&analysis.Summary{
-			ID: group.ID, Level: group.Level, RequestType: group.ID, Entry: group.Entry, Name: g.Types.Name(group.ID),
-			Distinct: g.Types.Distinct(group.Entry, group.ID, typeNameOps),
+		names.Add(&group.Summary{
+			ID: one.ID, Level: one.Level, RequestType: one.ID, Entry: one.Entry, Name: g.Types.Name(one.ID),
+			Distinct: g.Types.Distinct(one.Entry, one.ID, typeNameOps),
 		})
 	}
 }
@@ -159,7 +161,7 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 }
 
 // problemOf returns a problem as lists show it.
-func problemOf(c *engine.Core, names *describe.Names, p *analysis.Problem, v *search.Investigation, rank int) contract.Problem {
+func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
 	trend := addWindows(c, names, p.Group)
 	d := names.Problem(p, v.Answer())
 	x := contract.Problem{
@@ -193,7 +195,7 @@ func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float
 	}
 	if w.Total.N > 0 {
 		p50, p99 := w.Latency.Quantile(0.5), w.Latency.Quantile(0.99)
-		names.AddSummary(&analysis.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
+		names.AddSummary(&group.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
 	}
 	return means
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -61,7 +62,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	case data == nil:
 		return nil, refusal.New(refusal.NotFound, "this trace is not kept, or no longer", "exemplars are: see /exemplars")
 	}
-	var options analysis.Options
+	var options critpath.Options
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {
 		return nil, err
 	}
@@ -125,12 +126,12 @@ func linked(id trace.ID, d *contract.Trace) *notify.Request {
 const shownSpans = 100_000
 
 // readTrace returns a trace of an OTLP request with its critical path, and the operations of its spans by their ID.
-func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Trace, map[string]trace.Op, error) {
+func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Trace, map[string]trace.Op, error) {
 	t, err := otlp.DecodeTrace(id, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	path := analysis.NewExtractor(options).Extract(t)
+	path := critpath.NewExtractor(options).Extract(t)
 	d := &contract.Trace{
 		ID: id.String(), Flags: path.Flags.Names(), Spans: []contract.Span{}, Roots: []contract.Root{}, Links: []contract.Link{},
 	}
@@ -172,9 +173,9 @@ func readTrace(id trace.ID, data []byte, options analysis.Options) (*contract.Tr
 // prepared returns, of the spans that were sent, those that the path is made of, and their operations by their ID. Of several with one ID that is
 // one; but of a client and a server that share theirs both, the server with an ID of its own, below the client and above what was below the ID,
 // as the path has it. A span that the path knows nothing of stays as it was sent, if no other has its ID.
-func prepared(path *analysis.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
+func prepared(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
 	type key struct{ id, kind string } // of a span as it was sent: tells the halves of a shared ID apart
-	nodes := make(map[key]*analysis.Node, len(path.Nodes))
+	nodes := make(map[key]*critpath.Node, len(path.Nodes))
 	taken := make(map[string]bool, len(path.Nodes)) // IDs as they were sent
 	for i := range path.Nodes {
 		n := &path.Nodes[i]
@@ -208,7 +209,7 @@ func prepared(path *analysis.Path, t *trace.Trace, sent []contract.Span) ([]cont
 }
 
 // parentOf returns the ID of the parent of a node that has one, which it was sent with unless that or its own ID is shared.
-func parentOf(path *analysis.Path, t *trace.Trace, n *analysis.Node, sent string) string {
+func parentOf(path *critpath.Path, t *trace.Trace, n *critpath.Node, sent string) string {
 	up := &path.Nodes[n.Parent]
 	if shared := up.ID != t.Spans[up.Span].ID || t.Spans[up.Span].ID == t.Spans[n.Span].ID; shared {
 		return up.ID.String()
@@ -224,7 +225,7 @@ func firstStart(t *trace.Trace) trace.Nanos {
 	return first
 }
 
-func sections(p *analysis.Path, origin trace.Nanos, list []analysis.Section) []contract.Section {
+func sections(p *critpath.Path, origin trace.Nanos, list []critpath.Section) []contract.Section {
 	all := make([]contract.Section, 0, len(list))
 	for _, s := range list {
 		all = append(all, contract.Section{Span: p.Nodes[s.Node].ID.String(), StartNs: int64(s.Start - origin), EndNs: int64(s.End - origin)})

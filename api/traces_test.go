@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -60,7 +60,7 @@ func kept(t testing.TB) (trace.ID, []byte) {
 // TestReadTrace reads spans with everything that was sent, and their critical path.
 func TestReadTrace(t *testing.T) {
 	id, data := kept(t)
-	d, ops, err := readTrace(id, data, analysis.DefaultOptions())
+	d, ops, err := readTrace(id, data, critpath.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestReadTrace(t *testing.T) {
 	if pay := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("pay")), trace.Server); len(ops) != 2 || ops[d.Spans[1].ID] != pay {
 		t.Errorf("operations %v", ops)
 	}
-	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), analysis.DefaultOptions()); err == nil {
+	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), critpath.DefaultOptions()); err == nil {
 		t.Error("what is no request was read")
 	}
 }
@@ -126,7 +126,7 @@ func TestReadTraceWithCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, ops, err := readTrace(id, data, analysis.DefaultOptions())
+	d, ops, err := readTrace(id, data, critpath.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func FuzzReadTrace(f *testing.F) {
 	id, data := kept(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, _, err := readTrace(id, data, analysis.DefaultOptions())
+		d, _, err := readTrace(id, data, critpath.DefaultOptions())
 		if (err == nil) != (d != nil) {
 			t.Errorf("%v, %v", d, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -23,7 +25,7 @@ func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) 
 		s = a.refresh(c)
 		for i := range s.groups {
 			id := s.groups[i].id
-			if s.groups[i].level != analysis.RequestTypeLevel {
+			if s.groups[i].level != group.LevelRequestType {
 				continue
 			}
 			t, some := c.BuiltTree(id)
@@ -151,7 +153,7 @@ const (
 func (r renderer) matches(c *engine.Core, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
 	problems := c.Problems()
-	at := slices.IndexFunc(problems, func(p analysis.Problem) bool {
+	at := slices.IndexFunc(problems, func(p detect.Problem) bool {
 		return p.RequestType == requestType && (problem == nil || p.ID.String() == *problem)
 	})
 	if at < 0 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
@@ -305,7 +306,7 @@ func troubled(t testing.TB) *world {
 	w.run("cart", "1.5", w.now)
 	w.app.Inject(w.now)
 	w.play(t, 40, func() bool {
-		return slices.ContainsFunc(w.core.Problems(), func(p analysis.Problem) bool {
+		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
 			v := w.core.State().Investigation(p.ID)
 			return v != nil && len(v.Evidence) > 0 && len(v.Requested) > 0
 		})

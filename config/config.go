@@ -15,7 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -52,7 +53,7 @@ type Config struct {
 	Size        string        // key of an attribute; empty: none
 	SizeTimeout time.Duration // 0: unknown
 	Split       bool
-	Rules       []analysis.TypeRule
+	Rules       []group.TypeRule
 
 	Strategy string  // one of search.Strategies
 	Explore  float64 // share of the requests
@@ -134,7 +135,7 @@ type Journal struct {
 	MaxAge     time.Duration
 }
 
-// Thresholds define problems; see analysis.Thresholds and analysis.WatchOptions, which have fields of the same names.
+// Thresholds define problems; see detect.Thresholds and detect.WatchOptions, which have fields of the same names.
 type Thresholds struct {
 	CoV            float64
 	Delayed        float64
@@ -311,8 +312,8 @@ func (l Limit) search() search.Limit {
 }
 
 // WatchOptions returns the options for detecting changes.
-func (c *Config) WatchOptions() analysis.WatchOptions {
-	o := analysis.DefaultWatchOptions()
+func (c *Config) WatchOptions() detect.WatchOptions {
+	o := detect.DefaultWatchOptions()
 	t := &c.Thresholds
 	o.FalseDiscovery, o.MinImpact, o.MinSamples = t.FalseDiscovery, float64(t.MinImpact.Nanoseconds()), c.MinSamples
 	o.Confirm, o.Calm, o.Renew, o.Silence = t.Confirm, t.Calm, t.Renew, t.Silence
@@ -321,13 +322,13 @@ func (c *Config) WatchOptions() analysis.WatchOptions {
 }
 
 // ChronicThresholds returns the thresholds for problems without a change.
-func (c *Config) ChronicThresholds() analysis.Thresholds {
-	return analysis.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
+func (c *Config) ChronicThresholds() detect.Thresholds {
+	return detect.Thresholds{CoV: c.Thresholds.CoV, Delayed: c.Thresholds.Delayed, MinSamples: c.MinSamples}
 }
 
 // AnalysisRules returns the rules for requests.
-func (c *Config) AnalysisRules() analysis.Rules {
-	return analysis.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
+func (c *Config) AnalysisRules() group.Rules {
+	return group.Rules{Types: c.Rules, GroupBy: c.GroupBy, Size: c.Size, Timeout: c.SizeTimeout}
 }
 
 // AttributeKeys returns the keys of all attributes to decode, sorted and without duplicates: those of keys, group-by,

@@ -19,7 +19,8 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -148,12 +149,12 @@ func TestDefaults(t *testing.T) {
 	if err := e.RequireTokens(); err != nil {
 		t.Errorf("wants tokens: %v", err)
 	}
-	watch := analysis.DefaultWatchOptions()
-	watch.Chronic = analysis.DefaultThresholds()
+	watch := detect.DefaultWatchOptions()
+	watch.Chronic = detect.DefaultThresholds()
 	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(analysis.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
+	if diff := cmp.Diff(detect.DefaultThresholds(), c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
 	online := assemble.DefaultOnlineOptions()
@@ -163,7 +164,7 @@ func TestDefaults(t *testing.T) {
 	core := engine.DefaultOptions()
 	core.Watch = watch
 	core.Strategy, core.Budget, core.Retention = search.DefaultStrategy, c.Budget.Search(), c.Retention.Age
-	core.Rules.GroupBy, core.Rules.Types = []string{}, []analysis.TypeRule{}
+	core.Rules.GroupBy, core.Rules.Types = []string{}, []group.TypeRule{}
 	if diff := cmp.Diff(core, c.Engine()); diff != "" {
 		t.Error(diff)
 	}
@@ -195,18 +196,18 @@ rules:
 	if diff := cmp.Diff(budget, c.Budget.Search()); diff != "" {
 		t.Error(diff)
 	}
-	watch := analysis.DefaultWatchOptions()
+	watch := detect.DefaultWatchOptions()
 	watch.FalseDiscovery, watch.MinImpact, watch.Confirm, watch.Calm, watch.Renew, watch.Silence, watch.MinSamples = 0.01, 1e6, 3, 4, 5, 6, 70
-	watch.Chronic = analysis.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}
+	watch.Chronic = detect.Thresholds{CoV: 0.3, Delayed: 0.1, MinSamples: 70}
 	if diff := cmp.Diff(watch, c.WatchOptions()); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(watch.Chronic, c.ChronicThresholds()); diff != "" {
 		t.Error(diff)
 	}
-	rules := analysis.Rules{GroupBy: []string{"a", "b"}, Size: "f", Timeout: 3 * time.Second, Types: []analysis.TypeRule{{
+	rules := group.Rules{GroupBy: []string{"a", "b"}, Size: "f", Timeout: 3 * time.Second, Types: []group.TypeRule{{
 		Entry: "s o", Attribute: "d", Value: "v", Name: "x", Merge: true, GroupBy: []string{"e"}, Objective: time.Second,
-		Size: "g", Timeout: 4 * time.Second, Accepted: analysis.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
+		Size: "g", Timeout: 4 * time.Second, Accepted: group.AcceptedLevel{CoV: 0.5, Delayed: 0.2, Mean: 2 * time.Second},
 	}}}
 	if diff := cmp.Diff(rules, c.AnalysisRules()); diff != "" {
 		t.Error(diff)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/search"
@@ -136,7 +137,7 @@ func traceKeys() []definition[Config] {
 }
 
 func problemKeys() []definition[Config] {
-	t, w := analysis.DefaultThresholds(), analysis.DefaultWatchOptions()
+	t, w := detect.DefaultThresholds(), detect.DefaultWatchOptions()
 	return []definition[Config]{
 		newField("epoch", duration(time.Second, time.Hour), func(c *Config) *time.Duration { return &c.Epoch },
 			"Time between two decisions.").withDefault(10 * time.Second),
@@ -168,8 +169,8 @@ func problemKeys() []definition[Config] {
 			"Timeout of requests with a size; 0: unknown.").withDefault(0),
 		newField("split", boolean(), func(c *Config) *bool { return &c.Split },
 			"Whether to split groups by the attribute that explains their variance.").withDefault(false),
-		newField("rules", typeRules(), func(c *Config) *[]analysis.TypeRule { return &c.Rules },
-			"Settings for some of the requests. The first matching rule applies.").withDefault([]analysis.TypeRule{}),
+		newField("rules", typeRules(), func(c *Config) *[]group.TypeRule { return &c.Rules },
+			"Settings for some of the requests. The first matching rule applies.").withDefault([]group.TypeRule{}),
 	}
 }
 
@@ -261,8 +262,8 @@ func jaegerQueries() kind[[]JaegerQuery] {
 	}}
 }
 
-func typeRules() kind[[]analysis.TypeRule] {
-	type r = analysis.TypeRule
+func typeRules() kind[[]group.TypeRule] {
+	type r = group.TypeRule
 	return &sections[r]{noun: "rule", check: checkRule, keys: []definition[r]{
 		newField("entry", text("a service and an operation, like shop GET /cart"), func(t *r) *string { return &t.Entry },
 			"Matches requests by their entry: service, space, operation."),
@@ -292,8 +293,8 @@ func typeRules() kind[[]analysis.TypeRule] {
 }
 
 // checkRule returns the error in a rule that does not depend on other keys; "" if there is none.
-func checkRule(t *analysis.TypeRule) string {
-	one := analysis.Rules{Types: []analysis.TypeRule{*t}, Size: "any"}
+func checkRule(t *group.TypeRule) string {
+	one := group.Rules{Types: []group.TypeRule{*t}, Size: "any"}
 	if err := one.Check(); err != nil {
 		return strings.TrimPrefix(err.Error(), "rule 1: ")
 	}

@@ -3,26 +3,27 @@ package describe
 import (
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Diagnosis describes p in one sentence: how slow the requests are, where the time goes, and when it does. Located is the operation
 // that the investigation located as the cause; 0 if it located none.
-func (n *Names) Diagnosis(p *analysis.Problem, located trace.Op) Sentence {
+func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
 	var s Sentence
 	latency := Evidence{Kind: LatencyEvidence}
 	switch name := n.RequestType(p.RequestType, p.Entry); p.Kind {
-	case analysis.KindVariable:
+	case detect.KindVariable:
 		n.spread(&s, p, name)
-	case analysis.KindSlow:
+	case detect.KindSlow:
 		s.Strong(name)
 		s.Plain(" takes ")
 		s.cite(units.Duration(p.Mean), latency)
 		s.Plain(" on average")
 		versus(&s, p)
-	case analysis.KindShifted:
+	case detect.KindShifted:
 		s.Plain("requests of ")
 		s.Strong(name)
 		s.Plain(" changed their ")
@@ -43,7 +44,7 @@ func (n *Names) Diagnosis(p *analysis.Problem, located trace.Op) Sentence {
 }
 
 // spread describes how widely the durations of p's requests vary.
-func (n *Names) spread(s *Sentence, p *analysis.Problem, name string) {
+func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 	latency := Evidence{Kind: LatencyEvidence}
 	sum := n.Summary(p)
 	if m := p.Size; m != nil && m.Delayed+m.TimedOut > 0 {
@@ -87,7 +88,7 @@ func (n *Names) spread(s *Sentence, p *analysis.Problem, name string) {
 }
 
 // versus compares the mean with the expected duration, if there is one.
-func versus(s *Sentence, p *analysis.Problem) {
+func versus(s *Sentence, p *detect.Problem) {
 	if p.Expected <= 0 {
 		return
 	}
@@ -100,18 +101,18 @@ func versus(s *Sentence, p *analysis.Problem) {
 
 // culprit names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0: the requests got
 // faster, or are as they were.
-func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
+func (n *Names) culprit(s *Sentence, p *detect.Problem) {
 	e := Leading(p)
 	if e == nil {
 		return
 	}
 	share, whole := e.Score, "slowdown"
 	switch p.Kind {
-	case analysis.KindVariable:
+	case detect.KindVariable:
 		share, whole = e.ShareVariance, "variance"
-	case analysis.KindShifted:
+	case detect.KindShifted:
 		whole = "change"
-	case analysis.KindSlow:
+	case detect.KindSlow:
 	}
 	if share <= 0 {
 		return
@@ -123,7 +124,7 @@ func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 		s.Plain("; ")
 		part := units.Share(share)
 		s.cite(part, edge)
-		if p.Kind == analysis.KindVariable && part != "all" {
+		if p.Kind == detect.KindVariable && part != "all" {
 			s.mention(plusMinus(e), edge)
 		}
 		s.Plain(" of the " + whole + " is in ")
@@ -132,7 +133,7 @@ func (n *Names) culprit(s *Sentence, p *analysis.Problem) {
 }
 
 // plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is not known.
-func plusMinus(e *analysis.EdgeShare) string {
+func plusMinus(e *group.EdgeShare) string {
 	half := (e.ShareHigh - e.ShareLow) / 2
 	if half != half {
 		return ""
@@ -144,7 +145,7 @@ func plusMinus(e *analysis.EdgeShare) string {
 const leastCause = 0.1
 
 // cause names the best explanation, if it accounts for enough of the variance.
-func (n *Names) cause(s *Sentence, p *analysis.Problem) {
+func (n *Names) cause(s *Sentence, p *detect.Problem) {
 	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= leastCause) {
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -36,66 +38,66 @@ func TestDiagnosis(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name    string
-		problem func(*shop) *analysis.Problem
-		change  func(*analysis.Problem)
+		problem func(*shop) *detect.Problem
+		change  func(*detect.Problem)
 		want    string
 	}{
-		{"variable", (*shop).variable, func(*analysis.Problem) {}, variable + inBank + "; mostly when [bank.route = fallback](variable)."},
+		{"variable", (*shop).variable, func(*detect.Problem) {}, variable + inBank + "; mostly when [bank.route = fallback](variable)."},
 		{
-			"slow requests beyond the p99", (*shop).variable, func(p *analysis.Problem) { p.CoV = 20; p.Explanations = nil },
+			"slow requests beyond the p99", (*shop).variable, func(p *detect.Problem) { p.CoV = 20; p.Explanations = nil },
 			"a few requests of shop POST /checkout take far longer than its p99 of [1.42 s](latency) (CoV [20](latency))" + inBank + ".",
 		},
 		{
-			"without summary and edges", (*shop).variable, func(p *analysis.Problem) { p.Group, p.Edges, p.Explanations = analysis.Hash{}, nil, nil },
+			"without summary and edges", (*shop).variable, func(p *detect.Problem) { p.Group, p.Edges, p.Explanations = analysis.Hash{}, nil, nil },
 			"durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency).",
 		},
 		{
 			"at equal size", (*shop).variable,
-			func(p *analysis.Problem) {
-				p.Size, p.Edges, p.Explanations = &analysis.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
+			func(p *detect.Problem) {
+				p.Size, p.Edges, p.Explanations = &group.SizeModel{Delayed: 0.05, TimedOut: 0.02}, nil, nil
 			},
 			"[7 %](size) of the requests of shop POST /checkout take far longer than their size would suggest, or time out (CoV at equal size [0.82](size)).",
 		},
 		{
-			"size model without delays", (*shop).variable, func(p *analysis.Problem) { p.Size, p.Explanations = &analysis.SizeModel{}, nil },
+			"size model without delays", (*shop).variable, func(p *detect.Problem) { p.Size, p.Explanations = &group.SizeModel{}, nil },
 			variable + inBank + ".",
 		},
 		{
-			"numeric cause", (*shop).variable, func(p *analysis.Problem) { p.Explanations[0].Value = "" },
+			"numeric cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Value = "" },
 			variable + inBank + "; correlated with [bank.route](variable).",
 		},
 		{
 			"call flow as cause", (*shop).variable,
-			func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "skeleton", "1f" },
+			func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "skeleton", "1f" },
 			variable + inBank + "; correlated with [the call flow](call_flow).",
 		},
 		{
 			"missing call as cause", (*shop).variable,
-			func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "present", "false" },
+			func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "present", "false" },
 			variable + inBank + "; mostly when [payment POST /charge is not called](variable).",
 		},
 		{
-			"errors as cause", (*shop).variable, func(p *analysis.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "errors", "" },
+			"errors as cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "errors", "" },
 			variable + inBank + "; correlated with [errors of payment POST /charge](variable).",
 		},
-		{"weak cause", (*shop).variable, func(p *analysis.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + "."},
+		{"weak cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + "."},
 		{
-			"share above 1", (*shop).variable, func(p *analysis.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil },
+			"share above 1", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareVariance = 1.13; p.Explanations = nil },
 			variable + "; [all](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
 		{
-			"share without interval", (*shop).variable, func(p *analysis.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },
+			"share without interval", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },
 			variable + "; [83 %](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
-		{"slow", (*shop).slow, func(*analysis.Problem) {}, slow + expected + "; [95 %](edge) of the slowdown is in [shop render page](edge)."},
+		{"slow", (*shop).slow, func(*detect.Problem) {}, slow + expected + "; [95 %](edge) of the slowdown is in [shop render page](edge)."},
 		{
-			"slow, without baseline and score", (*shop).slow, func(p *analysis.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() },
+			"slow, without baseline and score", (*shop).slow, func(p *detect.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() },
 			slow + "; most of it in [shop render page](edge).",
 		},
-		{"slow, led by no edge", (*shop).slow, func(p *analysis.Problem) { p.Edges[0].Score = -0.07 }, slow + expected + "."},
-		{"slow, led by the remainder", (*shop).slow, func(p *analysis.Problem) { p.Edges[0].Edge = 0 }, slow + expected + "; [95 %](edge) of the slowdown is in [other](edge)."},
+		{"slow, led by no edge", (*shop).slow, func(p *detect.Problem) { p.Edges[0].Score = -0.07 }, slow + expected + "."},
+		{"slow, led by the remainder", (*shop).slow, func(p *detect.Problem) { p.Edges[0].Edge = 0 }, slow + expected + "; [95 %](edge) of the slowdown is in [other](edge)."},
 		{
-			"shifted", (*shop).slow, func(p *analysis.Problem) { p.Kind = analysis.KindShifted },
+			"shifted", (*shop).slow, func(p *detect.Problem) { p.Kind = detect.KindShifted },
 			"requests of shop GET / changed their [call flow](call_flow) and take [35 ms](latency) on average" + expected +
 				"; [95 %](edge) of the change is in [shop render page](edge).",
 		},
@@ -129,15 +131,15 @@ func TestDiagnosisLocated(t *testing.T) {
 }
 
 // anyProblem draws a problem about the shop with numbers and names of all kinds.
-func anyProblem(t *rapid.T, s *shop) *analysis.Problem {
+func anyProblem(t *rapid.T, s *shop) *detect.Problem {
 	number := rapid.OneOf(rapid.Float64Range(-1, 30), rapid.Just(math.NaN()))
-	p := rapid.SampledFrom([]*analysis.Problem{s.variable(), s.slow()}).Draw(t, "problem")
-	p.Kind = rapid.SampledFrom([]analysis.ProblemKind{analysis.KindVariable, analysis.KindSlow, analysis.KindShifted}).Draw(t, "kind")
+	p := rapid.SampledFrom([]*detect.Problem{s.variable(), s.slow()}).Draw(t, "problem")
+	p.Kind = rapid.SampledFrom([]detect.ProblemKind{detect.KindVariable, detect.KindSlow, detect.KindShifted}).Draw(t, "kind")
 	p.CoV = number.Draw(t, "CoV")
 	p.Mean = time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "mean"))
 	p.Expected = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "expected"))
 	if rapid.Bool().Draw(t, "sized") {
-		p.Size = &analysis.SizeModel{Delayed: rapid.Float64Range(0, 1).Draw(t, "delayed")}
+		p.Size = &group.SizeModel{Delayed: rapid.Float64Range(0, 1).Draw(t, "delayed")}
 	}
 	for i := range p.Edges {
 		e := &p.Edges[i]
@@ -175,7 +177,7 @@ func TestPartsAreTheSentence(t *testing.T) {
 	})
 }
 
-func checkEvidence(t *rapid.T, p *analysis.Problem, e Evidence, located trace.Op) {
+func checkEvidence(t *rapid.T, p *detect.Problem, e Evidence, located trace.Op) {
 	switch e.Kind {
 	case "", LatencyEvidence, SizeEvidence:
 	case BaselineEvidence:

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,11 +24,11 @@ type Names struct {
 	Clean     func(string) string      // applied to all text that came from traces
 	Types     map[analysis.Hash]string // names of request types, see Add and SetName
 	taken     map[string]bool          // the names in Types
-	summaries map[summaryKey]*analysis.Summary
+	summaries map[summaryKey]*group.Summary
 }
 
 type summaryKey struct {
-	level analysis.Level
+	level group.Level
 	id    analysis.Hash
 }
 
@@ -37,15 +39,15 @@ func Verbatim(s string) string { return s }
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
 		Table: table, Clean: clean,
-		Types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*analysis.Summary),
+		Types: make(map[analysis.Hash]string), taken: make(map[string]bool), summaries: make(map[summaryKey]*group.Summary),
 	}
 }
 
 // Add adds the summary of a group or request type, as [Names.AddSummary] does, and gives a request type a name that is unique among
 // those added.
-func (n *Names) Add(s *analysis.Summary) {
+func (n *Names) Add(s *group.Summary) {
 	n.AddSummary(s)
-	if s.Level != analysis.RequestTypeLevel {
+	if s.Level != group.LevelRequestType {
 		return
 	}
 	name := n.typeName(s)
@@ -56,7 +58,7 @@ func (n *Names) Add(s *analysis.Summary) {
 }
 
 // AddSummary adds statistics that sentences about the requests of s quote.
-func (n *Names) AddSummary(s *analysis.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
+func (n *Names) AddSummary(s *group.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
 
 // SetName names a request type.
 func (n *Names) SetName(requestType analysis.Hash, name string) {
@@ -66,7 +68,7 @@ func (n *Names) SetName(requestType analysis.Hash, name string) {
 
 // typeName returns the name of a request type: its own, or that of its entry operation followed by the operations that distinguish it
 // from other request types with the same entry.
-func (n *Names) typeName(s *analysis.Summary) string {
+func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
 	}
@@ -95,7 +97,7 @@ func (n *Names) RequestType(id analysis.Hash, entry trace.Op) string {
 }
 
 // Summary returns the summary of the requests of p; nil if it was not added.
-func (n *Names) Summary(p *analysis.Problem) *analysis.Summary {
+func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
@@ -123,7 +125,7 @@ func (n *Names) Context(c trace.Context) []string {
 func (n *Names) Last(c trace.Context) trace.Op { return n.Table.Context(c).Op }
 
 // Edge returns the short name of a place on the critical path: the operation, and the position within its span.
-func (n *Names) Edge(e *analysis.EdgeShare) string {
+func (n *Names) Edge(e *group.EdgeShare) string {
 	if e.Edge == 0 {
 		return OtherPlaces
 	}
@@ -143,7 +145,7 @@ func (n *Names) Edge(e *analysis.EdgeShare) string {
 }
 
 // wire returns the name of the edge between a caller and its callee.
-func (n *Names) wire(e *analysis.EdgeShare) string {
+func (n *Names) wire(e *group.EdgeShare) string {
 	name := n.Service(n.Last(e.Context)) + " → " + n.Op(e.Callee)
 	if e.Before == e.Callee {
 		return name + " (answer on the wire)"
@@ -152,7 +154,7 @@ func (n *Names) wire(e *analysis.EdgeShare) string {
 }
 
 // Leading returns the first edge of p, which leads it; nil if p has no edges.
-func Leading(p *analysis.Problem) *analysis.EdgeShare {
+func Leading(p *detect.Problem) *group.EdgeShare {
 	if len(p.Edges) == 0 {
 		return nil
 	}
@@ -168,18 +170,18 @@ const (
 )
 
 // Bins returns the attribute values that all requests of a group share, for people; "" if groups are told apart by path alone.
-func (n *Names) Bins(s *analysis.Summary) string {
+func (n *Names) Bins(s *group.Summary) string {
 	var parts []string
 	for i := range s.Bins {
 		b := &s.Bins[i]
-		text, _ := n.Variable(&analysis.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
+		text, _ := n.Variable(&detect.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // Variable returns the variable of an explanation for people, with its value if it has one, and the place if text does not name it.
-func (n *Names) Variable(x *analysis.Explanation) (text, where string) {
+func (n *Names) Variable(x *detect.Explanation) (text, where string) {
 	at := n.Op(n.Last(x.Where))
 	value := ""
 	if x.Value != "" {

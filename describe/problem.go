@@ -2,6 +2,8 @@ package describe
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -101,7 +103,7 @@ func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.
 
 // Problem presents p. Located is the operation that the investigation located; 0: none. Quantiles are those of the summary of p's
 // requests, if that was added.
-func (n *Names) Problem(p *analysis.Problem, located trace.Op) Problem {
+func (n *Names) Problem(p *detect.Problem, located trace.Op) Problem {
 	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
 	x.Sentence = n.Diagnosis(p, located)
@@ -115,7 +117,7 @@ func (n *Names) Problem(p *analysis.Problem, located trace.Op) Problem {
 }
 
 // Findings presents the edges and explanations of p.
-func (n *Names) Findings(p *analysis.Problem) Findings {
+func (n *Names) Findings(p *detect.Problem) Findings {
 	f := Findings{Edges: n.ProblemEdges(p.Edges), Explanations: n.Explanations(p.Explanations, p.Edges)}
 	if len(f.Edges) > 0 {
 		f.Edge = &f.Edges[0]
@@ -124,7 +126,7 @@ func (n *Names) Findings(p *analysis.Problem) Findings {
 }
 
 // Place presents e without its statistics.
-func (n *Names) Place(e *analysis.EdgeShare) Place {
+func (n *Names) Place(e *group.EdgeShare) Place {
 	p := Place{Edge: e.Edge, Name: n.Edge(e), Context: []string{}, Operation: OtherPlaces}
 	if e.Edge == 0 {
 		return p
@@ -136,7 +138,7 @@ func (n *Names) Place(e *analysis.EdgeShare) Place {
 }
 
 // PlaceOf presents the one of edges with the given identity; nil if there is none.
-func (n *Names) PlaceOf(edges []analysis.EdgeShare, edge trace.Edge) *Place {
+func (n *Names) PlaceOf(edges []group.EdgeShare, edge trace.Edge) *Place {
 	for i := range edges {
 		if e := &edges[i]; edge != 0 && e.Edge == edge {
 			place := n.Place(e)
@@ -147,7 +149,7 @@ func (n *Names) PlaceOf(edges []analysis.EdgeShare, edge trace.Edge) *Place {
 }
 
 // PathEdge presents an edge of a group or request type.
-func (n *Names) PathEdge(e *analysis.EdgeShare) Edge {
+func (n *Names) PathEdge(e *group.EdgeShare) Edge {
 	return Edge{
 		Place: n.Place(e), MeanNS: Number(e.Mean), ShareMean: Number(e.ShareMean), ShareVariance: Number(e.ShareVariance),
 		ShareLow: Number(e.ShareLow), ShareHigh: Number(e.ShareHigh), TailLiftNS: Number(e.TailLift),
@@ -155,7 +157,7 @@ func (n *Names) PathEdge(e *analysis.EdgeShare) Edge {
 }
 
 // ProblemEdges presents the edges of a problem; not nil.
-func (n *Names) ProblemEdges(edges []analysis.EdgeShare) []ProblemEdge {
+func (n *Names) ProblemEdges(edges []group.EdgeShare) []ProblemEdge {
 	all := make([]ProblemEdge, 0, len(edges))
 	for i := range edges {
 		e := &edges[i]
@@ -168,7 +170,7 @@ func (n *Names) ProblemEdges(edges []analysis.EdgeShare) []ProblemEdge {
 }
 
 // Explanations presents explanations of a problem with the given edges; not nil.
-func (n *Names) Explanations(list []analysis.Explanation, edges []analysis.EdgeShare) []Explanation {
+func (n *Names) Explanations(list []detect.Explanation, edges []group.EdgeShare) []Explanation {
 	all := make([]Explanation, 0, len(list))
 	for i := range list {
 		x := &list[i]

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -127,7 +129,7 @@ func TestFindings(t *testing.T) {
 	if x := f.Explanations[1]; x.Name != "concurrency" || x.Target == nil || x.Target.Name != f.Edge.Name || x.Remains.Known() {
 		t.Errorf("explanation of an edge %+v", x)
 	}
-	if f := s.names().Findings(&analysis.Problem{}); f.Edge != nil || f.Edges == nil || f.Explanations == nil {
+	if f := s.names().Findings(&detect.Problem{}); f.Edge != nil || f.Edges == nil || f.Explanations == nil {
 		t.Errorf("no findings: %+v", f)
 	}
 }
@@ -145,7 +147,7 @@ func TestNames(t *testing.T) {
 	s := newShop()
 	n := New(s.table, Verbatim)
 	for _, id := range []uint64{1, 2} {
-		n.Add(&analysis.Summary{ID: analysis.Hash{Hi: id << 32}, Level: analysis.RequestTypeLevel, RequestType: analysis.Hash{Hi: id << 32}, Entry: s.checkout, Distinct: []trace.Op{s.rendered, s.pay}})
+		n.Add(&group.Summary{ID: analysis.Hash{Hi: id << 32}, Level: group.LevelRequestType, RequestType: analysis.Hash{Hi: id << 32}, Entry: s.checkout, Distinct: []trace.Op{s.rendered, s.pay}})
 	}
 	n.SetName(analysis.Hash{Lo: 7}, "Home")
 	for id, want := range map[analysis.Hash]string{
@@ -159,7 +161,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	loud := New(s.table, func(s string) string { return "<" + s + ">" })
-	loud.Add(&analysis.Summary{Level: analysis.RequestTypeLevel, Entry: s.checkout, Name: "Buy"})
+	loud.Add(&group.Summary{Level: group.LevelRequestType, Entry: s.checkout, Name: "Buy"})
 	if got := loud.RequestType(analysis.Hash{}, 0); got != "<Buy>" {
 		t.Errorf("a name that is not cleaned: %q", got)
 	}
@@ -169,7 +171,7 @@ func TestEdgeNames(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	at := s.context(s.checkout, s.pay)
-	for want, e := range map[string]*analysis.EdgeShare{
+	for want, e := range map[string]*group.EdgeShare{
 		"other":       {},
 		"payment Pay": {Edge: 1, Context: at},
 		"payment Pay, between POST /charge and render page": {Edge: 1, Context: at, Before: s.charge, After: s.rendered},
@@ -186,8 +188,8 @@ func TestEdgeNames(t *testing.T) {
 
 func TestBins(t *testing.T) {
 	s := newShop()
-	bins := []analysis.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.toPage}, {Variable: "present", Value: "true", Where: s.toBank}}
-	if got, want := s.names().Bins(&analysis.Summary{Bins: bins}), "cache.hit = false, payment POST /charge is called"; got != want {
+	bins := []group.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.toPage}, {Variable: "present", Value: "true", Where: s.toBank}}
+	if got, want := s.names().Bins(&group.Summary{Bins: bins}), "cache.hit = false, payment POST /charge is called"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

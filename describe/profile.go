@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -33,7 +33,7 @@ type Frame struct {
 }
 
 // NewProfile returns the profile of a request type.
-func NewProfile(n *Names, s *analysis.Summary) Profile {
+func NewProfile(n *Names, s *group.Summary) Profile {
 	b := builder{names: n, index: make(map[trace.Context]int)}
 	name := n.RequestType(s.ID, s.Entry)
 	b.add(-1, name, trace.Context(0).Child(s.Entry))
@@ -61,7 +61,7 @@ func (b *builder) add(parent int, name string, key trace.Context) int {
 }
 
 // edge adds the time of one edge. Time on the wire and the remainder get frames of their own.
-func (b *builder) edge(e *analysis.EdgeShare) {
+func (b *builder) edge(e *group.EdgeShare) {
 	var at int
 	switch {
 	case e.Edge == 0:

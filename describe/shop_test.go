@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -42,24 +44,24 @@ func (s *shop) context(path ...trace.Op) trace.Context {
 func (s *shop) names() *Names {
 	n := New(s.table, Verbatim)
 	id := analysis.Hash{Lo: 1}
-	n.Add(&analysis.Summary{ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: s.checkout, P50: 101 * ms, P99: 1420 * ms})
+	n.Add(&group.Summary{ID: id, Level: group.LevelRequestType, RequestType: id, Entry: s.checkout, P50: 101 * ms, P99: 1420 * ms})
 	return n
 }
 
 // variable returns the problem of the checkout: its durations vary.
-func (s *shop) variable() *analysis.Problem {
+func (s *shop) variable() *detect.Problem {
 	id := analysis.Hash{Lo: 1}
-	return &analysis.Problem{
-		ID: analysis.Hash{Hi: 9}, Kind: analysis.KindVariable, Onset: analysis.Chronic, Level: analysis.RequestTypeLevel, Group: id, RequestType: id,
+	return &detect.Problem{
+		ID: analysis.Hash{Hi: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Level: group.LevelRequestType, Group: id, RequestType: id,
 		Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Impact: 2.12e8,
-		Edges: []analysis.EdgeShare{
+		Edges: []group.EdgeShare{
 			{
 				Edge: trace.WholeEdge(s.toBank), Context: s.toBank, Callee: s.bank, Mean: 9.6e7, ShareMean: 0.45, ShareVariance: 0.83, ShareLow: 0.79,
 				ShareHigh: 0.87, TailLift: 1.26e9, Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: 0.83,
 			},
 			{Mean: 2e6, ShareMean: 0.01, ShareVariance: 0.03, ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN()},
 		},
-		Explanations: []analysis.Explanation{
+		Explanations: []detect.Explanation{
 			{Variable: "bank.route", Value: "fallback", Where: s.toBank, Effect: 0.64, Low: 0.58, High: 0.7, PValue: 0.0004, Remains: 0.31},
 			{Variable: "concurrency", Target: trace.WholeEdge(s.toBank), Effect: 0.08, Low: 0.02, High: 0.15, PValue: 0.03, Remains: math.NaN()},
 		},
@@ -67,11 +69,11 @@ func (s *shop) variable() *analysis.Problem {
 }
 
 // slow returns the problem of the index page: it takes longer than it did.
-func (s *shop) slow() *analysis.Problem {
+func (s *shop) slow() *detect.Problem {
 	id := analysis.Hash{Lo: 2}
-	return &analysis.Problem{
-		ID: analysis.Hash{Hi: 8}, Kind: analysis.KindSlow, Onset: analysis.Changed, Level: analysis.RequestTypeLevel, Group: id, RequestType: id,
+	return &detect.Problem{
+		ID: analysis.Hash{Hi: 8}, Kind: detect.KindSlow, Onset: detect.Changed, Level: group.LevelRequestType, Group: id, RequestType: id,
 		Entry: s.index, Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, CoV: 0.09, CoVLow: math.NaN(), CoVHigh: math.NaN(),
-		Edges: []analysis.EdgeShare{{Edge: trace.WholeEdge(s.toPage), Context: s.toPage, Mean: 2.8e7, ShareVariance: 0.9, Excess: 1.9e7, Score: 0.95}},
+		Edges: []group.EdgeShare{{Edge: trace.WholeEdge(s.toPage), Context: s.toPage, Mean: 2.8e7, ShareVariance: 0.9, Excess: 1.9e7, Score: 0.95}},
 	}
 }

@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -19,19 +23,19 @@ import (
 // AnalyzeOptions choose how files are analysed. Use [DefaultAnalyzeOptions] and change what you need.
 type AnalyzeOptions struct {
 	Input      file.Options
-	Path       analysis.Options
-	Thresholds analysis.Thresholds      // Objectives are filled in from the next field
+	Path       critpath.Options
+	Thresholds detect.Thresholds        // Objectives are filled in from the next field
 	Objectives map[string]time.Duration // by "service operation" of the entry
 	Budget     search.Budget
 	Strategy   string // the name of a published strategy; empty: the default
-	Rules      analysis.Rules
+	Rules      group.Rules
 	Split      bool // groups are split by variables that explain their variance
 	Explained  int  // how many of the first problems are explained; 0: none
 }
 
 // DefaultAnalyzeOptions returns what `sibyl analyze` does without flags.
 func DefaultAnalyzeOptions() AnalyzeOptions {
-	return AnalyzeOptions{Path: analysis.DefaultOptions(), Thresholds: analysis.DefaultThresholds(), Explained: 20}
+	return AnalyzeOptions{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
 }
 
 // Offline these bounds are out of reach, so that the statistics do not depend on the order of the input. What is replayed,
@@ -51,8 +55,8 @@ type offline struct {
 	input   *file.Input
 	report  *Report
 	log     *log
-	types   *analysis.RequestTypes
-	grouper *analysis.Grouper
+	types   *group.RequestTypes
+	grouper *group.Grouper
 	trees   map[analysis.Hash]*cct.Builder
 }
 
@@ -73,7 +77,7 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 		options: options, input: in,
 		report: &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
 		log:    newLog(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/logShare)),
-		types:  &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, in.Table)},
+		types:  &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
 		trees:  make(map[analysis.Hash]*cct.Builder),
 	}
 	defer func() { err = errors.Join(err, in.Close(), a.log.close()) }()
@@ -91,9 +95,9 @@ func (a *offline) extract(ctx context.Context) error {
 	for reason, n := range a.input.Summary.Broken {
 		r.Rejected[reason] += int(n.Records + n.Spans)
 	}
-	extractor := analysis.NewExtractor(a.options.Path)
-	var observer analysis.Observer
-	var o analysis.Observation
+	extractor := critpath.NewExtractor(a.options.Path)
+	var observer observation.Observer
+	var o observation.Observation
 	for t, err := range a.input.All() {
 		if err != nil {
 			return err
@@ -131,7 +135,7 @@ func (a *offline) extract(ctx context.Context) error {
 
 // group puts the observations into groups, and their contexts into the trees of their request types.
 func (a *offline) group(ctx context.Context) error {
-	a.grouper = analysis.NewGrouper(a.types, a.report.Table, analysis.GroupOptions{
+	a.grouper = group.NewGrouper(a.types, a.report.Table, group.Options{
 		Edges: offlineEdges, Sample: offlineSample, Groups: offlineGroups,
 	})
 	if a.options.Split {
@@ -139,7 +143,7 @@ func (a *offline) group(ctx context.Context) error {
 		if err := s.learnFrom(a.requests(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
 			return err
 		}
-		a.grouper.Splits = s.splits
+		a.grouper.Keys.Splits = s.splits
 	}
 	for o, err := range a.requests(ctx) {
 		if err != nil {
@@ -168,8 +172,8 @@ func (a *offline) group(ctx context.Context) error {
 }
 
 // requests yields what was observed, each until the next one comes, and an error at last if ctx is done or the log is broken.
-func (a *offline) requests(ctx context.Context) iter.Seq2[*analysis.Observation, error] {
-	return func(yield func(*analysis.Observation, error) bool) {
+func (a *offline) requests(ctx context.Context) iter.Seq2[*observation.Observation, error] {
+	return func(yield func(*observation.Observation, error) bool) {
 		for o, err := range a.log.all() {
 			if err == nil {
 				err = context.Cause(ctx)
@@ -189,7 +193,7 @@ func (a *offline) judge(ctx context.Context) error {
 		return err
 	}
 	thresholds.Objectives = objectives
-	problems := a.grouper.Chronic(thresholds)
+	problems := detect.New(a.grouper).Chronic(thresholds)
 	if a.report.Problems, err = a.explain(ctx, problems); err != nil {
 		return err
 	}
@@ -230,7 +234,7 @@ func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
 }
 
 // propose asks the search what it would do first about each problem.
-func (a *offline) propose(ctx context.Context, problems []analysis.Problem) (map[analysis.Hash]search.Decision, error) {
+func (a *offline) propose(ctx context.Context, problems []detect.Problem) (map[analysis.Hash]search.Decision, error) {
 	strategy, err := strategyNamed(a.options.Strategy, nil)
 	if err != nil {
 		return nil, err

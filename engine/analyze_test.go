@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
@@ -178,7 +180,7 @@ func TestReport(t *testing.T) {
 		if unrelated += len(p.Unrelated); p.Joint < 0 || p.Joint > 1 {
 			t.Errorf("problem %d: joint correlation %v", i, p.Joint)
 		}
-		if p.Onset != analysis.Chronic || i > 0 && p.Kind < r.Problems[i-1].Kind {
+		if p.Onset != detect.Chronic || i > 0 && p.Kind < r.Problems[i-1].Kind {
 			t.Errorf("problem %d: %v %v", i, p.Onset, p.Kind)
 		}
 		slow, typical, fast := p.Exemplars.Slow, p.Exemplars.Typical, p.Exemplars.Fast
@@ -199,7 +201,7 @@ func TestAnalyzeSplits(t *testing.T) {
 	counts := make(map[analysis.Hash]uint64)
 	byHost := 0
 	for _, g := range analyze(t, []string{corpus}, options).Groups {
-		if g.Level == analysis.GroupLevel {
+		if g.Level == group.LevelGroup {
 			counts[g.RequestType] -= g.Count
 		} else {
 			counts[g.ID] += g.Count
@@ -254,7 +256,7 @@ func TestObjectives(t *testing.T) {
 	options.Objectives = map[string]time.Duration{name: 1}
 	found := false
 	for _, p := range analyze(t, []string{corpus}, options).Problems {
-		found = found || p.Kind == analysis.KindSlow && p.Entry == entry
+		found = found || p.Kind == detect.KindSlow && p.Entry == entry
 	}
 	if !found {
 		t.Errorf("no problem for an objective of 1 ns for %q", name)

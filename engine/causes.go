@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
@@ -36,7 +38,7 @@ type requestSample struct {
 }
 
 type planned struct {
-	*analysis.Observation
+	*observation.Observation
 	on []trace.Symbol // ascending
 }
 
@@ -45,7 +47,7 @@ type found struct {
 	in           *requestSample
 	seen         uint64 // requests by then, since the sample was begun
 	looks        int    // at this sample
-	explanations []analysis.Explanation
+	explanations []detect.Explanation
 }
 
 func newCauses() *causes {
@@ -65,7 +67,7 @@ func (c *causes) announce(catalogue []cct.Tracepoint) {
 }
 
 // observe samples a request of a group, for which the given tracepoints were on.
-func (c *causes) observe(group analysis.Hash, o *analysis.Observation, on []trace.Symbol) {
+func (c *causes) observe(group analysis.Hash, o *observation.Observation, on []trace.Symbol) {
 	s := c.samples[group]
 	if s == nil {
 		return
@@ -78,21 +80,21 @@ func (c *causes) observe(group analysis.Hash, o *analysis.Observation, on []trac
 
 // explain fills in what accounts for the problems, ranked ones. It keeps samples of those under investigation, and looks at few of them
 // at a time: at those that were located first.
-func (c *causes) explain(problems []analysis.Problem, state *search.State, table *trace.Table, seed uint64) {
+func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
 	status := make(map[analysis.Hash]search.Status)
 	for i := range state.Investigations {
 		if v := &state.Investigations[i]; v.Status.Active() {
 			status[v.Problem] = v.Status
 		}
 	}
-	var open []*analysis.Problem
+	var open []*detect.Problem
 	for i := range problems {
 		if _, active := status[problems[i].ID]; active && len(open) < sampledProblems {
 			open = append(open, &problems[i])
 		}
 	}
 	c.keep(problems, open)
-	slices.SortStableFunc(open, func(a, b *analysis.Problem) int { return cmp.Compare(status[b.ID], status[a.ID]) })
+	slices.SortStableFunc(open, func(a, b *detect.Problem) int { return cmp.Compare(status[b.ID], status[a.ID]) })
 	looks := 0
 	for _, p := range open {
 		s, f := c.samples[p.Group], c.found[p.ID]
@@ -113,7 +115,7 @@ func (c *causes) explain(problems []analysis.Problem, state *search.State, table
 
 // keep begins to sample the requests of open problems, and forgets those of others; what was found about a problem is kept as long as there
 // is the problem.
-func (c *causes) keep(problems []analysis.Problem, open []*analysis.Problem) {
+func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
 	samples, all := make(map[analysis.Hash]*requestSample), make(map[analysis.Hash]*found)
 	for i := range problems {
 		if f := c.found[problems[i].ID]; f != nil {
@@ -136,13 +138,13 @@ func newRequestSample() *requestSample {
 }
 
 // all returns the sampled requests and whether a tracepoint was on for one of them.
-func (s *requestSample) all() (requests []*analysis.Observation, isOn func(o *analysis.Observation, tracepoint trace.Symbol) bool) {
-	on := make(map[*analysis.Observation][]trace.Symbol, s.requests.Len())
+func (s *requestSample) all() (requests []*observation.Observation, isOn func(o *observation.Observation, tracepoint trace.Symbol) bool) {
+	on := make(map[*observation.Observation][]trace.Symbol, s.requests.Len())
 	for _, o := range s.requests.All() {
 		requests = append(requests, o.Observation)
 		on[o.Observation] = o.on
 	}
-	return requests, func(o *analysis.Observation, tracepoint trace.Symbol) bool {
+	return requests, func(o *observation.Observation, tracepoint trace.Symbol) bool {
 		_, is := slices.BinarySearch(on[o], tracepoint)
 		return is
 	}
@@ -150,7 +152,7 @@ func (s *requestSample) all() (requests []*analysis.Observation, isOn func(o *an
 
 // Sampled returns a uniform sample of the requests of a group since it has a problem under investigation; nil if it has none. The
 // requests must not be changed.
-func (c *Core) Sampled(group analysis.Hash) []*analysis.Observation {
+func (c *Core) Sampled(group analysis.Hash) []*observation.Observation {
 	s := c.causes.samples[group]
 	if s == nil {
 		return nil
@@ -160,7 +162,7 @@ func (c *Core) Sampled(group analysis.Hash) []*analysis.Observation {
 }
 
 // Frequencies compares the attributes of two disjoint sets of the sampled requests of a group, see [explain.Frequencies].
-func (c *Core) Frequencies(group analysis.Hash, a, b []*analysis.Observation) []explain.Frequency {
+func (c *Core) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
 	s := c.causes.samples[group]
 	if s == nil {
 		return nil
@@ -170,7 +172,7 @@ func (c *Core) Frequencies(group analysis.Hash, a, b []*analysis.Observation) []
 }
 
 // look explains p by the sample. Of looks at one sample the k-th may err with a probability of alpha/k(k+1), all together with alpha.
-func (f *found) look(p *analysis.Problem, table *trace.Table, seed uint64) {
+func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.seen = f.in.seen
 	f.looks++
 	requests, isOn := f.in.all()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -13,7 +13,7 @@ import (
 
 // Settings are the options that may change while a [Core] works. They count from the end of the epoch on.
 type Settings struct {
-	Watch    analysis.WatchOptions
+	Watch    detect.WatchOptions
 	Budget   search.Budget
 	Strategy string
 	Explore  float64

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
@@ -19,15 +23,15 @@ import (
 
 // Options choose how a [Core] works. Use [DefaultOptions] and change what you need.
 type Options struct {
-	Path     analysis.Options
-	Groups   analysis.GroupOptions
-	Watch    analysis.WatchOptions
+	Path     critpath.Options
+	Groups   group.Options
+	Watch    detect.WatchOptions
 	Learning time.Duration // how long what is seen at first counts as healthy
 	Epoch    time.Duration // between two decisions
 	Budget   search.Budget
 	Strategy string // the name of a published strategy or one of Strategies; empty: the default
 	Seed     uint64
-	Rules    analysis.Rules
+	Rules    group.Rules
 	Split    bool // groups are split by variables that explain their variance
 	// Retention is how long groups that are not seen any more are kept; 0: as long as there is room.
 	Retention time.Duration
@@ -40,7 +44,7 @@ type Options struct {
 // DefaultOptions returns the options of design: five minutes to learn, a decision every ten seconds.
 func DefaultOptions() Options {
 	return Options{
-		Path: analysis.DefaultOptions(), Watch: analysis.DefaultWatchOptions(),
+		Path: critpath.DefaultOptions(), Watch: detect.DefaultWatchOptions(),
 		Learning: 5 * time.Minute, Epoch: 10 * time.Second,
 	}
 }
@@ -50,34 +54,34 @@ func DefaultOptions() Options {
 type Core struct {
 	options   Options
 	table     *trace.Table
-	extractor *analysis.Extractor
-	observer  analysis.Observer
-	scratch   analysis.Observation
+	extractor *critpath.Extractor
+	observer  observation.Observer
+	scratch   observation.Observation
 
-	types       *analysis.RequestTypes
-	grouper     *analysis.Grouper
+	types       *group.RequestTypes
+	detector    *detect.Detector
 	splitter    *splitter               // nil: groups are not split
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
 	indexed     *cct.Catalogue // the catalogue, which all trees share
 	heard       heard
 	versions    versions
-	spans       analysis.RecentSpans
+	spans       observation.RecentSpans
 	strategy    search.Strategy // the one that options.Strategy names
 	state       search.State
-	problems    []analysis.Problem
+	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
 	causes      *causes
 	plans       []plan // the present one last
 
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
-	aged    trace.Nanos       // when trees last forgot
-	early   *log              // observations until learning ends
-	preview *analysis.Grouper // of these, as far as they tell already
-	epochs  []mark            // of these, one for each epoch that ended
-	seen    uint64            // observations in early
-	dropped uint64            // observations beyond the bound on early ones
+	aged    trace.Nanos      // when trees last forgot
+	early   *log             // observations until learning ends
+	preview *detect.Detector // of these, as far as they tell already
+	epochs  []mark           // of these, one for each epoch that ended
+	seen    uint64           // observations in early
+	dropped uint64           // observations beyond the bound on early ones
 }
 
 // mark says how many early observations there were when an epoch ended.
@@ -103,10 +107,10 @@ func NewCore(table *trace.Table, options Options) *Core {
 	if err != nil {
 		panic("engine: " + err.Error())
 	}
-	types := &analysis.RequestTypes{Rules: analysis.NewRuleSet(options.Rules, table)}
+	types := &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)}
 	c := &Core{
-		options: options, table: table, extractor: analysis.NewExtractor(options.Path), types: types,
-		grouper:     analysis.NewGrouper(types, table, options.Groups),
+		options: options, table: table, extractor: critpath.NewExtractor(options.Path), types: types,
+		detector:    detect.New(group.NewGrouper(types, table, options.Groups)),
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
 		causes:      newCauses(),
@@ -115,11 +119,11 @@ func NewCore(table *trace.Table, options Options) *Core {
 		strategy:    strategy,
 		plans:       []plan{{}},
 		early:       newLog("", math.MaxInt), // never to disk
-		preview:     analysis.NewGrouper(types, table, options.Groups),
+		preview:     detect.New(group.NewGrouper(types, table, options.Groups)),
 	}
 	if options.Split {
 		c.splitter = newSplitter()
-		c.grouper.Splits = c.splitter.splits
+		c.detector.Groups.Keys.Splits = c.splitter.splits
 	}
 	return c
 }
@@ -143,11 +147,11 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 }
 
 // ObserveSpans takes how long the spans of closed traces took, whose requests are observed apart. It keeps nothing of t.
-func (c *Core) ObserveSpans(t *analysis.SpanTimes) { c.spans.Present().Merge(t) }
+func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Present().Merge(t) }
 
 // Observe takes one request and returns its request type and group; either is nil where there is no room for it, or it enters no statistics.
 // It keeps nothing of o.
-func (c *Core) Observe(o *analysis.Observation) (requestType, group *analysis.Group) {
+func (c *Core) Observe(o *observation.Observation) (requestType, group *group.Group) {
 	if !c.learned {
 		return c.observeEarly(o)
 	}
@@ -155,7 +159,7 @@ func (c *Core) Observe(o *analysis.Observation) (requestType, group *analysis.Gr
 		c.explore(o)
 		return nil, nil
 	}
-	requestType, group = c.grouper.Observe(o)
+	requestType, group = c.detector.Groups.Observe(o)
 	if requestType == nil {
 		return nil, nil // counted by the grouper
 	}
@@ -171,7 +175,7 @@ func (c *Core) Observe(o *analysis.Observation) (requestType, group *analysis.Gr
 }
 
 // observeEarly keeps a request until learning ends.
-func (c *Core) observeEarly(o *analysis.Observation) (requestType, group *analysis.Group) {
+func (c *Core) observeEarly(o *observation.Observation) (requestType, group *group.Group) {
 	c.types.Learn(o)
 	if c.early.kept < earlyBytes {
 		c.seen++
@@ -181,14 +185,14 @@ func (c *Core) observeEarly(o *analysis.Observation) (requestType, group *analys
 	} else {
 		c.dropped++
 	}
-	return c.preview.Observe(o)
+	return c.preview.Groups.Observe(o)
 }
 
 // Dropped returns how many requests were not learned from because there were too many of them.
 func (c *Core) Dropped() uint64 { return c.dropped }
 
 // observeTree adds the contexts of a request to the tree of its type.
-func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
+func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
 	t := c.trees[requestType]
 	if t == nil {
 		t = &tree{}
@@ -205,7 +209,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *analysis.Observation) {
 }
 
 // sightings returns the contexts of a request as package cct takes them.
-func sightings(o *analysis.Observation) []cct.Sighting {
+func sightings(o *observation.Observation) []cct.Sighting {
 	s := make([]cct.Sighting, len(o.Contexts))
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
@@ -223,7 +227,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Turn(now)
 	c.versions.forget()
 	if !c.learned {
-		c.preview.Close(now)
+		c.preview.Groups.Close(now)
 		if c.seen > 0 {
 			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
 			c.epochs = append(c.epochs, mark{now, c.seen})
@@ -233,13 +237,13 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		}
 		c.learn(now)
 	}
-	c.problems = c.grouper.Watch(now, c.options.Watch)
+	c.problems = c.detector.Watch(now, c.options.Watch)
 	if age := c.options.Retention; age > 0 {
-		c.grouper.Forget(now.Add(-age))
+		c.detector.Groups.Forget(now.Add(-age))
 	}
-	c.grouper.Learn(now.Add(-c.options.Learning), c.options.Watch)
+	c.detector.Learn(now.Add(-c.options.Learning), c.options.Watch)
 	c.resplit(now)
-	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.grouper.Group(id) == nil })
+	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
 	c.ageTrees(now)
 	c.attachRefined()
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
@@ -282,7 +286,7 @@ func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
 	if c.splitter != nil {
-		if err := c.splitter.learnFrom(c.early.all(), c.grouper, splitCoV); err != nil {
+		if err := c.splitter.learnFrom(c.early.all(), c.detector.Groups, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 	}
@@ -293,21 +297,21 @@ func (c *Core) learn(now trace.Nanos) {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 		for n == epochs[0].seen {
-			c.grouper.Close(epochs[0].end)
+			c.detector.Groups.Close(epochs[0].end)
 			epochs = epochs[1:]
 		}
 		n++
-		if requestType, _ := c.grouper.Observe(o); requestType != nil {
+		if requestType, _ := c.detector.Groups.Observe(o); requestType != nil {
 			c.observeTree(requestType.ID, o)
 		}
 	}
 	c.early, c.epochs, c.preview = nil, nil, nil
-	c.grouper.Close(now)
-	c.grouper.Learn(now, c.options.Watch)
+	c.detector.Groups.Close(now)
+	c.detector.Learn(now, c.options.Watch)
 }
 
 // Problems returns the open problems as of the last epoch, ranked.
-func (c *Core) Problems() []analysis.Problem { return c.problems }
+func (c *Core) Problems() []detect.Problem { return c.problems }
 
 // Plan returns what should be switched on now.
 func (c *Core) Plan() *search.Plan { return &c.state.Plan }
@@ -352,7 +356,7 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 func (c *Core) rates() map[analysis.Hash]float64 {
 	rates := make(map[analysis.Hash]float64)
 	for id := range c.builtTrees() {
-		if c.grouper.Group(id) != nil {
+		if c.detector.Groups.Group(id) != nil {
 			rates[id] = c.Rate(id)
 		}
 	}
@@ -399,7 +403,7 @@ func (c *Core) adopt(p *search.Plan) {
 }
 
 // arm returns what was switched on for a request: nothing if its plan is not known any more.
-func (c *Core) arm(o *analysis.Observation) *arm {
+func (c *Core) arm(o *observation.Observation) *arm {
 	if o.Plan > 0 && o.Arm == exploring.name {
 		return &exploring
 	}
@@ -420,13 +424,13 @@ func (c *Core) arm(o *analysis.Observation) *arm {
 
 // refinements is what the sets of tracepoints that are on show about one problem.
 type refinements struct {
-	bySet map[uint64]*analysis.Refinement
-	bare  stats.Moments   // durations of requests with nothing on, while a plan was
-	pairs *analysis.Pairs // nil unless the strategy uses pairs
+	bySet map[uint64]*detect.Refinement
+	bare  stats.Moments // durations of requests with nothing on, while a plan was
+	pairs *detect.Pairs // nil unless the strategy uses pairs
 }
 
 // refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
-func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool) {
+func (c *Core) refine(group analysis.Hash, o *observation.Observation, coarse bool) {
 	r := c.refinements[group]
 	if r == nil {
 		return
@@ -444,7 +448,7 @@ func (c *Core) refine(group analysis.Hash, o *analysis.Observation, coarse bool)
 	}
 	refinement := r.bySet[a.set]
 	if refinement == nil {
-		refinement = analysis.NewRefinement(a.name, a.on)
+		refinement = detect.NewRefinement(a.name, a.on)
 		r.bySet[a.set] = refinement
 	}
 	refinement.Observe(o, coarse)
@@ -458,13 +462,13 @@ func (c *Core) attachRefined() {
 		p := &c.problems[i]
 		r := c.refinements[p.Group]
 		if r == nil {
-			r = &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+			r = &refinements{bySet: make(map[uint64]*detect.Refinement)}
 		}
 		switch {
 		case !c.strategy.UsesPairs:
 			r.pairs = nil
 		case r.pairs == nil:
-			r.pairs = analysis.NewPairs(p)
+			r.pairs = detect.NewPairs(p)
 		}
 		open[p.Group] = r
 		for set := range r.bySet {
@@ -479,11 +483,11 @@ func (c *Core) attachRefined() {
 }
 
 // pairShares returns for every problem the pairs of its edges that vary together; nil unless the strategy uses pairs.
-func (c *Core) pairShares() map[analysis.Hash][]analysis.PairShare {
+func (c *Core) pairShares() map[analysis.Hash][]detect.PairShare {
 	if !c.strategy.UsesPairs {
 		return nil
 	}
-	pairs := make(map[analysis.Hash][]analysis.PairShare, len(c.problems))
+	pairs := make(map[analysis.Hash][]detect.PairShare, len(c.problems))
 	for i := range c.problems {
 		p := &c.problems[i]
 		pairs[p.ID] = c.refinements[p.Group].pairs.Shares()
@@ -492,8 +496,8 @@ func (c *Core) pairShares() map[analysis.Hash][]analysis.PairShare {
 }
 
 // shares returns what the sets of the given arms showed.
-func (c *Core) shares(p *analysis.Problem, r *refinements, arms []arm) []analysis.RefinedShare {
-	var shares []analysis.RefinedShare
+func (c *Core) shares(p *detect.Problem, r *refinements, arms []arm) []detect.RefinedShare {
+	var shares []detect.RefinedShare
 	seen := make(map[uint64]bool) // arms with the same set share what it showed
 	for i := range arms {
 		if refinement := r.bySet[arms[i].set]; refinement != nil && !seen[arms[i].set] {
@@ -503,11 +507,11 @@ func (c *Core) shares(p *analysis.Problem, r *refinements, arms []arm) []analysi
 			shares = append(shares, of...)
 		}
 	}
-	slices.SortStableFunc(shares, func(a, b analysis.RefinedShare) int {
+	slices.SortStableFunc(shares, func(a, b detect.RefinedShare) int {
 		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm), cmp.Compare(a.Tracepoint, b.Tracepoint))
 	})
 	return shares
 }
 
 // Watched returns how many groups and request types have an expectation that changes are measured against.
-func (c *Core) Watched() int { return c.grouper.Watched() }
+func (c *Core) Watched() int { return c.detector.Watched() }

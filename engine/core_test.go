@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -34,7 +36,7 @@ func newWorld(config sim.Config, options engine.Options) *world {
 }
 
 // play plays one epoch and returns the open problems.
-func (w *world) play() []analysis.Problem {
+func (w *world) play() []detect.Problem {
 	end := w.now.Add(w.epoch)
 	var traces []*trace.Trace
 	for t := range w.app.Requests(w.now, end, planOf(w.core.Plan())) {
@@ -165,8 +167,8 @@ func TestObjectivesOverTime(t *testing.T) {
 		app := sim.New(small(1, sim.None))
 		for tr := range app.Requests(start, start.Add(10*time.Second), nil) {
 			entry := tr.Spans[0].Op
-			options.Rules.Types = append(options.Rules.Types, analysis.TypeRule{
-				Entry: app.Table().ServiceName(entry) + " " + app.Table().OpName(entry), Objective: 1, Accepted: analysis.AcceptedLevel{Mean: accepted},
+			options.Rules.Types = append(options.Rules.Types, group.TypeRule{
+				Entry: app.Table().ServiceName(entry) + " " + app.Table().OpName(entry), Objective: 1, Accepted: group.AcceptedLevel{Mean: accepted},
 			})
 		}
 		w := newWorld(small(1, sim.None), options)
@@ -176,7 +178,7 @@ func TestObjectivesOverTime(t *testing.T) {
 			t.Errorf("%v accepted: %d problems, %d decisions", accepted, len(problems), len(w.log))
 		}
 		for _, p := range problems {
-			if p.Onset != analysis.Chronic || p.Kind != analysis.KindSlow || p.Expected != 1 {
+			if p.Onset != detect.Chronic || p.Kind != detect.KindSlow || p.Expected != 1 {
 				t.Errorf("%v %v, expected %v", p.Onset, p.Kind, p.Expected)
 			}
 		}

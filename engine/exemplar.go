@@ -3,7 +3,7 @@ package engine
 import (
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -31,7 +31,7 @@ type exemplars struct {
 
 func newExemplars() *exemplars { return &exemplars{stats.NewStratified[Exemplar](exemplarsShown)} }
 
-func (e *exemplars) observe(o *analysis.Observation) {
+func (e *exemplars) observe(o *observation.Observation) {
 	e.sample.Add(o.Key(), o.Duration.Nanoseconds(), Exemplar{o.Trace, o.Duration})
 }
 

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -24,7 +27,7 @@ const (
 )
 
 // explain reports the problems, the first ones with what accounts for them.
-func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]ProblemReport, error) {
+func (a *offline) explain(ctx context.Context, problems []detect.Problem) ([]ProblemReport, error) {
 	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
 	for o, err := range a.requests(ctx) {
 		if err != nil {
@@ -52,9 +55,9 @@ func (a *offline) explain(ctx context.Context, problems []analysis.Problem) ([]P
 // explainer collects what explanations are drawn from.
 type explainer struct {
 	*offline
-	samples   map[analysis.Hash]*stats.Sample[*analysis.Observation] // by group or request type
-	exemplars map[analysis.Hash]*exemplars                           // likewise
-	loads     map[analysis.Hash]*arrivals                            // by request type
+	samples   map[analysis.Hash]*stats.Sample[*observation.Observation] // by group or request type
+	exemplars map[analysis.Hash]*exemplars                              // likewise
+	loads     map[analysis.Hash]*arrivals                               // by request type
 	series    *seriesSet
 	replays   *replays
 }
@@ -76,14 +79,14 @@ func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
 	}
 }
 
-func newExplainer(a *offline, problems []analysis.Problem) *explainer {
+func newExplainer(a *offline, problems []detect.Problem) *explainer {
 	e := &explainer{
-		offline: a, samples: make(map[analysis.Hash]*stats.Sample[*analysis.Observation]),
+		offline: a, samples: make(map[analysis.Hash]*stats.Sample[*observation.Observation]),
 		exemplars: make(map[analysis.Hash]*exemplars), loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
 		replays: newReplays(),
 	}
 	for i := range problems {
-		s := stats.NewSample[*analysis.Observation](offlineSample)
+		s := stats.NewSample[*observation.Observation](offlineSample)
 		e.samples[problems[i].Group] = &s
 		e.exemplars[problems[i].Group] = newExemplars()
 		e.loads[problems[i].RequestType] = &arrivals{}
@@ -91,14 +94,14 @@ func newExplainer(a *offline, problems []analysis.Problem) *explainer {
 	return e
 }
 
-func (e *explainer) observe(o *analysis.Observation) {
+func (e *explainer) observe(o *observation.Observation) {
 	requestType := e.types.Of(o)
 	e.series.observe(requestType, o)
 	if load := e.loads[requestType]; load != nil {
 		load.starts = append(load.starts, o.Start)
 		load.durations = append(load.durations, o.Duration)
 	}
-	group, _ := e.grouper.GroupOf(requestType, o)
+	group, _ := e.grouper.Keys.Of(requestType, o)
 	for _, id := range [2]analysis.Hash{requestType, group} {
 		s := e.samples[id]
 		if s == nil {
@@ -114,7 +117,7 @@ func (e *explainer) observe(o *analysis.Observation) {
 // explain fills in what accounts for one problem.
 func (e *explainer) explain(r *ProblemReport) {
 	p := &r.Problem
-	var requests []*analysis.Observation
+	var requests []*observation.Observation
 	for _, o := range e.samples[p.Group].All() {
 		requests = append(requests, o)
 	}
@@ -153,7 +156,7 @@ func newSeriesSet(a *offline) *seriesSet {
 	types := 0
 	for i := range a.report.Groups {
 		g := &a.report.Groups[i]
-		if g.Level != analysis.RequestTypeLevel || types == typesCompared {
+		if g.Level != group.LevelRequestType || types == typesCompared {
 			continue
 		}
 		types++
@@ -180,7 +183,7 @@ func (a *offline) span() (first, last trace.Nanos) {
 }
 
 // observe adds up times; common divides them by the requests.
-func (s *seriesSet) observe(requestType analysis.Hash, o *analysis.Observation) {
+func (s *seriesSet) observe(requestType analysis.Hash, o *observation.Observation) {
 	at := int(o.Start.Sub(s.first) / s.width)
 	for _, i := range s.byType[requestType] {
 		x := &s.series[i]

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -14,26 +16,26 @@ import (
 var exploring = arm{name: trace.SymbolOf([]byte(search.ExploreArm)), everything: true}
 
 // explore adds a request that had everything on to the tree of its type and to nothing else, because it was slowed down.
-func (c *Core) explore(o *analysis.Observation) {
-	if id := c.types.Of(o); c.grouper.Group(id) != nil {
+func (c *Core) explore(o *observation.Observation) {
+	if id := c.types.Of(o); c.detector.Groups.Group(id) != nil {
 		c.observeTree(id, o)
 	}
 }
 
 // unwell reports whether a request type has an open problem: what its requests take then is no reference.
 func (c *Core) unwell(requestType analysis.Hash) bool {
-	return slices.ContainsFunc(c.problems, func(p analysis.Problem) bool { return p.RequestType == requestType })
+	return slices.ContainsFunc(c.problems, func(p detect.Problem) bool { return p.RequestType == requestType })
 }
 
 // onPath makes the times of sightings, which are those of o's contexts, inclusive times on the critical path, as shares are
 // made of: of switched-on contexts only.
-func onPath(o *analysis.Observation, sightings []cct.Sighting) {
+func onPath(o *observation.Observation, sightings []cct.Sighting) {
 	for i := range sightings {
 		sightings[i].Nanos = 0
 	}
 	for _, e := range o.Refined {
 		for context := e.Context; ; {
-			i, found := slices.BinarySearchFunc(o.Contexts, context, func(c analysis.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+			i, found := slices.BinarySearchFunc(o.Contexts, context, func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
 			if !found || o.Contexts[i].Tracepoint == 0 {
 				break
 			}
@@ -45,7 +47,7 @@ func onPath(o *analysis.Observation, sightings []cct.Sighting) {
 
 // refer fills in by how much the places that a problem's tracepoints showed are above what healthy requests that explored took
 // there. Where too few explored to tell a quarter of the edge's excess it says nothing.
-func (c *Core) refer(p *analysis.Problem, on []trace.Symbol, shares []analysis.RefinedShare) {
+func (c *Core) refer(p *detect.Problem, on []trace.Symbol, shares []detect.RefinedShare) {
 	t := c.Tree(p.RequestType)
 	if t == nil {
 		return

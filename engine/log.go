@@ -10,13 +10,13 @@ import (
 	"os"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 )
 
 // log keeps observations in packed form, to go through them several times: in memory up to a bound, the rest in a temporary
 // file without a name. It is not safe for concurrent use.
 type log struct {
-	packer  analysis.Packer
+	packer  observation.Packer
 	dir     string // of the temporary file; empty: the system's
 	limit   int    // bytes kept in memory
 	kept    int    // bytes kept in memory
@@ -33,7 +33,7 @@ const chunkBytes = 1 << 20
 func newLog(dir string, limit int) *log { return &log{dir: dir, limit: limit} }
 
 // add appends an observation. An error is one of the temporary file.
-func (l *log) add(o *analysis.Observation) error {
+func (l *log) add(o *observation.Observation) error {
 	n := len(l.chunks)
 	if n == 0 || len(l.chunks[n-1]) >= chunkBytes {
 		if err := l.grow(); err != nil {
@@ -91,9 +91,9 @@ func (l *log) spillTo(f *os.File) { l.file, l.spilled = f, bufio.NewWriterSize(f
 
 // all yields the observations in the order in which they were added. An observation is valid until the next. An error of the
 // file is the last thing that is yielded.
-func (l *log) all() iter.Seq2[*analysis.Observation, error] {
-	return func(yield func(*analysis.Observation, error) bool) {
-		var o analysis.Observation
+func (l *log) all() iter.Seq2[*observation.Observation, error] {
+	return func(yield func(*observation.Observation, error) bool) {
+		var o observation.Observation
 		each := func(chunk []byte) bool {
 			for len(chunk) > 0 {
 				chunk = l.packer.Unpack(chunk, &o)

@@ -8,15 +8,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // numbered returns an observation that packs into some 10 KiB.
-func numbered(i int) *analysis.Observation {
-	o := &analysis.Observation{Trace: trace.ID{0: byte(i), 1: byte(i >> 8)}, Root: 1, Start: trace.Nanos(i), Duration: 5}
+func numbered(i int) *observation.Observation {
+	o := &observation.Observation{Trace: trace.ID{0: byte(i), 1: byte(i >> 8)}, Root: 1, Start: trace.Nanos(i), Duration: 5}
 	for k := range 300 {
-		o.Contexts = append(o.Contexts, analysis.ContextCount{Context: trace.Context(k + 1), Op: 1, Count: 1, Total: 1 << 60, Self: 1 << 60, Exclusive: 1 << 60})
+		o.Contexts = append(o.Contexts, observation.ContextCount{Context: trace.Context(k + 1), Op: 1, Count: 1, Total: 1 << 60, Self: 1 << 60, Exclusive: 1 << 60})
 	}
 	return o
 }

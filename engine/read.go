@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -10,11 +10,11 @@ func (c *Core) Learned() bool { return c.learned }
 
 // Grouper returns what is known about groups, for reading. While the core learns these are provisional: each entry operation is one
 // request type.
-func (c *Core) Grouper() *analysis.Grouper {
+func (c *Core) Grouper() *group.Grouper {
 	if !c.learned {
-		return c.preview
+		return c.preview.Groups
 	}
-	return c.grouper
+	return c.detector.Groups
 }
 
 // Table returns the dictionary, for reading. Only the owner of the core may add to it, between calls.

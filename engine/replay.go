@@ -3,8 +3,9 @@ package engine
 import (
 	"context"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -37,7 +38,7 @@ type replay struct {
 func newReplays() *replays { return &replays{wanted: make(map[replayed][]*replay)} }
 
 // add has requests of a problem, a uniform sample in random order, replayed.
-func (r *replays) add(report *ProblemReport, requests []*analysis.Observation) {
+func (r *replays) add(report *ProblemReport, requests []*observation.Observation) {
 	levels := explain.ReferenceLevels(&report.Problem, requests)
 	if len(levels) == 0 {
 		return
@@ -57,7 +58,7 @@ func (r *replays) run(ctx context.Context, a *offline) error {
 	for id := range r.wanted {
 		ids = append(ids, id.trace)
 	}
-	extractor := analysis.NewExtractor(a.options.Path)
+	extractor := critpath.NewExtractor(a.options.Path)
 	for t, err := range a.input.Find(ids) {
 		if err != nil {
 			return err

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -15,7 +17,7 @@ type Report struct {
 	Complete int                  // traces that entered the statistics
 	Rejected map[trace.Reason]int // spans, and traces, that did not
 	Refused  uint64               // requests that were not told apart by group, as there were too many groups
-	Groups   []analysis.Summary   // request types first, each followed by its groups; most requests first
+	Groups   []group.Summary      // request types first, each followed by its groups; most requests first
 	Problems []ProblemReport      // ranked
 	Common   []CommonEdges        // what different request types seem to share, the strongest first
 }
@@ -23,7 +25,7 @@ type Report struct {
 // ProblemReport is one ranked problem with what accounts for it, what it would bring to mend it, and the tracepoints that the search
 // would switch on next. The later ones of many problems have nothing but the problem.
 type ProblemReport struct {
-	analysis.Problem
+	detect.Problem
 	Joint      float64                     // see explain.Association; NaN where nothing was explained
 	Unrelated  []explain.UnrelatedVariable // likewise
 	Contrasts  []NamedContrast             // hosts and versions that are slower than the others

@@ -7,7 +7,10 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -23,7 +26,7 @@ const (
 // splitter samples requests of groups, whatever bins they are in.
 type splitter struct {
 	splits  *explain.Splits
-	samples map[analysis.Hash]*stats.Sample[*analysis.Observation]
+	samples map[analysis.Hash]*stats.Sample[*observation.Observation]
 	epochs  int // since the samples were begun
 }
 
@@ -33,15 +36,15 @@ func newSplitter() *splitter {
 
 // begin begins to sample groups.
 func (s *splitter) begin(wholes []analysis.Hash) {
-	s.samples = make(map[analysis.Hash]*stats.Sample[*analysis.Observation], len(wholes))
+	s.samples = make(map[analysis.Hash]*stats.Sample[*observation.Observation], len(wholes))
 	for _, whole := range wholes {
-		sample := stats.NewSample[*analysis.Observation](splitSample)
+		sample := stats.NewSample[*observation.Observation](splitSample)
 		s.samples[whole] = &sample
 	}
 	s.epochs = 0
 }
 
-func (s *splitter) observe(whole analysis.Hash, o *analysis.Observation) {
+func (s *splitter) observe(whole analysis.Hash, o *observation.Observation) {
 	if sample := s.samples[whole]; sample != nil && sample.Wants(o.Key()) {
 		sample.Add(o.Key(), o.Clone())
 	}
@@ -51,7 +54,7 @@ func (s *splitter) observe(whole analysis.Hash, o *analysis.Observation) {
 func (s *splitter) learn(table *trace.Table) []analysis.Hash {
 	var changed []analysis.Hash
 	for _, whole := range slices.SortedFunc(maps.Keys(s.samples), analysis.Hash.Compare) {
-		var requests []*analysis.Observation
+		var requests []*observation.Observation
 		for _, o := range s.samples[whole].All() {
 			requests = append(requests, o)
 		}
@@ -65,19 +68,19 @@ func (s *splitter) learn(table *trace.Table) []analysis.Hash {
 
 // learnFrom learns splits from requests, which it goes through twice: of groups with a CoV above a level, those with most requests
 // first. An error is one of the requests'.
-func (s *splitter) learnFrom(requests iter.Seq2[*analysis.Observation, error], grouper *analysis.Grouper, cov float64) error {
+func (s *splitter) learnFrom(requests iter.Seq2[*observation.Observation, error], grouper *group.Grouper, cov float64) error {
 	durations := make(map[analysis.Hash]*stats.Moments)
-	each := func(observe func(whole analysis.Hash, o *analysis.Observation)) error {
+	each := func(observe func(whole analysis.Hash, o *observation.Observation)) error {
 		for o, err := range requests {
 			if err != nil {
 				return err
 			}
-			_, whole := grouper.GroupOf(grouper.Types.Of(o), o)
+			_, whole := grouper.Keys.Of(grouper.Types.Of(o), o)
 			observe(whole, o)
 		}
 		return nil
 	}
-	err := each(func(whole analysis.Hash, o *analysis.Observation) {
+	err := each(func(whole analysis.Hash, o *observation.Observation) {
 		m := durations[whole]
 		if m == nil {
 			m = new(stats.Moments)
@@ -111,10 +114,10 @@ func (c *Core) resplit(now trace.Nanos) {
 		return
 	}
 	for _, whole := range s.learn(c.table) {
-		c.grouper.Resplit(whole, now)
+		c.detector.Resplit(whole, now)
 	}
-	s.begin(c.grouper.Unsteady(splitCoV, splitWatch))
+	s.begin(c.detector.Unsteady(splitCoV, splitWatch))
 }
 
 // splitCoV is the CoV above which a group that is well is worth being split: from which it would be a chronic problem.
-var splitCoV = analysis.DefaultThresholds().CoV
+var splitCoV = detect.DefaultThresholds().CoV

@@ -8,7 +8,10 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/internal/codec"
@@ -32,7 +35,7 @@ type savedCore struct {
 	Epochs        []savedMark
 	Heard         savedHeard
 	Plans         []savedPlan
-	Problems      []analysis.Problem
+	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
 	Samples       []savedSample      // ascending by group
 	Found         []savedFound       // ascending by problem
@@ -112,7 +115,7 @@ type savedFound struct {
 	Group        analysis.Hash
 	Seen         uint64
 	Looks        int
-	Explanations []analysis.Explanation
+	Explanations []detect.Explanation
 }
 
 // savedPart is what something else wrote about one thing.
@@ -126,7 +129,7 @@ func (c *Core) AppendState(b []byte) []byte {
 	b = append(b, coreVersion)
 	b = codec.AppendSection(b, c.table.AppendBinary)
 	b = codec.AppendSection(b, c.types.AppendBinary)
-	b = codec.AppendSection(b, c.grouper.AppendBinary)
+	b = codec.AppendSection(b, c.detector.AppendBinary)
 	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
 	b = codec.AppendSection(b, c.appendEarly)
 	return codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
@@ -184,7 +187,7 @@ func (c *Core) saved() *savedCore {
 	if c.splitter != nil {
 		s.Splits, s.SplitEpochs = c.splitter.splits.AppendBinary(nil), c.splitter.epochs
 		for _, id := range hashes(c.splitter.samples) {
-			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, analysis.AppendObservation)})
+			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, observation.AppendObservation)})
 		}
 	}
 	return s
@@ -243,7 +246,7 @@ func (c *causes) save(s *savedCore) {
 }
 
 func appendPlanned(b []byte, p planned) []byte {
-	b = analysis.AppendObservation(b, p.Observation)
+	b = observation.AppendObservation(b, p.Observation)
 	b = codec.AppendUvarints(b, uint64(len(p.on)))
 	for _, tp := range p.on {
 		b = codec.AppendWords(b, uint64(tp))
@@ -253,7 +256,7 @@ func appendPlanned(b []byte, p planned) []byte {
 
 func decodePlanned(b []byte) (p planned, rest []byte, err error) {
 	r := codec.NewReader(b)
-	p.Observation = codec.Read(r, analysis.DecodeObservation)
+	p.Observation = codec.Read(r, observation.DecodeObservation)
 	for range r.Count(8) {
 		p.on = append(p.on, trace.Symbol(r.Word()))
 	}
@@ -285,14 +288,14 @@ func (c *Core) Restore(b []byte) error {
 		return err
 	}
 	c.table.Merge(table)
-	if c.types, _, err = analysis.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
+	if c.types, _, err = group.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
 		return err
 	}
-	splits := c.grouper.Splits
-	if c.grouper, _, err = analysis.DecodeGrouper(parts[2], c.types, c.table, c.options.Groups); err != nil {
+	splits := c.detector.Groups.Keys.Splits
+	if c.detector, _, err = detect.Decode(parts[2], c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	c.grouper.Splits = splits
+	c.detector.Groups.Keys.Splits = splits
 	if c.state, err = DecodeSearchState(parts[3]); err != nil {
 		return err
 	}
@@ -334,10 +337,10 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 		return fmt.Errorf("%w: observations of the learning period", err)
 	}
 	var err error
-	if c.preview, _, err = analysis.DecodeGrouper(preview, c.types, c.table, c.options.Groups); err != nil {
+	if c.preview, _, err = detect.Decode(preview, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	packer, _, err := analysis.DecodePacker(packed)
+	packer, _, err := observation.DecodePacker(packed)
 	if err != nil {
 		return err
 	}
@@ -375,7 +378,7 @@ func (c *Core) restore(s *savedCore) error {
 	c.versions.restore(s.Versions, s.Deploys)
 	if s.Spans != nil {
 		var err error
-		if c.spans, _, err = analysis.DecodeRecentSpans(s.Spans); err != nil {
+		if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
 			return err
 		}
 	}
@@ -415,17 +418,17 @@ func (c *Core) restore(s *savedCore) error {
 }
 
 func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
-	r := &refinements{bySet: make(map[uint64]*analysis.Refinement)}
+	r := &refinements{bySet: make(map[uint64]*detect.Refinement)}
 	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
 		return err
 	}
 	if len(s.Pairs) > 0 {
-		if r.pairs, _, err = analysis.DecodePairs(s.Pairs); err != nil {
+		if r.pairs, _, err = detect.DecodePairs(s.Pairs); err != nil {
 			return err
 		}
 	}
 	for _, x := range s.Sets {
-		if r.bySet[x.Set], _, err = analysis.DecodeRefinement(x.Refinement); err != nil {
+		if r.bySet[x.Set], _, err = detect.DecodeRefinement(x.Refinement); err != nil {
 			return err
 		}
 	}
@@ -459,10 +462,10 @@ func (c *Core) restoreSplitter(s *savedCore) error {
 	if err != nil {
 		return err
 	}
-	c.splitter.splits, c.grouper.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
-	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*analysis.Observation])
+	c.splitter.splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
+	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*observation.Observation])
 	for _, x := range s.SplitSamples {
-		sample, _, err := stats.DecodeSample(x.Data, analysis.DecodeObservation)
+		sample, _, err := stats.DecodeSample(x.Data, observation.DecodeObservation)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -17,7 +18,7 @@ func (c *Core) Ended() trace.Nanos { return c.Grouper().Closed() }
 func (c *Core) Options() Options { return c.options }
 
 // Spans returns how long spans took lately, for reading.
-func (c *Core) Spans() *analysis.RecentSpans { return &c.spans }
+func (c *Core) Spans() *observation.RecentSpans { return &c.spans }
 
 // Progress returns how much of the learning period is over, 0–1; NaN before the first request.
 func (c *Core) Progress() float64 {
@@ -69,7 +70,7 @@ func (c *Core) BuiltTree(requestType analysis.Hash) (built *cct.Tree, some bool)
 
 // Rate returns the requests per second of a type, over the window that is judged; 0 if it is not known.
 func (c *Core) Rate(requestType analysis.Hash) float64 {
-	g := c.grouper.Group(requestType)
+	g := c.detector.Groups.Group(requestType)
 	if g == nil {
 		return 0
 	}

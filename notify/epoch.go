@@ -2,6 +2,7 @@ package notify
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -13,15 +14,15 @@ type Epoch struct {
 	Source        string        // see Event
 	Before, After *search.State // of the search
 	Decisions     []search.Decision
-	Problems      []analysis.Problem
+	Problems      []detect.Problem
 	Names         *describe.Names                    // with the summaries of the problems' requests
-	Traces        func(p *analysis.Problem) []Trace  // samples to link; nil: none
+	Traces        func(p *detect.Problem) []Trace    // samples to link; nil: none
 	URL           func(problem analysis.Hash) string // of the problem's page; nil: it has none
 }
 
 // Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.
 func Events(e *Epoch) []*Event {
-	problems := make(map[analysis.Hash]*analysis.Problem, len(e.Problems))
+	problems := make(map[analysis.Hash]*detect.Problem, len(e.Problems))
 	for i := range e.Problems {
 		problems[e.Problems[i].ID] = &e.Problems[i]
 	}
@@ -37,7 +38,7 @@ func Events(e *Epoch) []*Event {
 }
 
 // about adds the facts about the problem of a change.
-func (e *Epoch) about(f *Facts, c *Change, p *analysis.Problem) {
+func (e *Epoch) about(f *Facts, c *Change, p *detect.Problem) {
 	f.Problem, f.Investigation = p, e.After.Investigation(c.Problem)
 	if f.Investigation == nil { // it ended in this epoch
 		d := &c.Decision.Group

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -15,8 +16,8 @@ func TestEvents(t *testing.T) {
 	closing := search.Decision{Investigation: analysis.Hash{Lo: 5}, From: search.Located, To: search.Gone, Reason: "the problem closed"}
 	e := &Epoch{
 		At: opened, Source: "here", Before: &search.State{}, After: &search.State{Investigations: []search.Investigation{*f.Investigation}},
-		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Problems: []analysis.Problem{*f.Problem}, Names: f.Names,
-		Traces: func(p *analysis.Problem) []Trace { return []Trace{{ID: p.ID.String()}} },
+		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Problems: []detect.Problem{*f.Problem}, Names: f.Names,
+		Traces: func(p *detect.Problem) []Trace { return []Trace{{ID: p.ID.String()}} },
 		URL:    func(problem analysis.Hash) string { return "/" + problem.String() },
 	}
 	var got []string

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -159,7 +160,7 @@ type Facts struct {
 	Source string // see Event
 
 	Investigation *search.Investigation // nil: the event is not about a problem
-	Problem       *analysis.Problem     // of the investigation, as last seen; nil: unknown
+	Problem       *detect.Problem       // of the investigation, as last seen; nil: unknown
 	Decision      *search.Decision      // nil: none
 	Traces        []Trace               // samples; the first are sent
 	Names         *describe.Names       // with the summary of the problem's requests, if there is one

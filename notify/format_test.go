@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -42,17 +44,17 @@ func sample(t Type, service, operation string) *Facts {
 		Problem: analysis.Hash{Hi: 7, Lo: 9}, RequestType: analysis.Hash{Lo: 3}, Group: analysis.Hash{Lo: 4}, Entry: entry,
 		Status: search.Investigating, Opened: opened,
 	}
-	p := &analysis.Problem{
-		ID: v.Problem, Kind: analysis.KindVariable, Onset: analysis.Changed, Level: analysis.GroupLevel, Group: v.Group, RequestType: v.RequestType,
+	p := &detect.Problem{
+		ID: v.Problem, Kind: detect.KindVariable, Onset: detect.Changed, Level: group.LevelGroup, Group: v.Group, RequestType: v.RequestType,
 		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
-		Edges: []analysis.EdgeShare{
+		Edges: []group.EdgeShare{
 			{
 				Edge: trace.EdgeOf(at, 0, 0), Context: at, Callee: bank, Mean: 9e7, ShareMean: 0.75, ShareVariance: 0.83,
 				ShareLow: 0.79, ShareHigh: 0.87, TailLift: 6e8, Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: 0.83,
 			},
 			{Mean: 1e6, ShareMean: 0.25, ShareVariance: 0.17, Score: 0.17},
 		},
-		Explanations: []analysis.Explanation{{Variable: "bank.route", Value: "fallback", Where: at, Effect: 0.7, Low: 0.6, High: 0.8, PValue: 0.001, Remains: 0.2}},
+		Explanations: []detect.Explanation{{Variable: "bank.route", Value: "fallback", Where: at, Effect: 0.7, Low: 0.6, High: 0.8, PValue: 0.001, Remains: 0.2}},
 	}
 	d := &search.Decision{
 		At: opened, Plan: 12, Investigation: v.Problem, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
@@ -69,7 +71,7 @@ func sample(t Type, service, operation string) *Facts {
 		URL:    "https://sibyl.example/problems/" + v.Problem.String(),
 		Traces: []Trace{{ID: "186ada6fd6ba3a0461a26db26d92c674", DurationNS: 1_630_000_000, Links: []URL{{"Jaeger", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674"}}}},
 	}
-	f.Names.Add(&analysis.Summary{ID: v.Group, Level: analysis.GroupLevel, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond})
+	f.Names.Add(&group.Summary{ID: v.Group, Level: group.LevelGroup, P50: 40 * time.Millisecond, P99: 1420 * time.Millisecond})
 	switch t {
 	case Decided:
 		f.Decision = d
@@ -191,7 +193,7 @@ func TestAlertsKeepTheirIdentity(t *testing.T) {
 		}
 	}
 	chronic := sample(ProblemOpened, "shop", "GET")
-	chronic.Problem.Onset = analysis.Chronic
+	chronic.Problem.Onset = detect.Chronic
 	if a := alerts(NewEvent(chronic)); a != nil {
 		t.Errorf("a chronic problem raises an alarm: %v", a)
 	}

@@ -7,16 +7,16 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // contrast says which hosts or versions are slower than the others, and where.
-func (n *names) contrast(p *analysis.Problem, c *engine.NamedContrast) describe.Sentence {
+func (n *names) contrast(p *detect.Problem, c *engine.NamedContrast) describe.Sentence {
 	var s describe.Sentence
 	s.Strong(n.Clean(c.Key) + " = " + n.Clean(c.Value))
 	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +

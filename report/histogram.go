@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -37,7 +37,7 @@ type tick struct {
 }
 
 // newHistogram draws s.Latency; it is empty if there is nothing to draw.
-func newHistogram(s *analysis.Summary) histogram {
+func newHistogram(s *group.Summary) histogram {
 	if len(s.Latency) == 0 {
 		return histogram{}
 	}

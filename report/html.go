@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -124,7 +126,7 @@ func newPage(r *engine.Report, files []string) page {
 		ranks[id] = append(ranks[id], i+1)
 	}
 	for i := 0; i < len(r.Groups) && len(p.Types) < pageTypes; i++ {
-		if s := &r.Groups[i]; s.Level == analysis.RequestTypeLevel {
+		if s := &r.Groups[i]; s.Level == group.LevelRequestType {
 			t := n.pageType(s, groupsOf(r.Groups, i))
 			t.ProblemRanks = ranks[s.ID]
 			t.Open = len(p.Types) < pageOpen || len(t.ProblemRanks) > 0
@@ -135,9 +137,9 @@ func newPage(r *engine.Report, files []string) page {
 }
 
 // groupsOf returns the groups that follow the request type at index i.
-func groupsOf(all []analysis.Summary, i int) []analysis.Summary {
+func groupsOf(all []group.Summary, i int) []group.Summary {
 	end := i + 1
-	for end < len(all) && all[end].Level == analysis.GroupLevel {
+	for end < len(all) && all[end].Level == group.LevelGroup {
 		end++
 	}
 	return all[i+1 : end]
@@ -154,7 +156,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 		Diagnosis: n.Diagnosis(p, 0), TailName: "tail lift",
 		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
 	}
-	if p.Level == analysis.GroupLevel {
+	if p.Level == group.LevelGroup {
 		v.Who = "group " + p.Group.String()[:8]
 	}
 	if e := describe.Leading(p); e != nil {
@@ -162,7 +164,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 	}
 	for i := range p.Edges[:min(problemEdges, len(p.Edges))] {
 		e := n.pageEdge(&p.Edges[i])
-		if p.Kind != analysis.KindVariable {
+		if p.Kind != detect.KindVariable {
 			v.TailName, e.Tail = "excess", units.Signed(p.Edges[i].Excess)
 		}
 		v.Edges = append(v.Edges, e)
@@ -181,7 +183,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 }
 
 // moreEdges says what the edges that are not shown carry; "" if all are shown.
-func moreEdges(p *analysis.Problem) string {
+func moreEdges(p *detect.Problem) string {
 	if len(p.Edges) <= problemEdges {
 		return ""
 	}
@@ -192,7 +194,7 @@ func moreEdges(p *analysis.Problem) string {
 	return units.Plural(len(p.Edges)-problemEdges, "more edge") + ": together " + units.Percent(sum) + " of the variance"
 }
 
-func (n *names) pageEdge(e *analysis.EdgeShare) pageEdge {
+func (n *names) pageEdge(e *group.EdgeShare) pageEdge {
 	return pageEdge{
 		Where: n.Edge(e), Value: percent(e.ShareVariance), Low: percent(e.ShareLow), High: percent(e.ShareHigh),
 		Share: units.Percent(e.ShareVariance), Interval: units.Range(e.ShareLow, e.ShareHigh),
@@ -208,7 +210,7 @@ func percent(f float64) float64 {
 	return math.Round(min(max(f, 0), 1)*1000) / 10
 }
 
-func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageType {
+func (n *names) pageType(s *group.Summary, groups []group.Summary) pageType {
 	t := pageType{
 		Anchor: anchor(s.ID), Name: n.RequestType(s.ID, s.Entry), Count: units.Plural(int(s.Count), "request"),
 		P50: units.Duration(s.P50), P99: units.Duration(s.P99), Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
@@ -229,7 +231,7 @@ func (n *names) pageType(s *analysis.Summary, groups []analysis.Summary) pageTyp
 	return t
 }
 
-func (n *names) pageGroup(s *analysis.Summary) pageGroup {
+func (n *names) pageGroup(s *group.Summary) pageGroup {
 	g := pageGroup{
 		ID: s.ID.String()[:8], Count: units.Count(int(s.Count)), P50: units.Duration(s.P50), P99: units.Duration(s.P99),
 		Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s), Bins: n.Bins(s),

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -142,7 +142,7 @@ type jsonPick struct {
 	Reason     string          `json:"reason"`
 }
 
-func (n *names) jsonGroup(s *analysis.Summary) jsonGroup {
+func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 	g := jsonGroup{
 		ID: s.ID.String(), Level: s.Level.String(),
 		RequestType: n.RequestType(s.RequestType, s.Entry), RequestTypeID: s.RequestType.String(),

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -53,7 +53,7 @@ type jsonTypedEdge struct {
 	Context       []string `json:"context"`
 }
 
-func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonContrast {
+func (n *names) jsonContrast(p *detect.Problem, c *engine.NamedContrast) jsonContrast {
 	j := jsonContrast{
 		Key: c.Key, Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
 		Duration: n.jsonDifference(p, &c.Duration), Edges: []jsonDifference{},
@@ -64,14 +64,14 @@ func (n *names) jsonContrast(p *analysis.Problem, c *engine.NamedContrast) jsonC
 	return j
 }
 
-func (n *names) jsonDifference(p *analysis.Problem, d *explain.Difference) jsonDifference {
+func (n *names) jsonDifference(p *detect.Problem, d *explain.Difference) jsonDifference {
 	return jsonDifference{
 		Edge: n.PlaceOf(p.Edges, d.Edge), MeanNS: describe.Number(d.Mean), RestNS: describe.Number(d.Rest), ExcessNS: describe.Number(d.Value),
 		LowNS: describe.Number(d.Low), HighNS: describe.Number(d.High), PValue: describe.Number(d.PValue),
 	}
 }
 
-func (n *names) jsonRecovery(p *analysis.Problem, x *explain.Recovery) jsonRecovery {
+func (n *names) jsonRecovery(p *detect.Problem, x *explain.Recovery) jsonRecovery {
 	return jsonRecovery{
 		Edge: n.PlaceOf(p.Edges, x.Edge), LevelNS: int64(x.Level), Requests: x.Requests,
 		MeanNS: describe.Number(x.Mean.Value), MeanLowNS: describe.Number(x.Mean.Low), MeanHighNS: describe.Number(x.Mean.High),

@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 )
@@ -28,7 +28,7 @@ func profiles(r *engine.Report, clean func(string) string) []describe.Profile {
 	n := newNames(r, clean)
 	var all []describe.Profile
 	for i := range r.Groups {
-		if s := &r.Groups[i]; s.Level == analysis.RequestTypeLevel {
+		if s := &r.Groups[i]; s.Level == group.LevelRequestType {
 			all = append(all, describe.NewProfile(n.Names, s))
 		}
 	}
@@ -36,7 +36,7 @@ func profiles(r *engine.Report, clean func(string) string) []describe.Profile {
 }
 
 // byVariance returns the indices of edges by falling share of the variance, unknown ones last, the rest as they are.
-func byVariance(edges []analysis.EdgeShare) []int {
+func byVariance(edges []group.EdgeShare) []int {
 	order := make([]int, len(edges))
 	for i := range order {
 		order[i] = i

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -46,7 +46,7 @@ func (n *names) next(r *engine.ProblemReport) []describe.Sentence {
 }
 
 // uncharted says where to add instrumentation when the search knows no tracepoint: an edge is time that no span explains.
-func (n *names) uncharted(e *analysis.EdgeShare) describe.Sentence {
+func (n *names) uncharted(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
 	if e.Callee != 0 {
 		s.Plain("look at the connections and the queue of ")

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -53,8 +55,8 @@ func (s *sample) context(path ...trace.Op) trace.Context {
 }
 
 // share returns a whole edge with the given share of the variance, ± 0.04.
-func share(c trace.Context, mean, of time.Duration, variance float64, lift time.Duration) analysis.EdgeShare {
-	return analysis.EdgeShare{
+func share(c trace.Context, mean, of time.Duration, variance float64, lift time.Duration) group.EdgeShare {
+	return group.EdgeShare{
 		Edge: trace.WholeEdge(c), Context: c, Mean: float64(mean), ShareMean: float64(mean) / float64(of),
 		ShareVariance: variance, ShareLow: variance - 0.04, ShareHigh: variance + 0.04, TailLift: float64(lift),
 		Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: variance,
@@ -62,11 +64,11 @@ func share(c trace.Context, mean, of time.Duration, variance float64, lift time.
 }
 
 func (s *sample) checkoutGroups() {
-	id, group := analysis.Hash{Hi: 1, Lo: 1}, analysis.Hash{Hi: 0x3f2a91c0_00000000, Lo: 2}
+	id, grp := analysis.Hash{Hi: 1, Lo: 1}, analysis.Hash{Hi: 0x3f2a91c0_00000000, Lo: 2}
 	bank := s.op("bank", "POST /charge", trace.Server)
 	wire := share(s.context(s.checkout, s.pay, s.charge), 96*ms, 212*ms, 0.83, 1260*ms)
 	wire.Callee = bank
-	edges := []analysis.EdgeShare{
+	edges := []group.EdgeShare{
 		wire,
 		share(s.context(s.checkout), 31*ms, 212*ms, 0.01, 1*ms),
 		share(s.context(s.checkout, s.pay), 22*ms, 212*ms, 0.03, 14*ms),
@@ -74,10 +76,10 @@ func (s *sample) checkoutGroups() {
 		share(s.context(s.checkout, s.stock), 20*ms, 212*ms, -0.02, -3*ms),
 		{Mean: float64(2 * ms), ShareMean: 2. / 212, ShareVariance: 0.03, ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN()},
 	}
-	sum := analysis.Summary{
-		ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: s.checkout, Count: 1204, Mean: 212 * ms,
+	sum := group.Summary{
+		ID: id, Level: group.LevelRequestType, RequestType: id, Entry: s.checkout, Count: 1204, Mean: 212 * ms,
 		P50: 101 * ms, P99: 1420 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Between: 0.12, Edges: edges,
-		Latency: []analysis.Bin{
+		Latency: []group.Bin{
 			{Low: 60 * ms, High: 80 * ms, Count: 120},
 			{Low: 80 * ms, High: 107 * ms, Count: 600},
 			{Low: 107 * ms, High: 142 * ms, Count: 310},
@@ -88,9 +90,9 @@ func (s *sample) checkoutGroups() {
 		},
 	}
 	fine := sum
-	fine.ID, fine.Level, fine.Count, fine.Failed, fine.Between = group, analysis.GroupLevel, 1130, 7, math.NaN()
-	fine.Bins = []analysis.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.context(s.checkout, s.stock)}}
-	fine.Edges = append([]analysis.EdgeShare(nil), edges...)
+	fine.ID, fine.Level, fine.Count, fine.Failed, fine.Between = grp, group.LevelGroup, 1130, 7, math.NaN()
+	fine.Bins = []group.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.context(s.checkout, s.stock)}}
+	fine.Edges = append([]group.EdgeShare(nil), edges...)
 	for i := range fine.Edges[:5] {
 		e := &fine.Edges[i]
 		e.Edge = trace.EdgeOf(e.Context, 0, 0)
@@ -98,11 +100,11 @@ func (s *sample) checkoutGroups() {
 	fine.Edges[1].Before, fine.Edges[1].After = s.stock, s.pay
 	s.Groups = append(s.Groups, sum, fine)
 	s.Problems = append(s.Problems, engine.ProblemReport{
-		Problem: analysis.Problem{
-			ID: analysis.Hash{Hi: 9, Lo: 9}, Kind: analysis.KindVariable, Onset: analysis.Chronic, Level: analysis.GroupLevel,
-			Group: group, RequestType: id, Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71,
+		Problem: detect.Problem{
+			ID: analysis.Hash{Hi: 9, Lo: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Level: group.LevelGroup,
+			Group: grp, RequestType: id, Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71,
 			CoVHigh: 0.93, Impact: float64(212 * ms), Edges: fine.Edges,
-			Explanations: []analysis.Explanation{
+			Explanations: []detect.Explanation{
 				{Variable: "bank.route", Value: "fallback", Where: s.context(s.checkout, s.pay, s.charge), Effect: 0.64, Low: 0.58, High: 0.7, PValue: 0.0004, Remains: 0.31},
 				{Variable: "concurrency", Target: fine.Edges[0].Edge, Effect: 0.08, Low: 0.02, High: 0.15, PValue: 0.03, Remains: math.NaN()},
 			},
@@ -123,22 +125,22 @@ func (s *sample) checkoutGroups() {
 
 func (s *sample) indexGroups() {
 	id := analysis.Hash{Hi: 2, Lo: 2}
-	edges := []analysis.EdgeShare{
+	edges := []group.EdgeShare{
 		share(s.context(s.index, s.render), 28*ms, 35*ms, 0.9, 9*ms),
 		share(s.context(s.index), 7*ms, 35*ms, 0.1, 1*ms),
 	}
 	edges[0].Excess, edges[0].Score = float64(19*ms), 0.95
-	size := &analysis.SizeModel{
+	size := &group.SizeModel{
 		SizeModel: stats.SizeModel{Base: float64(12 * ms), PerByte: 40, PerSegment: 0.2 * float64(ms), Segment: 1460},
 		Requests:  256, Delayed: 0.012, TimedOut: 0.004, BadLow: 0.006, BadHigh: 0.04, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, CoVTotal: 0.41,
 	}
-	s.Groups = append(s.Groups, analysis.Summary{
-		ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: s.index, Distinct: []trace.Op{s.render, s.stock},
+	s.Groups = append(s.Groups, group.Summary{
+		ID: id, Level: group.LevelRequestType, RequestType: id, Entry: s.index, Distinct: []trace.Op{s.render, s.stock},
 		Count: 3490, Mean: 35 * ms, P50: 34 * ms, P99: 44 * ms, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Size: size, Edges: edges,
-		Latency: []analysis.Bin{{Low: 28 * ms, High: 33 * ms, Count: 1500}, {Low: 33 * ms, High: 38 * ms, Count: 1700}, {Low: 38 * ms, High: 44 * ms, Count: 290}},
+		Latency: []group.Bin{{Low: 28 * ms, High: 33 * ms, Count: 1500}, {Low: 33 * ms, High: 38 * ms, Count: 1700}, {Low: 38 * ms, High: 44 * ms, Count: 290}},
 	})
-	s.Problems = append([]engine.ProblemReport{{Problem: analysis.Problem{
-		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: analysis.KindSlow, Onset: analysis.Changed, Group: id, RequestType: id, Entry: s.index,
+	s.Problems = append([]engine.ProblemReport{{Problem: detect.Problem{
+		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: detect.KindSlow, Onset: detect.Changed, Group: id, RequestType: id, Entry: s.index,
 		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
 	}, Joint: math.NaN()}}, s.Problems...)
 }
@@ -147,13 +149,13 @@ func (s *sample) indexGroups() {
 func (s *sample) hostile() {
 	id := analysis.Hash{Hi: 3, Lo: 3}
 	op := s.op("a\x1b[31m;b", "</script><img src=x onerror=alert(1)> \n{{.}} \u202egnp", trace.Server)
-	s.Groups = append(s.Groups, analysis.Summary{
-		ID: id, Level: analysis.RequestTypeLevel, RequestType: id, Entry: op, Count: 1, Mean: 5 * ms, P50: 5 * ms, P99: 5 * ms,
+	s.Groups = append(s.Groups, group.Summary{
+		ID: id, Level: group.LevelRequestType, RequestType: id, Entry: op, Count: 1, Mean: 5 * ms, P50: 5 * ms, P99: 5 * ms,
 		CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(), Between: math.NaN(),
-		Edges: []analysis.EdgeShare{{
+		Edges: []group.EdgeShare{{
 			Edge: trace.WholeEdge(s.context(op)), Context: s.context(op), Mean: float64(5 * ms), ShareMean: 1,
 			ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),
 		}},
-		Latency: []analysis.Bin{{Low: 5 * ms, High: 5 * ms, Count: 1}},
+		Latency: []group.Bin{{Low: 5 * ms, High: 5 * ms, Count: 1}},
 	})
 }

@@ -3,7 +3,7 @@ package report
 import (
 	"strconv"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -23,7 +23,7 @@ type jsonSizeModel struct {
 }
 
 // jsonSizeModelOf returns m as JSON has it; nil for nil: sizes are not modelled.
-func jsonSizeModelOf(m *analysis.SizeModel) *jsonSizeModel {
+func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 	if m == nil {
 		return nil
 	}
@@ -35,7 +35,7 @@ func jsonSizeModelOf(m *analysis.SizeModel) *jsonSizeModel {
 }
 
 // sizeSentence describes m and the requests that take longer than it predicts; empty if m is nil.
-func sizeSentence(m *analysis.SizeModel) (s describe.Sentence) {
+func sizeSentence(m *group.SizeModel) (s describe.Sentence) {
 	if m == nil {
 		return nil
 	}

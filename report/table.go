@@ -9,9 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -104,9 +105,9 @@ func rejections(rejected map[trace.Reason]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func levels(summaries []analysis.Summary) (types, groups int) {
+func levels(summaries []group.Summary) (types, groups int) {
 	for i := range summaries {
-		if summaries[i].Level == analysis.RequestTypeLevel {
+		if summaries[i].Level == group.LevelRequestType {
 			types++
 		}
 	}
@@ -151,36 +152,36 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	}
 }
 
-func (t *table) title(rank int, p *analysis.Problem) {
+func (t *table) title(rank int, p *detect.Problem) {
 	kind := p.Kind.String() + ", " + p.Onset.String()
 	rest := who(p) + " · " + units.Plural(int(p.Requests), "request") + " · impact " + describe.PerSecond(p.Impact)
 	t.printf("\n%s  %s%s\n", terminal.PadLeft(strconv.Itoa(rank), 2), t.style.Paint(onsetColour(p.Onset), kind),
 		terminal.Shorten(rest, t.style.Line()-4-len(kind)))
 }
 
-func onsetColour(o analysis.Onset) string {
-	if o == analysis.Changed {
+func onsetColour(o detect.Onset) string {
+	if o == detect.Changed {
 		return terminal.Red
 	}
 	return terminal.Yellow
 }
 
 // who says which requests p is about, if not all of a type.
-func who(p *analysis.Problem) string {
-	if p.Level == analysis.RequestTypeLevel {
+func who(p *detect.Problem) string {
+	if p.Level == group.LevelRequestType {
 		return " · all of the type"
 	}
 	return " · group " + p.Group.String()[:8]
 }
 
 // edges writes the edges that matter most, with their shares.
-func (t *table) edges(p *analysis.Problem) {
+func (t *table) edges(p *detect.Problem) {
 	if len(p.Edges) == 0 {
 		return
 	}
-	head, tail := "tail lift", func(e *analysis.EdgeShare) float64 { return e.TailLift }
-	if p.Kind != analysis.KindVariable {
-		head, tail = "excess", func(e *analysis.EdgeShare) float64 { return e.Excess }
+	head, tail := "tail lift", func(e *group.EdgeShare) float64 { return e.TailLift }
+	if p.Kind != detect.KindVariable {
+		head, tail = "excess", func(e *group.EdgeShare) float64 { return e.Excess }
 	}
 	t.printf("%s\n", t.style.Paint(terminal.Dim, "    "+terminal.PadRight("share of variance", 18+t.barWidth())+terminal.PadLeft("mean", 9)+terminal.PadLeft(head, 11)+"  where"))
 	for i := range p.Edges[:min(shownEdges, len(p.Edges))] {
@@ -203,7 +204,7 @@ func (t *table) barWidth() int {
 }
 
 // interval returns the interval of e's share like "(79–87)"; "" if it is not known.
-func interval(e *analysis.EdgeShare) string {
+func interval(e *group.EdgeShare) string {
 	if r := units.Range(e.ShareLow, e.ShareHigh); r != units.Unknown {
 		return "(" + r + ")"
 	}
@@ -211,7 +212,7 @@ func interval(e *analysis.EdgeShare) string {
 }
 
 // place writes the calling context of the leading edge, which its name alone does not tell.
-func (t *table) place(p *analysis.Problem) {
+func (t *table) place(p *detect.Problem) {
 	if e := describe.Leading(p); e != nil && e.Edge != 0 {
 		t.labelled("path", 0, describe.Sentence{{Text: strings.Join(t.names.Context(e.Context), " › ")}})
 	}
@@ -238,7 +239,7 @@ func (t *table) labelled(label string, i int, text describe.Sentence) {
 }
 
 // because returns the explanations of p, each variable once at each place: what explains the duration explains edges too.
-func (n *names) because(p *analysis.Problem) []describe.Sentence {
+func (n *names) because(p *detect.Problem) []describe.Sentence {
 	type variable struct {
 		name  string
 		where trace.Context
@@ -256,7 +257,7 @@ func (n *names) because(p *analysis.Problem) []describe.Sentence {
 }
 
 // explanation says how much a variable accounts for.
-func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) describe.Sentence {
+func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.Sentence {
 	var s describe.Sentence
 	what, where := n.Variable(x)
 	s.Strong(what)
@@ -275,7 +276,7 @@ func (n *names) explanation(p *analysis.Problem, x *analysis.Explanation) descri
 }
 
 // target names what x explains, if it is not the duration.
-func (n *names) target(p *analysis.Problem, x *analysis.Explanation) string {
+func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	for i := range p.Edges {
 		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
 			return " of " + n.Edge(e)
@@ -292,7 +293,7 @@ func pValue(p float64) string {
 }
 
 // groups writes the request types, each followed by its groups.
-func (t *table) groups(all []analysis.Summary) {
+func (t *table) groups(all []group.Summary) {
 	if len(all) == 0 {
 		return
 	}
@@ -304,7 +305,7 @@ func (t *table) groups(all []analysis.Summary) {
 	types, inType := 0, 0
 	total, _ := levels(all)
 	for i := range all {
-		if all[i].Level == analysis.RequestTypeLevel {
+		if all[i].Level == group.LevelRequestType {
 			types, inType = types+1, 0
 		} else {
 			inType++
@@ -315,7 +316,7 @@ func (t *table) groups(all []analysis.Summary) {
 		if t.top == 0 || inType <= shownGroups {
 			t.summary(&all[i])
 		}
-		if last := i+1 == len(all) || all[i+1].Level == analysis.RequestTypeLevel; last && t.top > 0 {
+		if last := i+1 == len(all) || all[i+1].Level == group.LevelRequestType; last && t.top > 0 {
 			t.more(inType-shownGroups, "group", strings.Repeat(" ", t.groupColumn()+2))
 		}
 	}
@@ -330,21 +331,21 @@ func (t *table) groupColumn() int {
 	return 3*10 + 6 + 2
 }
 
-func (t *table) summary(s *analysis.Summary) {
+func (t *table) summary(s *group.Summary) {
 	t.printf("%s%s%s%s", terminal.PadLeft(units.Count(int(s.Count)), 10), terminal.PadLeft(units.Duration(s.P50), 10),
 		terminal.PadLeft(units.Duration(s.P99), 10), terminal.PadLeft(units.Ratio(s.CoV), 6))
 	if t.style.Roomy() {
 		t.printf("%s%s", terminal.PadRight(covInterval(s), 13), terminal.PadLeft(units.Duration(s.Mean), 9))
 	}
 	name := t.summaryName(s, t.style.Line()-t.groupColumn())
-	if s.Level == analysis.RequestTypeLevel {
+	if s.Level == group.LevelRequestType {
 		name = t.style.Paint(terminal.Bold, name)
 	}
 	t.printf("  %s\n", name)
 }
 
 // covInterval returns the interval of the CoV like " (0.71–0.93)"; "" if it is not known.
-func covInterval(s *analysis.Summary) string {
+func covInterval(s *group.Summary) string {
 	if s.CoVLow != s.CoVLow || s.CoVHigh != s.CoVHigh {
 		return ""
 	}
@@ -355,7 +356,7 @@ func covInterval(s *analysis.Summary) string {
 const leastBetween = 0.1
 
 // betweenGroups says how much of the variance of a request type lies between its groups; "" if it is little.
-func betweenGroups(s *analysis.Summary) string {
+func betweenGroups(s *group.Summary) string {
 	if !(s.Between >= leastBetween) {
 		return ""
 	}
@@ -364,8 +365,8 @@ func betweenGroups(s *analysis.Summary) string {
 
 // summaryName returns the name of a request type and how much of its variance lies between its groups, or which group it is and where
 // it varies most: each as far as there is room.
-func (t *table) summaryName(s *analysis.Summary, room int) string {
-	if s.Level == analysis.RequestTypeLevel {
+func (t *table) summaryName(s *group.Summary, room int) string {
+	if s.Level == group.LevelRequestType {
 		return fitting(room, t.names.RequestType(s.ID, s.Entry), betweenGroups(s))
 	}
 	name, where := "  "+s.ID.String()[:8], ""

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -140,7 +140,7 @@ func (s *investigationStep) explanation() string {
 		return fmt.Sprintf("a kind of waiting accounts for %.0f %%", 100*top.Share)
 	}
 	for _, e := range s.problem.Explanations {
-		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *analysis.EdgeShare) bool { return x.Edge == e.Target })
+		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })
 		if within && e.Effect >= explainedShare && e.PValue <= 0.05 {
 			return fmt.Sprintf("%s accounts for %.0f %%", e.Variable, 100*e.Effect)
 		}

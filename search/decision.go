@@ -2,6 +2,7 @@ package search
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -31,7 +32,7 @@ type Decision struct {
 // GroupEvidence holds the problem's statistics at the time of a decision.
 type GroupEvidence struct {
 	Group, RequestType analysis.Hash
-	Kind               analysis.ProblemKind
+	Kind               detect.ProblemKind
 	Requests           uint64
 	Rate, CoV          float64
 }

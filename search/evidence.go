@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -23,7 +23,7 @@ const (
 // observe merges the evidence that p shows under the plan that applied. Evidence is kept per batch, the requests that
 // had the same set of tracepoints on, because contexts look alike within one. Of each batch the evidence of the most
 // requests is kept. Earlier evidence that p no longer shows is kept, too.
-func (v *Investigation) observe(p *analysis.Problem, applied *Plan) {
+func (v *Investigation) observe(p *detect.Problem, applied *Plan) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
 	for i := range p.Refined {
@@ -61,7 +61,7 @@ func compareEvidence(a, b *Evidence) int {
 }
 
 // evidenceOf reduces r to the share of p. For steady slowness without a change that is the share of the mean.
-func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
+func evidenceOf(p *detect.Problem, r *detect.RefinedShare) Evidence {
 	e := Evidence{
 		Within: r.Within, Context: r.Context, Parent: r.Parent, Op: r.Op, Tracepoint: r.Tracepoint, N: r.N,
 		Share: r.Share, Low: r.ShareLow, High: r.ShareHigh, Mean: finite(r.ShareMean),
@@ -69,7 +69,7 @@ func evidenceOf(p *analysis.Problem, r *analysis.RefinedShare) Evidence {
 	if r.Context == 0 {
 		e.Share, e.Low, e.High = 0, 0, 0
 	}
-	if p.Kind != analysis.KindVariable && p.Onset == analysis.Chronic || !isFinite(e.Share) {
+	if p.Kind != detect.KindVariable && p.Onset == detect.Chronic || !isFinite(e.Share) {
 		e.Share, e.Low, e.High = e.Mean, math.NaN(), math.NaN()
 	}
 	if !isFinite(e.Low) || !isFinite(e.High) || e.Low > e.High {
@@ -91,7 +91,7 @@ func finite(x float64) float64 {
 
 // implied returns shares of 0 for tracepoints that have been on for long without evidence: no request of the problem
 // reached an agent that has them.
-func (v *Investigation) implied(p *analysis.Problem) []Evidence {
+func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	judged := requestsOf(v.Evidence)
 	var list []Evidence
 	for i := range v.Requested {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -39,14 +40,14 @@ type epochStep struct {
 	excluded  exclusions
 	state     State // to be returned
 	decisions []Decision
-	onset     map[analysis.Hash]analysis.Onset // of the problems seen in this call
-	leading   map[trace.Op]bool                // operations in which investigations of better-ranked problems pick
+	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
+	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
 }
 
 func newEpochStep(in *Input) *epochStep {
 	s := &epochStep{
 		in: in, strategy: in.Strategy, costs: newCosts(in.Trees, in.Rates), excluded: newExclusions(in),
-		onset: make(map[analysis.Hash]analysis.Onset), leading: make(map[trace.Op]bool),
+		onset: make(map[analysis.Hash]detect.Onset), leading: make(map[trace.Op]bool),
 	}
 	if s.strategy.Pick == nil {
 		s.strategy = defaultStrategy()
@@ -64,7 +65,7 @@ func newEpochStep(in *Input) *epochStep {
 func (o *Override) holds(now trace.Nanos) bool { return o.Until == 0 || o.Until > now }
 
 // investigate advances the investigation of p by one step. It opens one if there is none.
-func (s *epochStep) investigate(p *analysis.Problem) {
+func (s *epochStep) investigate(p *detect.Problem) {
 	if _, seen := s.onset[p.ID]; seen {
 		return
 	}
@@ -84,7 +85,7 @@ func (s *epochStep) investigate(p *analysis.Problem) {
 }
 
 // open starts an investigation. It returns nil if there are too many.
-func (s *epochStep) open(p *analysis.Problem) *Investigation {
+func (s *epochStep) open(p *detect.Problem) *Investigation {
 	active := 0
 	for i := range s.state.Investigations {
 		if s.state.Investigations[i].Status.Active() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -82,7 +83,7 @@ func (p *Plan) has(tp trace.Symbol) bool {
 // Input holds the arguments of [Next].
 type Input struct {
 	Now      trace.Nanos
-	Problems []analysis.Problem          // ranked
+	Problems []detect.Problem            // ranked
 	Trees    map[analysis.Hash]*cct.Tree // by request type
 	Rates    map[analysis.Hash]float64   // requests per second, by request type
 	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
@@ -92,7 +93,7 @@ type Input struct {
 	Arms     []ArmTimes // durations of requests by arm of State.Plan, for every problem; may be empty
 	// Pairs holds for each problem the pairs of edges that vary together, the largest share first. Only strategies with
 	// UsesPairs read it.
-	Pairs       map[analysis.Hash][]analysis.PairShare
+	Pairs       map[analysis.Hash][]detect.PairShare
 	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or that did harm
 	Strategy    Strategy       // the zero value: the default strategy
 	Seed        uint64

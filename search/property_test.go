@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -67,7 +68,7 @@ func (g *drawnSearch) prepare() {
 	g.run(&g.in.State.Plan)
 	p := g.problem(&g.in.State.Plan)
 	g.in.Now = g.now
-	g.in.Problems = []analysis.Problem{p}
+	g.in.Problems = []detect.Problem{p}
 	g.in.Trees = map[analysis.Hash]*cct.Tree{p.RequestType: g.tree()}
 	g.in.Rates = map[analysis.Hash]float64{p.RequestType: g.rate}
 }

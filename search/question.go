@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -17,10 +18,10 @@ const (
 
 // Question is the choice that a [Strategy] makes.
 type Question struct {
-	Regions    []Region             // that may carry the problem, best first
-	Candidates []Candidate          // of all regions, those of a region together and in pre-order
-	Requests   float64              // of the problem, expected in an epoch
-	Pairs      []analysis.PairShare // edges that vary together, the largest share first
+	Regions    []Region           // that may carry the problem, best first
+	Candidates []Candidate        // of all regions, those of a region together and in pre-order
+	Requests   float64            // of the problem, expected in an epoch
+	Pairs      []detect.PairShare // edges that vary together, the largest share first
 	Seed       uint64
 }
 
@@ -29,10 +30,10 @@ type Question struct {
 type Region struct {
 	Tracepoint trace.Symbol // 0: a baseline operation
 	Op         trace.Op
-	Share      float64               // of the problem
-	SD         float64               // standard deviation of Share
-	From, To   int                   // its candidates: Candidates[From:To]
-	Edges      []*analysis.EdgeShare // of the problem, in the region's operation
+	Share      float64            // of the problem
+	SD         float64            // standard deviation of Share
+	From, To   int                // its candidates: Candidates[From:To]
+	Edges      []*group.EdgeShare // of the problem, in the region's operation
 }
 
 // Candidate is a tracepoint in a region that is off.

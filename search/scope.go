@@ -5,7 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -22,7 +23,7 @@ const (
 type operationScope struct {
 	op        trace.Op
 	score     float64 // Σ score of edges: the share of the problem that the operation spends itself
-	edges     []*analysis.EdgeShare
+	edges     []*group.EdgeShare
 	matches   []Matched
 	roots     []int32        // matching nodes of the tree, ascending
 	uncertain []trace.Symbol // tracepoints whose evidence has too wide an interval
@@ -57,7 +58,7 @@ type location struct {
 
 // scopesOf returns the operations that carry p, best first, divided into those to search, with their locations, and
 // the rest.
-func scopesOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
+func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, rest []*operationScope) {
 	byOp := make(map[trace.Op]*operationScope)
 	var all []*operationScope
 	for _, i := range orderEdges(p.Edges) {
@@ -91,7 +92,7 @@ func scopesOf(p *analysis.Problem, t *cct.Tree, table *trace.Table) (searched, r
 }
 
 // orderEdges returns the indices of the edges with a positive score, best first.
-func orderEdges(edges []analysis.EdgeShare) []int {
+func orderEdges(edges []group.EdgeShare) []int {
 	var order []int
 	for i := range edges {
 		if edges[i].Context != 0 && edges[i].Score > 0 {
@@ -105,7 +106,7 @@ func orderEdges(edges []analysis.EdgeShare) []int {
 }
 
 // matchEdge returns the nodes of t that match the context of e, exactly or by the edit distance between paths.
-func matchEdge(t *cct.Tree, e *analysis.EdgeShare, table *trace.Table) cct.Match {
+func matchEdge(t *cct.Tree, e *group.EdgeShare, table *trace.Table) cct.Match {
 	m := t.MatchContext(e.Context)
 	if len(m.Nodes) == 0 && table != nil {
 		m = t.Match(table.Path(e.Context), nil)
@@ -114,7 +115,7 @@ func matchEdge(t *cct.Tree, e *analysis.EdgeShare, table *trace.Table) cct.Match
 }
 
 // add adds e, which matches m in t.
-func (o *operationScope) add(e *analysis.EdgeShare, t *cct.Tree, m cct.Match) {
+func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.score += e.Score
 	o.edges = append(o.edges, e)
 	for k := range o.matches {

@@ -3,7 +3,8 @@ package search
 import (
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -28,7 +29,7 @@ func TestHistoryIsSmoothed(t *testing.T) {
 		if h.N > 0 {
 			b.Learn(root.Child(was), h)
 		}
-		p := analysis.Problem{Edges: []analysis.EdgeShare{{Edge: trace.WholeEdge(root), Context: root, Score: 1}}}
+		p := detect.Problem{Edges: []group.EdgeShare{{Edge: trace.WholeEdge(root), Context: root, Score: 1}}}
 		searched, _ := scopesOf(&p, b.Build(catalogue, nil), nil)
 		m := make(map[trace.Symbol]float64)
 		for _, c := range searched[0].locations[1:] {

@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/bench/treetext"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -26,7 +28,7 @@ import (
 type script struct {
 	table trace.Table
 	in    Input
-	p     analysis.Problem
+	p     detect.Problem
 }
 
 func TestScripts(t *testing.T) {
@@ -39,7 +41,7 @@ func TestScripts(t *testing.T) {
 
 func (s *script) reset() {
 	s.in = Input{Table: &s.table, Epoch: 10 * time.Second, Seed: 1, Trees: map[analysis.Hash]*cct.Tree{}, Rates: map[analysis.Hash]float64{{Hi: 2}: 2}}
-	s.p = analysis.Problem{ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Rate: 2}
+	s.p = detect.Problem{ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Rate: 2}
 }
 
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {
@@ -86,10 +88,10 @@ func (s *script) problem(t *testing.T, text string) {
 		fmt.Sscan(fields[2], &x)
 		switch ctx := s.context(strings.Split(path, "/")); cmd {
 		case "edge":
-			e := analysis.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x}
+			e := group.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x}
 			for _, option := range fields[3:] {
 				if _, err := fmt.Sscanf(option, "excess=%f±%f", &e.Excess, &half); err == nil {
-					s.p.Kind, e.ExcessLow, e.ExcessHigh = analysis.KindSlow, e.Excess-half, e.Excess+half
+					s.p.Kind, e.ExcessLow, e.ExcessHigh = detect.KindSlow, e.Excess-half, e.Excess+half
 				} else {
 					e.After = treetext.Op(strings.TrimPrefix(option, "after="), &s.table)
 				}
@@ -98,7 +100,7 @@ func (s *script) problem(t *testing.T, text string) {
 			continue
 		case "explains":
 			fmt.Sscan(fields[3], &x)
-			s.p.Explanations = append(s.p.Explanations, analysis.Explanation{Variable: fields[2], Target: trace.WholeEdge(ctx), Effect: x})
+			s.p.Explanations = append(s.p.Explanations, detect.Explanation{Variable: fields[2], Target: trace.WholeEdge(ctx), Effect: x})
 			continue
 		}
 		fmt.Sscan(fields[3], &half)
@@ -108,7 +110,7 @@ func (s *script) problem(t *testing.T, text string) {
 		base, rest, _ := strings.Cut(path, ".")
 		at := s.context(strings.Split(base, "/"))
 		names := strings.Split(rest, ".")
-		r := analysis.RefinedShare{Within: trace.WholeEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
+		r := detect.RefinedShare{Within: trace.WholeEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
 		for _, name := range names {
 			r.Parent, r.Op, r.Tracepoint = at, treetext.Op(name, &s.table), s.table.Symbol(name)
 			at = at.Child(r.Op)
@@ -154,14 +156,14 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "requests", &requests)
 	s.p.Requests += uint64(requests)
 	d.MaybeScanArgs(t, "rate", &s.p.Rate)
-	s.in.Problems = []analysis.Problem{s.p}
+	s.in.Problems = []detect.Problem{s.p}
 	if d.HasArg("gone") {
 		s.in.Problems = nil
 	}
 	if d.HasArg("behind") { // a greater problem with the same evidence
 		greater := s.p
 		greater.ID = analysis.Hash{Hi: 3}
-		s.in.Problems = []analysis.Problem{greater, s.p}
+		s.in.Problems = []detect.Problem{greater, s.p}
 	}
 	times := 1
 	d.MaybeScanArgs(t, "times", &times)

@@ -90,7 +90,7 @@ type TracepointRequest struct {
 	Cause      string
 }
 
-// Evidence is the share of an edge that a tracepoint showed: an [analysis.RefinedShare] reduced to the fields that
+// Evidence is the share of an edge that a tracepoint showed: an [detect.RefinedShare] reduced to the fields that
 // the search uses, kept after the tracepoint was switched off.
 type Evidence struct {
 	Within          trace.Edge

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -16,7 +16,7 @@ const idleEpochs = 6
 type investigationStep struct {
 	epoch    *epochStep
 	v        *Investigation
-	problem  *analysis.Problem
+	problem  *detect.Problem
 	tree     *cct.Tree
 	searched []*operationScope // operations, the leading one first
 	rest     []*operationScope // operations that carry too little to be searched
@@ -113,7 +113,7 @@ func (s *investigationStep) leadChanged() bool {
 }
 
 // scoreOf returns the score of the edges of p with the given context.
-func scoreOf(p *analysis.Problem, ctx trace.Context) float64 {
+func scoreOf(p *detect.Problem, ctx trace.Context) float64 {
 	score := 0.0
 	for k := range p.Edges {
 		if p.Edges[k].Context == ctx {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -133,7 +133,7 @@ func (q *Question) spansByTracepoint() map[trace.Symbol][]int {
 // commonShare returns the share of the pairs of edges, of different operations, that both contain one of the given
 // candidates.
 func (q *Question) commonShare(candidates []int) float64 {
-	operation := make(map[trace.Edge]*analysis.EdgeShare) // for each edge the first one of its operation
+	operation := make(map[trace.Edge]*group.EdgeShare) // for each edge the first one of its operation
 	for _, i := range candidates {
 		edges := q.Regions[q.Candidates[i].Region].Edges
 		for _, e := range edges {

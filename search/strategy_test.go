@@ -3,7 +3,8 @@ package search
 import (
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -39,8 +40,8 @@ func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 // TestCovariance: tracepoints common to two operations whose edges vary together are picked, but neither those common
 // to two other operations nor those of one operation.
 func TestCovariance(t *testing.T) {
-	edges := []*analysis.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
-	q := &Question{Pairs: []analysis.PairShare{{A: 1, B: 3, Share: 0.4}}}
+	edges := []*group.EdgeShare{{Edge: 1}, {Edge: 2}, {Edge: 3}}
+	q := &Question{Pairs: []detect.PairShare{{A: 1, B: 3, Share: 0.4}}}
 	for r, tracepoints := range [][]trace.Symbol{{10, 11, 12}, {11, 13}, {12, 13, 14}} {
 		q.Regions = append(q.Regions, Region{Share: 1, Edges: edges[r : r+1], From: len(q.Candidates), To: len(q.Candidates) + len(tracepoints)})
 		for _, tp := range tracepoints {

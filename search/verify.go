@@ -4,7 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -16,7 +17,7 @@ const (
 )
 
 // doubtfulExcess reports whether the excess of the edges of a changed problem is less than one standard error.
-func doubtfulExcess(p *analysis.Problem, edges []*analysis.EdgeShare) bool {
+func doubtfulExcess(p *detect.Problem, edges []*group.EdgeShare) bool {
 	var excess, square float64
 	for _, e := range edges {
 		if isFinite(e.ExcessLow) && isFinite(e.ExcessHigh) {
@@ -24,7 +25,7 @@ func doubtfulExcess(p *analysis.Problem, edges []*analysis.EdgeShare) bool {
 			square += (e.ExcessHigh - e.ExcessLow) * (e.ExcessHigh - e.ExcessLow) / 4
 		}
 	}
-	return p.Kind != analysis.KindVariable && p.Onset == analysis.Changed && square > 0 && excess < math.Sqrt(square)
+	return p.Kind != detect.KindVariable && p.Onset == detect.Changed && square > 0 && excess < math.Sqrt(square)
 }
 
 // verify has two kinds of locations judged by more requests, once for each best suspect: those next below it that few
@@ -59,7 +60,7 @@ func (s *investigationStep) verify() bool {
 
 // verifyingNeed returns the requests that must judge a location so that affected ones are hardly missing from them:
 // the rarer affected requests are in edges, the more.
-func verifyingNeed(edges []*analysis.EdgeShare) float64 {
+func verifyingNeed(edges []*group.EdgeShare) float64 {
 	need := 0.0
 	for _, e := range edges {
 		if e.Affected > 0 { // it is known

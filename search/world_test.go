@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -284,8 +286,8 @@ func (w *world) affected(node int) float64 {
 }
 
 // problem returns the problem as package analysis would.
-func (w *world) problem(plan *Plan) analysis.Problem {
-	p := analysis.Problem{
+func (w *world) problem(plan *Plan) detect.Problem {
+	p := detect.Problem{
 		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Entry: w.nodes[0].op, Requests: uint64(len(w.requests)), Rate: w.rate,
 	}
 	var t []float64
@@ -301,7 +303,7 @@ func (w *world) problem(plan *Plan) analysis.Problem {
 			e = append(e, r.edges[i])
 		}
 		share := covariance2(e, t) / covariance2(t, t)
-		p.Edges = append(p.Edges, analysis.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share, Affected: w.affected(i)})
+		p.Edges = append(p.Edges, group.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share, Affected: w.affected(i)})
 	}
 	for arm, batch := range plan.batches() {
 		reached := make(map[trace.Symbol]bool)
@@ -315,17 +317,17 @@ func (w *world) problem(plan *Plan) analysis.Problem {
 		}
 		for _, l := range plan.Leases {
 			if plan.Arms[l.Arm].Name == arm && !reached[l.Tracepoint] {
-				p.Refined = append(p.Refined, analysis.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: uint64(len(w.with[batch])), Excess: math.NaN()})
+				p.Refined = append(p.Refined, detect.RefinedShare{Tracepoint: l.Tracepoint, Arm: arm, N: uint64(len(w.with[batch])), Excess: math.NaN()})
 			}
 		}
 	}
-	slices.SortFunc(p.Refined, func(a, b analysis.RefinedShare) int {
+	slices.SortFunc(p.Refined, func(a, b detect.RefinedShare) int {
 		return compareEvidence(&Evidence{Within: a.Within, Context: a.Context}, &Evidence{Within: b.Within, Context: b.Context})
 	})
 	return p
 }
 
-func (w *world) refined(k shownKey, x *shown) analysis.RefinedShare {
+func (w *world) refined(k shownKey, x *shown) detect.RefinedShare {
 	s := w.nodes[x.node]
 	var xs, es, ts []float64
 	for _, number := range w.with[k.batch] {
@@ -333,7 +335,7 @@ func (w *world) refined(k shownKey, x *shown) analysis.RefinedShare {
 		xs, es, ts = append(xs, x.times[number]), append(es, r.edges[k.owner]), append(ts, r.total)
 	}
 	share, half := ratio(xs, es, ts)
-	return analysis.RefinedShare{
+	return detect.RefinedShare{
 		Within: trace.WholeEdge(w.nodes[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
 		N: uint64(len(xs)), Hits: uint64(len(x.times)), Share: share, ShareLow: share - half, ShareHigh: share + half,
 	}
@@ -420,7 +422,7 @@ func (w *world) play(strategy string, epochs int, budget Budget) outcome {
 		p := w.problem(&st.Plan)
 		tree := w.tree()
 		st, _ = Next(Input{
-			Now: w.now, Problems: []analysis.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
+			Now: w.now, Problems: []detect.Problem{p}, Trees: map[analysis.Hash]*cct.Tree{p.RequestType: tree},
 			Rates: map[analysis.Hash]float64{p.RequestType: w.rate}, State: st, Budget: budget, Strategy: named(strategy), Seed: 1, Epoch: epoch,
 			Table: &w.table,
 		})

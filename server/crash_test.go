@@ -26,7 +26,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 )
@@ -267,7 +267,7 @@ func (s *Server) requests(t *testing.T) (n uint64) {
 	t.Helper()
 	err := s.live.Ask(t.Context(), func(core *engine.Core) {
 		for _, g := range core.Grouper().Groups() {
-			if g.Level == analysis.RequestTypeLevel {
+			if g.Level == group.LevelRequestType {
 				for _, w := range g.Windows() {
 					n += w.Total.N
 				}

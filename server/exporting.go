@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/notify/export"
 	"github.com/sibyl-trace/sibyl/store"
@@ -18,7 +20,7 @@ import (
 type exporting struct {
 	*export.Exporter
 	store *store.Store
-	path  analysis.Options
+	path  critpath.Options
 	log   *slog.Logger
 	open  chan []exportable // as of the last epoch; holds one
 }
@@ -30,7 +32,7 @@ type exportable struct{ problem, group analysis.Hash }
 const exportedProblems = 50
 
 // epoch queues the open problems, best first. It replaces problems of an earlier epoch that are still queued.
-func (x *exporting) epoch(problems []analysis.Problem) {
+func (x *exporting) epoch(problems []detect.Problem) {
 	var open []exportable
 	for i := range problems[:min(len(problems), exportedProblems)] {
 		open = append(open, exportable{problems[i].ID, problems[i].Group})
@@ -82,8 +84,8 @@ func (x *exporting) add(of *exportable) error {
 		if err != nil {
 			return err
 		}
-		path := analysis.NewExtractor(x.path).Extract(t)
-		if i := slices.IndexFunc(path.Roots, func(r analysis.Root) bool { return path.Nodes[r.Node].ID == e.Root }); i >= 0 {
+		path := critpath.NewExtractor(x.path).Extract(t)
+		if i := slices.IndexFunc(path.Roots, func(r critpath.Root) bool { return path.Nodes[r.Node].ID == e.Root }); i >= 0 {
 			x.Add(export.Of(path, i, of.problem.String()))
 		}
 	}
@@ -91,7 +93,7 @@ func (x *exporting) add(of *exportable) error {
 }
 
 // newExporting returns nil if the configuration names no backend.
-func (o *outbound) newExporting(kept *store.Store, path analysis.Options) (*exporting, error) {
+func (o *outbound) newExporting(kept *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.OTLP == "" {
 		return nil, nil

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/config"
@@ -114,7 +115,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	running.Go(func() { o.exporting.run(ctx) })
 	for range 3 {
-		o.exporting.epoch([]analysis.Problem{{ID: analysis.Hash{Lo: 7}, Group: analysis.Hash{Lo: 1}}})
+		o.exporting.epoch([]detect.Problem{{ID: analysis.Hash{Lo: 7}, Group: analysis.Hash{Lo: 1}}})
 		eventually(t, "the exemplar is told", func() bool { return len(to.names()) >= 2 && len(o.exporting.open) == 0 })
 	}
 	stop()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -121,7 +122,7 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 func entryRates(core *engine.Core) map[trace.Op]float64 {
 	rates := make(map[trace.Op]float64)
 	for g := range core.Grouper().Each() {
-		if g.Level == analysis.RequestTypeLevel {
+		if g.Level == group.LevelRequestType {
 			rates[g.Entry] += core.Rate(g.ID)
 		}
 	}

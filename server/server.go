@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"
@@ -97,7 +97,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	}
 	o := live.DefaultOptions()
 	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
-	o.Core.Groups.Groups = int(min(analysis.DefaultGroups, c.Memory/groupBytes))
+	o.Core.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/bench/tracetest"
 	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -50,13 +50,13 @@ func TestCompare(t *testing.T) {
 type script struct {
 	table *trace.Table
 	rec   *Recording
-	x     *analysis.Extractor
+	x     *critpath.Extractor
 	n     int
 }
 
 func newScript() *script {
 	table := &trace.Table{}
-	return &script{table: table, rec: NewRecording(table), x: analysis.NewExtractor(analysis.DefaultOptions())}
+	return &script{table: table, rec: NewRecording(table), x: critpath.NewExtractor(critpath.DefaultOptions())}
 }
 
 // windowStart is when the window begins.
@@ -180,7 +180,7 @@ func TestCompareOrder(t *testing.T) {
 
 func compareAll(table *trace.Table, traces []*trace.Trace, window Interval) []Suspect {
 	rec := NewRecording(table)
-	x := analysis.NewExtractor(analysis.DefaultOptions())
+	x := critpath.NewExtractor(critpath.DefaultOptions())
 	for _, t := range traces {
 		rec.Add(x.Extract(t))
 	}
@@ -192,7 +192,7 @@ func TestCompareUnusual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
 		rec := NewRecording(table)
-		x := analysis.NewExtractor(analysis.DefaultOptions())
+		x := critpath.NewExtractor(critpath.DefaultOptions())
 		for range rapid.IntRange(1, 40).Draw(t, "traces") {
 			rec.Add(x.Extract(tracetest.Traces(tracetest.Everything).Draw(t, "trace")))
 		}
@@ -281,7 +281,7 @@ func TestCompareSteady(t *testing.T) {
 			traces = append(traces, s.request(n+i, 1e9+trace.Nanos(i)*1e6, -1, 0), s.request(1000+i, 2e9+trace.Nanos(i)*1e6, slow, delay))
 		}
 		rec := NewRecording(s.table)
-		x := analysis.NewExtractor(analysis.DefaultOptions())
+		x := critpath.NewExtractor(critpath.DefaultOptions())
 		for _, tr := range traces {
 			rec.Add(x.Extract(tr))
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -116,7 +116,7 @@ func (c callee) compare(d callee) int {
 
 // Add adds the trace of p, all of its roots. A trace without a root, and one of [trace.MaxDuration] or more, is left out. Incomplete
 // traces count with what is there.
-func (r *Recording) Add(p *analysis.Path) {
+func (r *Recording) Add(p *critpath.Path) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
 	}
@@ -142,7 +142,7 @@ func (r *Recording) Add(p *analysis.Path) {
 }
 
 // measure fills r.nanos.
-func (r *Recording) measure(p *analysis.Path) {
+func (r *Recording) measure(p *critpath.Path) {
 	r.nanos = filled(r.nanos, len(p.Nodes), 0)
 	r.borders = filled(r.borders, len(p.Nodes), 0)
 	r.at = filled(r.at, len(p.Nodes), -1)
@@ -158,7 +158,7 @@ func (r *Recording) measure(p *analysis.Path) {
 
 // share adds the time of a section to its span, or to its borders: what lies beside a call of another service that has no CLIENT
 // span of its own is, as far as can be seen, the time of that call; between two calls half of it.
-func (r *Recording) share(p *analysis.Path, s *analysis.Section) {
+func (r *Recording) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && r.crosses(p, s.Before), s.After >= 0 && r.crosses(p, s.After)
 	switch {
@@ -175,7 +175,7 @@ func (r *Recording) share(p *analysis.Path, s *analysis.Section) {
 }
 
 // crosses reports whether node i is called by a span of another service that is no CLIENT.
-func (r *Recording) crosses(p *analysis.Path, i int32) bool {
+func (r *Recording) crosses(p *critpath.Path, i int32) bool {
 	up := p.Caller(i)
 	if up < 0 {
 		return false
@@ -185,7 +185,7 @@ func (r *Recording) crosses(p *analysis.Path, i int32) bool {
 }
 
 // border returns what stands for the CLIENT span that node i should have.
-func (r *Recording) border(p *analysis.Path, i int32) call {
+func (r *Recording) border(p *critpath.Path, i int32) call {
 	s, caller := p.Span(i), p.Span(p.Caller(i))
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
@@ -194,7 +194,7 @@ func (r *Recording) border(p *analysis.Path, i int32) call {
 	}
 }
 
-func (r *Recording) call(p *analysis.Path, i int32) call {
+func (r *Recording) call(p *critpath.Path, i int32) call {
 	s := p.Span(i)
 	key := siteKey{op: s.Op}
 	c := call{nanos: r.nanos[i], parent: -1}
@@ -223,7 +223,7 @@ func PeerKeys() []string {
 
 // calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, else any child of another service, else what an
 // attribute says; 0 if nothing does.
-func (r *Recording) calledBy(p *analysis.Path, i int32) int32 {
+func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	child := p.Nodes[i].Callee
 	first, last := p.Children(i)
 	for k := first; k < last && child < 0; k++ {
@@ -294,7 +294,7 @@ func (r *Recording) numberOf(service trace.Symbol) int32 {
 }
 
 // shape returns the number of the set of operations that node i calls, with whether it failed.
-func (r *Recording) shape(p *analysis.Path, i int32, failed bool) int32 {
+func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 	first, last := p.Children(i)
 	r.ops = r.ops[:0]
 	for k := first; k < last; k++ {

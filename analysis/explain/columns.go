@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -172,7 +173,7 @@ func (s *study) raw() []*rawColumn {
 }
 
 // count adds which contexts request i executed, how often, and how that went.
-func (c *collector) count(i int, o *analysis.Observation) {
+func (c *collector) count(i int, o *observation.Observation) {
 	for k := range o.Contexts {
 		x := &o.Contexts[k]
 		t := c.contexts[x.Context]
@@ -192,7 +193,7 @@ func (c *collector) count(i int, o *analysis.Observation) {
 }
 
 // climb returns the depth of x, a context of o.
-func (c *collector) climb(o *analysis.Observation, x *analysis.ContextCount) int {
+func (c *collector) climb(o *observation.Observation, x *observation.ContextCount) int {
 	for depth := 0; ; depth++ {
 		if known := c.contexts[x.Context]; known != nil {
 			return depth + known.depth
@@ -262,8 +263,8 @@ func (s *study) isConstant(r *rawColumn) bool {
 }
 
 // hasVariables reports whether a span of context is on the critical path of o, so that its attributes are known.
-func hasVariables(o *analysis.Observation, context trace.Context) bool {
-	_, found := slices.BinarySearchFunc(o.Variables, context, func(v analysis.Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
+func hasVariables(o *observation.Observation, context trace.Context) bool {
+	_, found := slices.BinarySearchFunc(o.Variables, context, func(v observation.Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
 	return found
 }
 
@@ -278,15 +279,15 @@ func (s *study) isDuration(r *rawColumn) bool {
 		return false
 	}
 	for _, unit := range durationUnits {
-		if s.measures(r, unit, func(o *analysis.Observation) float64 { return float64(o.Duration) }) ||
-			s.measures(r, unit, func(o *analysis.Observation) float64 { return totalAt(o, r.id.context) }) {
+		if s.measures(r, unit, func(o *observation.Observation) float64 { return float64(o.Duration) }) ||
+			s.measures(r, unit, func(o *observation.Observation) float64 { return totalAt(o, r.id.context) }) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *study) measures(r *rawColumn, unit float64, nanos func(o *analysis.Observation) float64) bool {
+func (s *study) measures(r *rawColumn, unit float64, nanos func(o *observation.Observation) float64) bool {
 	rounded := unit
 	for _, c := range r.cells {
 		if c.some && c.number != math.Trunc(c.number) {
@@ -308,7 +309,7 @@ func (s *study) measures(r *rawColumn, unit float64, nanos func(o *analysis.Obse
 }
 
 // totalAt returns the time from start to end of the spans of o in a context.
-func totalAt(o *analysis.Observation, context trace.Context) float64 {
+func totalAt(o *observation.Observation, context trace.Context) float64 {
 	if c := o.Context(context); c != nil {
 		return float64(c.Total)
 	}

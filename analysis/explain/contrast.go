@@ -5,7 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -42,12 +43,12 @@ type Difference struct {
 //
 // Requests are a uniform sample; their order does not matter. Tests are those of [Associate], on the logarithm of times. The whole sample
 // is used for the test: what is compared was chosen by the caller, not found.
-func Contrast(p *analysis.Problem, requests []*analysis.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
+func Contrast(p *detect.Problem, requests []*observation.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := newStudy(o, table, requests)
 	// A request that has no value did something else altogether: it is no reference.
-	s.requests = slices.DeleteFunc(s.requests, func(x *analysis.Observation) bool { return !by.cell(x).some })
+	s.requests = slices.DeleteFunc(s.requests, func(x *observation.Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
 		return nil
 	}
@@ -74,7 +75,7 @@ func Contrast(p *analysis.Problem, requests []*analysis.Observation, by Contrast
 const contrastEdges = 8
 
 // expensive returns p with its edges scored by the time that they take.
-func expensive(p *analysis.Problem) *analysis.Problem {
+func expensive(p *detect.Problem) *detect.Problem {
 	q := *p
 	q.Edges = slices.Clone(p.Edges)
 	for i := range q.Edges {
@@ -84,7 +85,7 @@ func expensive(p *analysis.Problem) *analysis.Problem {
 }
 
 // cell returns the value for one request.
-func (by ContrastBy) cell(o *analysis.Observation) cell {
+func (by ContrastBy) cell(o *observation.Observation) cell {
 	if by.Context != 0 {
 		return cellOf(o, columnID{context: by.Context, key: by.Key, kind: attribute})
 	}
@@ -104,7 +105,7 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 }
 
 // outermost returns the value of an attribute at the place nearest to the root that has it; of several the smallest context.
-func outermost(o *analysis.Observation, key trace.Symbol) cell {
+func outermost(o *observation.Observation, key trace.Symbol) cell {
 	best, found := math.MaxInt, cell{}
 	var c collector
 	for i := range o.Variables {

@@ -8,12 +8,12 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 )
 
 // explanation returns what c says about t.
-func (s *study) explanation(t *target, c *column, pValue float64) analysis.Explanation {
-	x := analysis.Explanation{Variable: s.name(c.id), Where: c.id.context, Target: t.edge, PValue: pValue}
+func (s *study) explanation(t *target, c *column, pValue float64) detect.Explanation {
+	x := detect.Explanation{Variable: s.name(c.id), Where: c.id.context, Target: t.edge, PValue: pValue}
 	if c.codes != nil {
 		codes, nanos := known(c.codes, t.nanos)
 		x.Value = c.labels[outstanding(codes, len(c.labels), nanos)]

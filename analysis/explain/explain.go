@@ -9,7 +9,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -21,10 +23,10 @@ type Options struct {
 	Seed  uint64  // of the permutations
 	// Concurrency returns how many requests were being served when o arrived, NaN where it is not known. Nil: never known.
 	// [Load] is one way to know it.
-	Concurrency func(o *analysis.Observation) float64
+	Concurrency func(o *observation.Observation) float64
 	// On reports whether a tracepoint was on for o. Where it was, a context of it that is missing was not executed; else it is not known
 	// whether it was. Nil: never on.
-	On func(o *analysis.Observation, tracepoint trace.Symbol) bool
+	On func(o *observation.Observation, tracepoint trace.Symbol) bool
 }
 
 // Bounds of [Associate].
@@ -44,7 +46,7 @@ const (
 
 // Association is what the variables of requests have to do with their times.
 type Association struct {
-	Explanations []analysis.Explanation // the duration's before those of edges, by falling effect
+	Explanations []detect.Explanation // the duration's before those of edges, by falling effect
 	// Joint is the first canonical correlation, 0–1, between the numeric variables that were looked at closely and the targets (the
 	// duration and the leading edges): what they explain together. NaN where there are none.
 	Joint float64
@@ -82,7 +84,7 @@ type UnrelatedVariable struct {
 // accounts for at most 6 % of the variance of ranks. Numeric variables are taken by rank: their units are anyone's guess, and
 // latency need only rise with them. Effects, on the other hand, are fractions of the variance of the times themselves, which the
 // problem is about: where requests are judged by size, of the times at equal size, and the size itself is not named.
-func Associate(p *analysis.Problem, requests []*analysis.Observation, table *trace.Table, o Options) Association {
+func Associate(p *detect.Problem, requests []*observation.Observation, table *trace.Table, o Options) Association {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, 3)
 	s := newStudy(o, table, requests)
@@ -107,17 +109,17 @@ func Associate(p *analysis.Problem, requests []*analysis.Observation, table *tra
 }
 
 // sortedRequests returns the requests by key, each once.
-func sortedRequests(requests []*analysis.Observation) []*analysis.Observation {
+func sortedRequests(requests []*observation.Observation) []*observation.Observation {
 	out := slices.Clone(requests)
-	slices.SortFunc(out, func(a, b *analysis.Observation) int {
+	slices.SortFunc(out, func(a, b *observation.Observation) int {
 		return cmp.Or(cmp.Compare(a.Key(), b.Key()), a.Trace.Compare(b.Trace), cmp.Compare(a.Root, b.Root))
 	})
-	return slices.CompactFunc(out, func(a, b *analysis.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
+	return slices.CompactFunc(out, func(a, b *observation.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
 }
 
 // sortExplanations orders those of the duration before those of edges, then by the part of the problem that they explain.
-func sortExplanations(all []analysis.Explanation, p *analysis.Problem) {
-	weight := func(x *analysis.Explanation) float64 {
+func sortExplanations(all []detect.Explanation, p *detect.Problem) {
+	weight := func(x *detect.Explanation) float64 {
 		for i := range p.Edges {
 			if p.Edges[i].Edge == x.Target && x.Target != 0 && p.Edges[i].Score > 0 {
 				return x.Effect * p.Edges[i].Score
@@ -125,7 +127,7 @@ func sortExplanations(all []analysis.Explanation, p *analysis.Problem) {
 		}
 		return x.Effect
 	}
-	slices.SortStableFunc(all, func(a, b analysis.Explanation) int {
+	slices.SortStableFunc(all, func(a, b detect.Explanation) int {
 		if (a.Target == 0) != (b.Target == 0) {
 			return cmp.Compare(min(1, a.Target), min(1, b.Target))
 		}
@@ -137,8 +139,8 @@ func sortExplanations(all []analysis.Explanation, p *analysis.Problem) {
 type study struct {
 	options  Options
 	table    *trace.Table
-	requests []*analysis.Observation // by key
-	held     []bool                  // of each request whether it is in the second half
+	requests []*observation.Observation // by key
+	held     []bool                     // of each request whether it is in the second half
 	columns  []column
 	targets  []target
 	tried    int
@@ -146,7 +148,7 @@ type study struct {
 	known    map[cellKey]int32 // scratch
 }
 
-func newStudy(o Options, table *trace.Table, requests []*analysis.Observation) *study {
+func newStudy(o Options, table *trace.Table, requests []*observation.Observation) *study {
 	return &study{options: o, table: table, requests: sortedRequests(requests), known: make(map[cellKey]int32)}
 }
 
@@ -162,7 +164,7 @@ type target struct {
 }
 
 // aim fills in the targets: the duration and the leading edges, as far as they vary.
-func (s *study) aim(p *analysis.Problem) {
+func (s *study) aim(p *detect.Problem) {
 	n := len(s.requests)
 	if p.EqualSize() {
 		s.size = p.SizeKey
@@ -175,8 +177,8 @@ func (s *study) aim(p *analysis.Problem) {
 	}
 	floor := sum / float64(n) / 100
 	s.addTarget(0, durations, floor)
-	leading := slices.DeleteFunc(slices.Clone(p.Edges), func(e analysis.EdgeShare) bool { return e.Edge == 0 })
-	slices.SortStableFunc(leading, func(a, b analysis.EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
+	leading := slices.DeleteFunc(slices.Clone(p.Edges), func(e group.EdgeShare) bool { return e.Edge == 0 })
+	slices.SortStableFunc(leading, func(a, b group.EdgeShare) int { return cmp.Compare(b.Score, a.Score) })
 	for _, e := range leading[:min(len(leading), s.options.Edges)] {
 		nanos := make([]float64, n)
 		for i, o := range s.requests {
@@ -197,11 +199,11 @@ func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 }
 
 // edgeNanos returns the time of o in an edge of the given level.
-func edgeNanos(o *analysis.Observation, edge trace.Edge, level analysis.Level) float64 {
+func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) float64 {
 	var sum int64
 	for i := range o.Edges {
 		e := &o.Edges[i]
-		if level == analysis.GroupLevel && e.Edge == edge || level == analysis.RequestTypeLevel && trace.WholeEdge(e.Context) == edge {
+		if level == group.LevelGroup && e.Edge == edge || level == group.LevelRequestType && trace.WholeEdge(e.Context) == edge {
 			sum += e.Nanos
 		}
 	}
@@ -228,14 +230,14 @@ func (s *study) testAll() {
 }
 
 // explain returns what the causes of t account for.
-func (s *study) explain(t *target) []analysis.Explanation {
-	var out []analysis.Explanation
+func (s *study) explain(t *target) []detect.Explanation {
+	var out []detect.Explanation
 	for _, c := range s.causes(t) {
 		if s.columns[c.column].isAttribute(s.size) {
 			continue // that edges take longer for larger requests is expected
 		}
 		x := s.explanation(t, &s.columns[c.column], c.level)
-		named := slices.ContainsFunc(out, func(y analysis.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
+		named := slices.ContainsFunc(out, func(y detect.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
 		if x.Effect >= leastEffect && !named {
 			out = append(out, x)
 		}

@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -26,7 +29,7 @@ type world struct {
 	get, db, cache         trace.Context
 	getOp, dbOp, cacheOp   trace.Op
 	edgeGet, edgeDB, edgeC trace.Edge
-	requests               []*analysis.Observation
+	requests               []*observation.Observation
 }
 
 func newWorld(seed uint64) *world {
@@ -42,24 +45,24 @@ func newWorld(seed uint64) *world {
 }
 
 // request adds a request that spends the given times (ms) in GET, db and cache; 0: not executed.
-func (w *world) request(get, db, cache float64) *analysis.Observation {
+func (w *world) request(get, db, cache float64) *observation.Observation {
 	ns := func(ms float64) int64 { return int64(ms * 1e6) }
-	o := &analysis.Observation{Root: trace.SpanID(w.Uint64() | 1), Start: trace.Nanos(len(w.requests)) * 1e8, Entry: w.getOp}
+	o := &observation.Observation{Root: trace.SpanID(w.Uint64() | 1), Start: trace.Nanos(len(w.requests)) * 1e8, Entry: w.getOp}
 	for i := range o.Trace {
 		o.Trace[i] = byte(w.Uint32())
 	}
 	add := func(c, parent trace.Context, op trace.Op, e trace.Edge, nanos int64) {
 		if nanos > 0 {
-			o.Contexts = append(o.Contexts, analysis.ContextCount{Context: c, Parent: parent, Op: op, Count: 1, Exclusive: nanos, Self: nanos, Total: nanos})
-			o.Edges = append(o.Edges, analysis.EdgeTime{Edge: e, Context: c, Nanos: nanos})
+			o.Contexts = append(o.Contexts, observation.ContextCount{Context: c, Parent: parent, Op: op, Count: 1, Exclusive: nanos, Self: nanos, Total: nanos})
+			o.Edges = append(o.Edges, observation.EdgeTime{Edge: e, Context: c, Nanos: nanos})
 			o.Duration += time.Duration(nanos)
 		}
 	}
 	add(w.get, 0, w.getOp, w.edgeGet, ns(get))
 	add(w.db, w.get, w.dbOp, w.edgeDB, ns(db))
 	add(w.cache, w.get, w.cacheOp, w.edgeC, ns(cache))
-	slices.SortFunc(o.Contexts, func(a, b analysis.ContextCount) int { return compareUint(a.Context, b.Context) })
-	slices.SortFunc(o.Edges, func(a, b analysis.EdgeTime) int { return compareUint(a.Edge, b.Edge) })
+	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return compareUint(a.Context, b.Context) })
+	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return compareUint(a.Edge, b.Edge) })
 	o.Skeleton = analysis.HashOf(uint64(len(o.Contexts)))
 	w.requests = append(w.requests, o)
 	return o
@@ -75,19 +78,19 @@ func compareUint[T ~uint64](a, b T) int {
 	return 0
 }
 
-func (w *world) text(o *analysis.Observation, c trace.Context, key, value string) {
-	o.Variables = append(o.Variables, analysis.Variable{Context: c, Key: w.table.Symbol(key), Text: w.table.Symbol(value)})
+func (w *world) text(o *observation.Observation, c trace.Context, key, value string) {
+	o.Variables = append(o.Variables, observation.Variable{Context: c, Key: w.table.Symbol(key), Text: w.table.Symbol(value)})
 }
 
-func (w *world) number(o *analysis.Observation, c trace.Context, key string, value float64) {
-	o.Variables = append(o.Variables, analysis.Variable{Context: c, Key: w.table.Symbol(key), Number: value, Numeric: true})
+func (w *world) number(o *observation.Observation, c trace.Context, key string, value float64) {
+	o.Variables = append(o.Variables, observation.Variable{Context: c, Key: w.table.Symbol(key), Number: value, Numeric: true})
 }
 
 // heavy returns a heavy-tailed factor with median 1.
 func (w *world) heavy(sigma float64) float64 { return math.Exp(sigma * w.NormFloat64()) }
 
 // noise adds variables that have nothing to do with anything: 40 % numbers of several sorts, 60 % categories of several sizes.
-func (w *world) noise(o *analysis.Observation, count int) {
+func (w *world) noise(o *observation.Observation, count int) {
 	for i := range count {
 		key := fmt.Sprintf("noise%d", i)
 		at := []trace.Context{w.get, w.db}[i%2]
@@ -107,18 +110,18 @@ func (w *world) noise(o *analysis.Observation, count int) {
 }
 
 // problem returns a problem whose leading edges are those of db, GET and cache.
-func (w *world) problem() *analysis.Problem {
-	return &analysis.Problem{Level: analysis.GroupLevel, Edges: []analysis.EdgeShare{
+func (w *world) problem() *detect.Problem {
+	return &detect.Problem{Level: group.LevelGroup, Edges: []group.EdgeShare{
 		{Edge: w.edgeDB, Context: w.db, Score: 0.7}, {Edge: w.edgeGet, Context: w.get, Score: 0.2}, {Edge: w.edgeC, Context: w.cache, Score: 0.1},
 	}}
 }
 
-func (w *world) explain() []analysis.Explanation {
+func (w *world) explain() []detect.Explanation {
 	return Associate(w.problem(), w.requests, w.table, Options{}).Explanations
 }
 
 // written returns explanations as text, one a line.
-func (w *world) written(all []analysis.Explanation) string {
+func (w *world) written(all []detect.Explanation) string {
 	var b strings.Builder
 	for _, x := range all {
 		target := "duration"
@@ -249,7 +252,7 @@ var scenarios = map[string]func(w *world){
 	"elapsed": func(w *world) { // attributes that repeat the duration
 		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.5), 0)
 		w.number(o, w.get, "elapsed_ms", math.Floor(float64(o.Duration)/1e6))
-		w.number(o, w.db, "db.seconds", 0.99*float64(o.Edges[slices.IndexFunc(o.Edges, func(e analysis.EdgeTime) bool { return e.Context == w.db })].Nanos)/1e9)
+		w.number(o, w.db, "db.seconds", 0.99*float64(o.Edges[slices.IndexFunc(o.Edges, func(e observation.EdgeTime) bool { return e.Context == w.db })].Nanos)/1e9)
 	},
 	"fallback": func(w *world) { // another context is executed
 		w.request(5*w.heavy(0.2), 10*w.heavy(0.2), []float64{0, 60}[b2i(w.IntN(4) == 0)]*w.heavy(0.2))
@@ -257,12 +260,12 @@ var scenarios = map[string]func(w *world){
 	"errors": func(w *world) { // what fails takes long
 		failed := w.IntN(6) == 0
 		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*[]float64{1, 5}[b2i(failed)], 0)
-		o.Contexts[slices.IndexFunc(o.Contexts, func(c analysis.ContextCount) bool { return c.Context == w.db })].Errors = int32(b2i(failed))
+		o.Contexts[slices.IndexFunc(o.Contexts, func(c observation.ContextCount) bool { return c.Context == w.db })].Errors = int32(b2i(failed))
 	},
 	"retries": func(w *world) { // as often as it is repeated
 		n := 1 + w.IntN(4)
 		o := w.request(5*w.heavy(0.2), float64(n)*10*w.heavy(0.2), 0)
-		o.Contexts[slices.IndexFunc(o.Contexts, func(c analysis.ContextCount) bool { return c.Context == w.db })].Count = int32(n)
+		o.Contexts[slices.IndexFunc(o.Contexts, func(c observation.ContextCount) bool { return c.Context == w.db })].Count = int32(n)
 	},
 	"rare": func(w *world) { // 3 % are ten times slower
 		rare := w.IntN(33) == 0
@@ -321,12 +324,12 @@ func TestExplain(t *testing.T) {
 func associate(w *world, coarse bool) Association {
 	p := w.problem()
 	if coarse {
-		p.Level = analysis.RequestTypeLevel
+		p.Level = group.LevelRequestType
 		for i := range p.Edges {
 			p.Edges[i].Edge = trace.WholeEdge(p.Edges[i].Context)
 		}
 	}
-	return Associate(p, w.requests, w.table, Options{Concurrency: func(o *analysis.Observation) float64 {
+	return Associate(p, w.requests, w.table, Options{Concurrency: func(o *observation.Observation) float64 {
 		if o.Plan == 0 {
 			return math.NaN()
 		}
@@ -354,8 +357,8 @@ func TestExplainDeterminism(t *testing.T) {
 // The presence of a switched-on context is judged over the requests that had its tracepoint on. That these were slower altogether is not
 // its doing.
 func TestExplainSwitchedOn(t *testing.T) {
-	for name, on := range map[string]func(o *analysis.Observation, tracepoint trace.Symbol) bool{
-		"known":   func(o *analysis.Observation, _ trace.Symbol) bool { return o.Plan == 2 },
+	for name, on := range map[string]func(o *observation.Observation, tracepoint trace.Symbol) bool{
+		"known":   func(o *observation.Observation, _ trace.Symbol) bool { return o.Plan == 2 },
 		"unknown": nil,
 	} {
 		right, wrong := 0, 0
@@ -370,7 +373,7 @@ func TestExplainSwitchedOn(t *testing.T) {
 					o.Plan = int64(1 + plan)
 					if c := o.Context(w.cache); c != nil {
 						c.Tracepoint = 7 // so it is in no baseline edge, nor in the skeleton
-						o.Edges = slices.DeleteFunc(o.Edges, func(e analysis.EdgeTime) bool { return e.Context == w.cache })
+						o.Edges = slices.DeleteFunc(o.Edges, func(e observation.EdgeTime) bool { return e.Context == w.cache })
 						o.Skeleton = w.requests[0].Skeleton
 						w.text(o, w.cache, "wait", "futex")
 					}
@@ -466,7 +469,7 @@ func TestLoad(t *testing.T) {
 			t.Errorf("at %d: %d, want %d", at, got, want)
 		}
 	}
-	if got := l.Concurrency(&analysis.Observation{Start: 7}); got != 2 {
+	if got := l.Concurrency(&observation.Observation{Start: 7}); got != 2 {
 		t.Errorf("concurrency %v, want 2", got)
 	}
 }
@@ -499,10 +502,10 @@ func BenchmarkExplainContexts(b *testing.B) {
 		for i := range 1000 {
 			if w.IntN(2) == 0 {
 				c := w.get.Child(trace.Op(i + 1))
-				o.Contexts = append(o.Contexts, analysis.ContextCount{Context: c, Parent: w.get, Op: trace.Op(i + 1), Count: int32(1 + w.IntN(3))})
+				o.Contexts = append(o.Contexts, observation.ContextCount{Context: c, Parent: w.get, Op: trace.Op(i + 1), Count: int32(1 + w.IntN(3))})
 			}
 		}
-		slices.SortFunc(o.Contexts, func(a, b analysis.ContextCount) int { return compareUint(a.Context, b.Context) })
+		slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return compareUint(a.Context, b.Context) })
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -573,12 +576,12 @@ func TestEqualSize(t *testing.T) {
 	if all, effect := named(); !slices.Contains(all, "bytes") || !(effect < 0.3) {
 		t.Errorf("judged as they are: %v, the tenant accounts for %v", all, effect)
 	}
-	p.Size = &analysis.SizeModel{SizeModel: stats.SizeModel{Base: 8e6, PerByte: perByte, Segment: 1448}, MeanExpected: 8e6 + 250_000*perByte}
+	p.Size = &group.SizeModel{SizeModel: stats.SizeModel{Base: 8e6, PerByte: perByte, Segment: 1448}, MeanExpected: 8e6 + 250_000*perByte}
 	p.SizeKey = w.table.Symbol("bytes")
 	if all, effect := named(); len(all) == 0 || slices.ContainsFunc(all, func(v string) bool { return v != "tenant" }) || !(effect > 0.9) {
 		t.Errorf("at equal size: %v, the tenant accounts for %v", all, effect)
 	}
-	p.Kind = analysis.KindSlow // a mean is that of the durations
+	p.Kind = detect.KindSlow // a mean is that of the durations
 	if all, _ := named(); !slices.Contains(all, "bytes") {
 		t.Errorf("slow: %v", all)
 	}

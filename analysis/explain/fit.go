@@ -262,12 +262,9 @@ func (w *whitened) explained(values []float64) float64 {
 	return total
 }
 
-// normal95 is the two-sided 95 % quantile of the normal distribution.
-const normal95 = 1.96
-
 // upperBound returns the upper end of the 95 % interval of a squared correlation over n requests (Fisher's z); NaN for NaN.
 func upperBound(part float64, n int) float64 {
-	z := math.Tanh(math.Atanh(math.Sqrt(part)) + normal95/math.Sqrt(float64(n-3)))
+	z := math.Tanh(math.Atanh(math.Sqrt(part)) + stats.Normal95/math.Sqrt(float64(n-3)))
 	return z * z
 }
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -27,13 +27,13 @@ type Frequency struct {
 //
 // It leaves out attributes that do not vary, that repeat the duration or another attribute, and numbers of many values; [Associate]
 // tests numbers. Options.Alpha, Edges and Concurrency have no effect.
-func Frequencies(a, b []*analysis.Observation, table *trace.Table, o Options) []Frequency {
+func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options) []Frequency {
 	s := newStudy(o, table, slices.Concat(a, b))
 	if len(a) == 0 || len(b) == 0 || len(s.requests) < minRequests {
 		return nil
 	}
 	s.collect()
-	ofA := make(map[*analysis.Observation]bool, len(a))
+	ofA := make(map[*observation.Observation]bool, len(a))
 	for _, x := range a {
 		ofA[x] = true
 	}
@@ -55,7 +55,7 @@ func Frequencies(a, b []*analysis.Observation, table *trace.Table, o Options) []
 func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
 // frequencies compares the values of one attribute, with p-values that are not corrected.
-func (s *study) frequencies(c *column, ofA map[*analysis.Observation]bool) []Frequency {
+func (s *study) frequencies(c *column, ofA map[*observation.Observation]bool) []Frequency {
 	var all []Frequency
 	for code, label := range c.labels {
 		if label == labelOther || label == labelNone {

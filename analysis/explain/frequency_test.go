@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 )
 
 // tenants makes requests of several tenants, one of which is slow; and of flavours that make no difference.
@@ -26,8 +26,8 @@ func tenants(seed uint64, n int, slow string) *world {
 }
 
 // slowest divides requests into the slowest tenth and the others.
-func slowest(requests []*analysis.Observation) (slow, rest []*analysis.Observation) {
-	sorted := slices.SortedFunc(slices.Values(requests), func(a, b *analysis.Observation) int { return int(b.Duration - a.Duration) })
+func slowest(requests []*observation.Observation) (slow, rest []*observation.Observation) {
+	sorted := slices.SortedFunc(slices.Values(requests), func(a, b *observation.Observation) int { return int(b.Duration - a.Duration) })
 	n := len(sorted) / 10
 	return sorted[:n], sorted[n:]
 }
@@ -73,7 +73,7 @@ func TestFrequenciesOfNothing(t *testing.T) {
 
 func TestFrequenciesOfLittle(t *testing.T) {
 	w := tenants(1, 128, "")
-	for name, x := range map[string][2][]*analysis.Observation{
+	for name, x := range map[string][2][]*observation.Observation{
 		"nobody against all": {nil, w.requests}, "all against nobody": {w.requests, nil}, "few": {w.requests[:3], w.requests[3:8]},
 	} {
 		if got := Frequencies(x[0], x[1], w.table, Options{}); got != nil {

@@ -6,7 +6,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -34,4 +34,4 @@ func (l *Load) At(t trace.Nanos) int {
 }
 
 // Concurrency returns how many other requests were being served when o, which is one of them, arrived: for [Options].
-func (l *Load) Concurrency(o *analysis.Observation) float64 { return float64(l.At(o.Start) - 1) }
+func (l *Load) Concurrency(o *observation.Observation) float64 { return float64(l.At(o.Start) - 1) }

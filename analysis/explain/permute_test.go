@@ -5,7 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 )
 
 // noiseStudy returns a study of some variables that have nothing to do with the durations of n requests, and of the first target the fit,
@@ -17,7 +18,7 @@ func noiseStudy(seed uint64, n int, duration func(w *world) float64, controls in
 	}
 	s := newStudy(Options{Alpha: 0.02, Edges: 3, Seed: seed}, w.table, w.requests)
 	s.collect()
-	s.aim(&analysis.Problem{Level: analysis.GroupLevel})
+	s.aim(&detect.Problem{Level: group.LevelGroup})
 	f := newFit(s.targets[0].logs)
 	for k := range controls {
 		f.control(s.columns[k].controls(false))

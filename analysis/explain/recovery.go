@@ -4,7 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -23,22 +26,22 @@ type Recovery struct {
 // Recoveries replays requests with one edge after another at its level, and adds up what would come back. An edge that is below
 // its level in a request stays as it is. It is not safe for concurrent use.
 type Recoveries struct {
-	at     analysis.Level
-	levels []analysis.EdgeNanos
+	at     group.Level
+	levels []observation.EdgeNanos
 	before []float64
 	after  [][]float64 // by edge
 }
 
 // NewRecoveries returns empty Recoveries for edges of the given level.
-func NewRecoveries(at analysis.Level, levels []analysis.EdgeNanos) *Recoveries {
+func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }
 
 // Add replays root number root of p.
-func (r *Recoveries) Add(p *analysis.Path, root int) {
+func (r *Recoveries) Add(p *critpath.Path, root int) {
 	r.before = append(r.before, float64(p.Duration(&p.Roots[root])))
 	for i, l := range r.levels {
-		after := analysis.WhatIf(p, root, r.at, func(edge trace.Edge, nanos int64) int64 {
+		after := critpath.WhatIf(p, root, r.at == group.LevelRequestType, func(edge trace.Edge, nanos int64) int64 {
 			if edge == l.Edge {
 				return min(nanos, l.Nanos)
 			}
@@ -57,7 +60,7 @@ func (r *Recoveries) All() []Recovery {
 	return out
 }
 
-func (r *Recoveries) recovery(l analysis.EdgeNanos, after []float64) Recovery {
+func (r *Recoveries) recovery(l observation.EdgeNanos, after []float64) Recovery {
 	x := Recovery{Edge: l.Edge, Level: time.Duration(l.Nanos), Requests: len(r.before)}
 	saved := stats.Table{Edges: 1, Total: r.before, Cells: make([]float64, len(after))}
 	for i := range after {
@@ -75,8 +78,8 @@ func (r *Recoveries) recovery(l analysis.EdgeNanos, after []float64) Recovery {
 
 // ReferenceLevels returns the level of every edge of p but the remainder: what it took when all was well, or, where that is not known, the median over
 // the requests, those without the edge counting 0. Edges that are at their level already are left out.
-func ReferenceLevels(p *analysis.Problem, requests []*analysis.Observation) []analysis.EdgeNanos {
-	var levels []analysis.EdgeNanos
+func ReferenceLevels(p *detect.Problem, requests []*observation.Observation) []observation.EdgeNanos {
+	var levels []observation.EdgeNanos
 	for i := range p.Edges {
 		e := &p.Edges[i]
 		if e.Edge == 0 {
@@ -91,9 +94,9 @@ func ReferenceLevels(p *analysis.Problem, requests []*analysis.Observation) []an
 			level = stats.Median(nanos)
 		}
 		if level >= 0 && level < e.Mean {
-			levels = append(levels, analysis.EdgeNanos{Edge: e.Edge, Nanos: int64(level)})
+			levels = append(levels, observation.EdgeNanos{Edge: e.Edge, Nanos: int64(level)})
 		} else if level < 0 {
-			levels = append(levels, analysis.EdgeNanos{Edge: e.Edge})
+			levels = append(levels, observation.EdgeNanos{Edge: e.Edge})
 		}
 	}
 	return levels

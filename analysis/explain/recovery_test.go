@@ -7,8 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/bench/tracetext"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -22,14 +24,14 @@ func TestRecoveries(t *testing.T) {
 			db = 110 // slow: the other branch ends at 60
 		}
 		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..60\n", max(60, 5+db)+5, 5+db)
-		tr, err := tracetext.Parse(text, table)
+		tr, err := trace.ParseText(text, table)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+		p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
 		if r == nil {
 			context := trace.Context(0).Child(tr.Spans[0].Op).Child(tr.Spans[1].Op)
-			r = NewRecoveries(analysis.GroupLevel, []analysis.EdgeNanos{{Edge: trace.EdgeOf(context, 0, 0), Nanos: 15}})
+			r = NewRecoveries(group.LevelGroup, []observation.EdgeNanos{{Edge: trace.EdgeOf(context, 0, 0), Nanos: 15}})
 		}
 		r.Add(p, 0)
 	}
@@ -46,7 +48,7 @@ func TestReferenceLevels(t *testing.T) {
 	for i := range 11 {
 		w.request(1, float64(10+i), []float64{0, 5}[i%2])
 	}
-	p := &analysis.Problem{Level: analysis.GroupLevel, Edges: []analysis.EdgeShare{
+	p := &detect.Problem{Level: group.LevelGroup, Edges: []group.EdgeShare{
 		{Edge: 0, Mean: 9, Excess: 3},
 		{Edge: w.edgeGet, Mean: 8e6, Excess: 3e6},
 		{Edge: w.edgeDB, Mean: 16e6, Excess: math.NaN()},
@@ -54,7 +56,7 @@ func TestReferenceLevels(t *testing.T) {
 		{Edge: 7, Mean: 4, Excess: -1},
 		{Edge: 8, Mean: 4, Excess: 5},
 	}}
-	want := []analysis.EdgeNanos{{Edge: w.edgeGet, Nanos: 5e6}, {Edge: w.edgeDB, Nanos: 15e6}, {Edge: w.edgeC}, {Edge: 8}}
+	want := []observation.EdgeNanos{{Edge: w.edgeGet, Nanos: 5e6}, {Edge: w.edgeDB, Nanos: 15e6}, {Edge: w.edgeC}, {Edge: 8}}
 	if got := ReferenceLevels(p, w.requests); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -39,7 +42,7 @@ type Splits struct {
 // Split is the variable by which a group is split, and how.
 type Split struct {
 	Group    analysis.Hash
-	Variable string // as in [analysis.Explanation]
+	Variable string // as in [detect.Explanation]
 	Where    trace.Context
 	Effect   float64 // η² of the bins, in the latest sample
 	Misses   int     // samples in a row that it did not explain
@@ -78,14 +81,14 @@ func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 }
 
 // Bins returns what the requests of a group have in common, by what Bin returns for them; nil if it is not split.
-func (s *Splits) Bins(group analysis.Hash) map[uint64]analysis.VariableBin {
-	r := s.rules[group]
+func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
+	r := s.rules[whole]
 	if r == nil {
 		return nil
 	}
-	bins := make(map[uint64]analysis.VariableBin, len(r.Bins))
+	bins := make(map[uint64]group.VariableBin, len(r.Bins))
 	for i := range r.Bins {
-		bins[r.mixed(uint64(i))] = analysis.VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where}
+		bins[r.mixed(uint64(i))] = group.VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where}
 	}
 	return bins
 }
@@ -93,7 +96,7 @@ func (s *Splits) Bins(group analysis.Hash) map[uint64]analysis.VariableBin {
 // Bin returns the bin of o within a group, given by the identity that it has without bins: 0 for bin 0 and in a group that is not
 // split, else a hash of the variable and the number of the bin, to be mixed into the group's identity. Bin 0 keeps the identity, and
 // with it the history, of the group. It takes time O(log n) in the number of o's contexts and variables.
-func (s *Splits) Bin(o *analysis.Observation, group analysis.Hash) uint64 {
+func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	r := s.rules[group]
 	if r == nil {
 		return 0
@@ -112,7 +115,7 @@ func (r *Split) mixed(bin uint64) uint64 {
 // Learn judges the split of a group by a uniform sample of its requests, whatever bins they are in, and reports whether it changed: a
 // group that is not split is split by the variable that explains its durations best, if that is certain and enough; a split that
 // explains too little in several samples in a row is undone. Samples that are too small change nothing.
-func (s *Splits) Learn(group analysis.Hash, requests []*analysis.Observation, table *trace.Table) bool {
+func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
 	}
@@ -129,7 +132,7 @@ func (s *Splits) Learn(group analysis.Hash, requests []*analysis.Observation, ta
 }
 
 // judge updates a split and undoes it when it no longer explains.
-func (s *Splits) judge(r *Split, requests []*analysis.Observation) bool {
+func (s *Splits) judge(r *Split, requests []*observation.Observation) bool {
 	requests = sortedRequests(requests)
 	codes, nanos := make([]int32, len(requests)), make([]float64, len(requests))
 	for i, o := range requests {
@@ -148,13 +151,13 @@ func (s *Splits) judge(r *Split, requests []*analysis.Observation) bool {
 }
 
 // find returns the split that the requests ask for, nil if they ask for none.
-func (s *Splits) find(requests []*analysis.Observation, table *trace.Table) *Split {
+func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
 	st := newStudy(Options{Alpha: s.options.Alpha}, table, requests)
 	st.collect()
 	st.columns = slices.DeleteFunc(st.columns, func(c column) bool {
 		return c.tracepoint != 0 || c.id.kind != attribute && c.id.kind != presence && c.id.kind != spanCount
 	})
-	st.aim(&analysis.Problem{})
+	st.aim(&detect.Problem{})
 	if len(st.targets) == 0 {
 		return nil
 	}
@@ -321,7 +324,7 @@ func (r *Split) addCategories(st *study, c *column, units []unit) {
 }
 
 // bin returns the number of o's bin. What was not seen when the split was learned is in bin 0.
-func (r *Split) bin(o *analysis.Observation) uint64 {
+func (r *Split) bin(o *observation.Observation) uint64 {
 	x := cellOf(o, r.id)
 	if r.values != nil {
 		return r.values[categoryOf(x, r.any)]
@@ -339,7 +342,7 @@ func (r *Split) bin(o *analysis.Observation) uint64 {
 }
 
 // cellOf returns the value of a variable in one request.
-func cellOf(o *analysis.Observation, id columnID) cell {
+func cellOf(o *observation.Observation, id columnID) cell {
 	if id.kind != attribute {
 		x := cell{some: true, numeric: true}
 		if c := o.Context(id.context); c != nil {

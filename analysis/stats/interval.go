@@ -3,7 +3,6 @@ package stats
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -22,8 +21,18 @@ type Interval struct{ Value, Low, High float64 }
 // Valid reports whether the interval has bounds.
 func (i Interval) Valid() bool { return i.Low <= i.High }
 
-// Excludes reports whether i lies wholly above or below x; false without bounds.
-func (i Interval) Excludes(x float64) bool { return x < i.Low || x > i.High }
+// Normal95 is the two-sided 95 % quantile of the normal distribution.
+const Normal95 = 1.96
+
+// Excess returns by how much the mean of a lies above that of b, with Welch's interval; NaN if either has fewer than two values.
+func Excess(a, b Moments) Interval {
+	if a.N < 2 || b.N < 2 {
+		return Interval{math.NaN(), math.NaN(), math.NaN()}
+	}
+	value := a.Mean() - b.Mean()
+	half := Normal95 * math.Sqrt(a.Variance()/float64(a.N)+b.Variance()/float64(b.N))
+	return Interval{value, value - half, value + half}
+}
 
 // Proportion returns the part, in [0, 1], that k of n are, with the interval of Clopper and Pearson; NaN for n = 0.
 func Proportion(k, n uint64) Interval {
@@ -215,27 +224,4 @@ func (j *jackknife) tailLift(x []float64) Interval {
 		j.loo[i] = lift(rest, all-x[r], left, n-1)
 	}
 	return j.interval(lift(tail, all, m, n), j.inTail)
-}
-
-// Bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n
-// of them, of one resample after another, and returns a number; NaNs are left out. Its Value is that of the requests
-// themselves. The same seed gives the same interval. For what [Table.Estimates] offers, that is better and faster.
-func Bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) Interval {
-	r := rand.New(rand.NewPCG(seed, uint64(n)))
-	requests := make([]int, n)
-	for i := range requests {
-		requests[i] = i
-	}
-	iv := Interval{Value: statistic(requests)}
-	values := make([]float64, 0, replicates)
-	for range replicates {
-		for i := range requests {
-			requests[i] = r.IntN(n)
-		}
-		if v := statistic(requests); !math.IsNaN(v) {
-			values = append(values, v)
-		}
-	}
-	iv.Low, iv.High = Quantile(values, (1-Confidence)/2), Quantile(values, (1+Confidence)/2)
-	return iv
 }

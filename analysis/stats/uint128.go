@@ -42,11 +42,6 @@ func (a Uint128) Mul64(x uint64) Uint128 {
 	return Uint128{hi + a.Hi*x, lo}
 }
 
-// Cmp returns -1, 0 or +1 as a is less than, equal to or greater than b.
-func (a Uint128) Cmp(b Uint128) int {
-	return wide{a.Lo, a.Hi}.cmp(wide{b.Lo, b.Hi})
-}
-
 // IsZero reports whether a is 0.
 func (a Uint128) IsZero() bool { return a.Hi|a.Lo == 0 }
 

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -44,9 +48,9 @@ func Group(ctx context.Context, o Options) (*Result, error) {
 func (o Options) observing(ctx context.Context, result *Result) error {
 	var table trace.Table
 	traces := requestTraces(o.Seed, &table, 200, spansOfTrace, o.Bytes)
-	x := analysis.NewExtractor(analysis.DefaultOptions())
-	var observer analysis.Observer
-	var into analysis.Observation
+	x := critpath.NewExtractor(critpath.DefaultOptions())
+	var observer observation.Observer
+	var into observation.Observation
 	c, err := o.measure(ctx, func() error {
 		for _, t := range traces {
 			observer.Observe(x.Extract(t), 0, &into)
@@ -66,18 +70,18 @@ func (o Options) grouping(ctx context.Context, result *Result) error {
 	var table trace.Table
 	n := o.Bytes/observationBytes + 1
 	traces := requestTraces(o.Seed, &table, 200, spansOfTrace, n*spansOfTrace*spanBytes)[:n]
-	x := analysis.NewExtractor(analysis.DefaultOptions())
-	types := &analysis.RequestTypes{}
-	var observer analysis.Observer
-	observations := make([]*analysis.Observation, len(traces))
+	x := critpath.NewExtractor(critpath.DefaultOptions())
+	types := &group.RequestTypes{}
+	var observer observation.Observer
+	observations := make([]*observation.Observation, len(traces))
 	for i, t := range traces {
-		var one analysis.Observation
+		var one observation.Observation
 		observer.Observe(x.Extract(t), 0, &one)
 		types.Learn(&one)
 		observations[i] = one.Clone()
 	}
 	types.Freeze()
-	g := analysis.NewGrouper(types, &table, analysis.GroupOptions{})
+	g := group.NewGrouper(types, &table, group.Options{})
 	c, err := o.measure(ctx, func() error {
 		for _, one := range observations {
 			g.Observe(one)
@@ -102,13 +106,13 @@ func (o Options) pipeline(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	p := pipeline{table: &trace.Table{}, extractor: analysis.NewExtractor(analysis.DefaultOptions()), types: &analysis.RequestTypes{}}
+	p := pipeline{table: &trace.Table{}, extractor: critpath.NewExtractor(critpath.DefaultOptions()), types: &group.RequestTypes{}}
 	p.decoder = otlp.NewDecoder(p.table, keys)
 	if err := p.run(in); err != nil { // learns the request types
 		return err
 	}
 	p.types.Freeze()
-	p.grouper = analysis.NewGrouper(p.types, p.table, analysis.GroupOptions{})
+	p.grouper = group.NewGrouper(p.types, p.table, group.Options{})
 	c, err := o.measure(ctx, func() error { return p.run(in) })
 	if err != nil {
 		return err
@@ -121,12 +125,12 @@ func (o Options) pipeline(ctx context.Context, result *Result) error {
 type pipeline struct {
 	table     *trace.Table
 	decoder   *otlp.Decoder
-	extractor *analysis.Extractor
-	observer  analysis.Observer
-	types     *analysis.RequestTypes
-	grouper   *analysis.Grouper // nil while request types are learned
+	extractor *critpath.Extractor
+	observer  observation.Observer
+	types     *group.RequestTypes
+	grouper   *group.Grouper // nil while request types are learned
 	batch     ingest.Batch
-	one       analysis.Observation
+	one       observation.Observation
 }
 
 func (p *pipeline) run(in *requests) (err error) {
@@ -167,14 +171,14 @@ func (o Options) state(ctx context.Context, result *Result) error {
 	}
 	bytes := heap() - before
 	begin := time.Now()
-	found := g.Chronic(analysis.Thresholds{CoV: 0.15, MinSamples: requestsOfWindow})
+	found := detect.New(g).Chronic(detect.Thresholds{CoV: 0.15, MinSamples: requestsOfWindow})
 	judged := time.Since(begin)
 	if len(found) < problems {
 		return fmt.Errorf("%d problems in %d groups, want %d", len(found), groups, problems)
 	}
 	found = found[:problems]
 	c, err := o.measure(ctx, func() error {
-		analysis.Rank(slices.Clone(found))
+		detect.Rank(slices.Clone(found))
 		return nil
 	})
 	if err != nil {
@@ -196,10 +200,10 @@ func heap() int {
 }
 
 // fill returns a grouper with n groups, each with all that is kept of its past and two full windows, one in five of them variable.
-func fill(ctx context.Context, n int) (*analysis.Grouper, error) {
-	types := &analysis.RequestTypes{}
+func fill(ctx context.Context, n int) (*group.Grouper, error) {
+	types := &group.RequestTypes{}
 	types.Freeze()
-	g := analysis.NewGrouper(types, &trace.Table{}, analysis.GroupOptions{Groups: n + n/groupsOfType + 1})
+	g := group.NewGrouper(types, &trace.Table{}, group.Options{Groups: n + n/groupsOfType + 1})
 	for epoch := range epochsOfGroup {
 		for i := range n {
 			if err := ctx.Err(); err != nil {
@@ -218,19 +222,19 @@ func fill(ctx context.Context, n int) (*analysis.Grouper, error) {
 }
 
 // groupObservation returns a request of group i: 20 edges at places of their own.
-func groupObservation(i int) *analysis.Observation {
-	o := &analysis.Observation{
+func groupObservation(i int) *observation.Observation {
+	o := &observation.Observation{
 		Entry: trace.OpOf(1, trace.Symbol(1+i/groupsOfType), trace.Server), Skeleton: analysis.Hash{Hi: 1, Lo: uint64(i)},
-		Edges: make([]analysis.EdgeTime, edgesOfGroup),
+		Edges: make([]observation.EdgeTime, edgesOfGroup),
 	}
 	root := trace.Context(0).Child(o.Entry)
 	for k := range o.Edges {
 		ctx := root.Child(trace.OpOf(2, trace.Symbol(1+k+(i%groupsOfType)/10*edgesOfGroup), trace.Internal))
-		o.Edges[k] = analysis.EdgeTime{Context: ctx, Edge: trace.EdgeOf(ctx, 0, 0)}
-		o.Contexts = append(o.Contexts, analysis.ContextCount{Context: ctx, Parent: root, Count: 1})
+		o.Edges[k] = observation.EdgeTime{Context: ctx, Edge: trace.EdgeOf(ctx, 0, 0)}
+		o.Contexts = append(o.Contexts, observation.ContextCount{Context: ctx, Parent: root, Count: 1})
 	}
-	slices.SortFunc(o.Edges, func(a, b analysis.EdgeTime) int { return compare(a.Edge, b.Edge) })
-	slices.SortFunc(o.Contexts, func(a, b analysis.ContextCount) int { return compare(a.Context, b.Context) })
+	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return compare(a.Edge, b.Edge) })
+	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return compare(a.Context, b.Context) })
 	return o
 }
 
@@ -245,7 +249,7 @@ func compare[T ~uint64](a, b T) int {
 }
 
 // vary gives the k-th request of group i its identity and times.
-func vary(o *analysis.Observation, i, k int) {
+func vary(o *observation.Observation, i, k int) {
 	h := trace.Mix(uint64(i)+1, uint64(k)+1)
 	o.Trace = trace.ID{0: byte(h), 1: byte(h >> 8), 2: byte(h >> 16), 3: byte(h >> 24), 4: byte(h >> 32), 5: byte(h >> 40), 15: 1}
 	o.Root, o.Start, o.Duration = trace.SpanID(h), trace.Nanos(int64(i)*1000+int64(k)), 0

@@ -3,7 +3,7 @@ package throughput
 import (
 	"context"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -38,7 +38,7 @@ func Path(ctx context.Context, o Options) (*Result, error) {
 const spansOfTrace = 50
 
 func (o Options) paths(ctx context.Context, result *Result, name string, traces ...*trace.Trace) error {
-	x := analysis.NewExtractor(analysis.DefaultOptions())
+	x := critpath.NewExtractor(critpath.DefaultOptions())
 	spans := 0
 	for _, t := range traces {
 		spans += len(t.Spans)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -53,7 +55,7 @@ func Search(ctx context.Context, o Options) (*Result, error) {
 // deciding measures the first and the second decision about a problem.
 func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy search.Strategy) error {
 	in := search.Input{
-		Now: 1, Problems: []analysis.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
+		Now: 1, Problems: []detect.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
 		Rates: map[analysis.Hash]float64{f.problem.RequestType: f.problem.Rate}, Table: &f.table,
 		Budget: search.Budget{Tracepoints: 500}, Strategy: strategy, Seed: o.Seed, Epoch: 10 * time.Second,
 	}
@@ -92,7 +94,7 @@ type forest struct {
 	table   trace.Table
 	builder cct.Builder
 	tree    *cct.Tree
-	problem analysis.Problem
+	problem detect.Problem
 }
 
 // treeNode is a node of the tree to build.
@@ -108,7 +110,7 @@ type treeNode struct {
 // carries half of the variance.
 func newForest(seed uint64, nodes, baseline int) *forest {
 	r := rand.New(rand.NewPCG(seed, 3))
-	f := &forest{problem: analysis.Problem{
+	f := &forest{problem: detect.Problem{
 		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Group: analysis.Hash{Hi: 2}, Requests: 5000, Rate: 50,
 		Mean: 100 * time.Millisecond, CoV: 0.8, CoVLow: 0.7, CoVHigh: 0.9, Impact: 1e9,
 	}}
@@ -159,7 +161,7 @@ func (f *forest) edges(nodesSoFar []treeNode) {
 		if i > 0 {
 			share /= float64(len(nodesSoFar) - 1)
 		}
-		f.problem.Edges = append(f.problem.Edges, analysis.EdgeShare{
+		f.problem.Edges = append(f.problem.Edges, group.EdgeShare{
 			Edge: trace.WholeEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
 			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
 		})

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -87,8 +87,8 @@ func TestTraces(t *testing.T) {
 	}
 	seen := make(map[trace.ID]bool)
 	for _, tr := range append(traces, wide(100), deep(100)) {
-		p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
-		if odd := p.Flags &^ (analysis.FlagSkewCorrected | analysis.FlagNoRoot); odd != 0 || len(p.Roots) != 1 {
+		p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
+		if odd := p.Flags &^ (critpath.FlagSkewCorrected | critpath.FlagNoRoot); odd != 0 || len(p.Roots) != 1 {
 			t.Fatalf("flags %v, %d roots", p.Flags.Names(), len(p.Roots))
 		}
 		if seen[tr.ID] && !tr.ID.IsZero() {

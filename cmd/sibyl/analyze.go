@@ -6,15 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -69,7 +70,7 @@ Formats:
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.analyze(c, f, files) },
 	}
-	thresholds := analysis.DefaultThresholds()
+	thresholds := detect.DefaultThresholds()
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, size, split, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to search for causes; all: every key")

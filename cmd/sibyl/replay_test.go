@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,7 +79,7 @@ func serve(t *testing.T) (*live.Service, string) {
 
 // counted holds the statistics of a group.
 type counted struct {
-	Level analysis.Level
+	Level group.Level
 	Entry string
 	N     uint64
 	Mean  time.Duration
@@ -91,13 +92,13 @@ func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, tr
 	err := s.Ask(t.Context(), func(c *engine.Core) {
 		g := c.Grouper()
 		for _, group := range g.Groups() {
-			var w analysis.Window
+			var w group.Window
 			for _, part := range group.Windows() {
 				w.Total.Merge(part.Total)
 			}
 			entry := g.Table.ServiceName(group.Entry) + " " + g.Table.OpName(group.Entry)
 			all[group.ID] = counted{group.Level, entry, w.Total.N, time.Duration(w.Total.Mean())}
-			if group.Level == analysis.RequestTypeLevel {
+			if group.Level == group.LevelRequestType {
 				traces += w.Total.N
 			}
 		}

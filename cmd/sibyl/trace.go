@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report/waterfall"
@@ -83,7 +84,7 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 
 // showTraces writes the wanted trace, or all traces if wanted is zero, and returns their number.
 func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
-	extractor := analysis.NewExtractor(f.path.Options())
+	extractor := critpath.NewExtractor(f.path.Options())
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
 	for t, err := range in.All() {
 		if err == nil {
@@ -109,7 +110,7 @@ func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input,
 	return shown, nil
 }
 
-func showWaterfall(out io.Writer, path *analysis.Path, table *trace.Table, o waterfall.Options, first bool) error {
+func showWaterfall(out io.Writer, path *critpath.Path, table *trace.Table, o waterfall.Options, first bool) error {
 	head := "\n"
 	if first {
 		head = o.Style.Paint(terminal.Dim, waterfall.Legend) + "\n\n"

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp"
@@ -125,7 +126,7 @@ func (x *groupSample) add(e store.Exemplar) bool {
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
 // observe offers a request to the sample of a group; nil: of none.
-func (k *exemplarStore) observe(group *analysis.Group, r *request) {
+func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
 	}

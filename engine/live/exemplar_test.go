@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -26,7 +28,7 @@ func TestExemplarsHaveTheirTime(t *testing.T) {
 	}
 	k.size = 3
 	k.retained.Store(&Retention{Exemplars: k.size})
-	group := &analysis.Group{ID: analysis.Hash{Lo: 1}}
+	group := &group.Group{ID: analysis.Hash{Lo: 1}}
 	decoder := newDecoder(ingest.AllKeys())
 	n := 0
 	for record, err := range r.journal.Read(1) {
@@ -40,7 +42,7 @@ func TestExemplarsHaveTheirTime(t *testing.T) {
 		if err := decoder.Protobuf(record.Data, &b); err != nil {
 			t.Fatal(err)
 		}
-		o := analysis.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: c.at(), Duration: time.Second}
+		o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: c.at(), Duration: time.Second}
 		k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
 		n++
 	}

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
@@ -189,7 +190,7 @@ func (r *running) counted() (n uint64) {
 	r.t.Helper()
 	err := r.Ask(r.t.Context(), func(c *engine.Core) {
 		for _, g := range c.Grouper().Groups() {
-			if g.Level == analysis.RequestTypeLevel {
+			if g.Level == group.LevelRequestType {
 				for _, w := range g.Windows() {
 					n += w.Total.N
 				}

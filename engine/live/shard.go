@@ -3,7 +3,8 @@ package live
 import (
 	"sync"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -17,10 +18,10 @@ type shard struct {
 	counts *Counts
 	open   *assemble.Online
 
-	extractor *analysis.Extractor
-	observer  analysis.Observer
+	extractor *critpath.Extractor
+	observer  observation.Observer
 	closed    assemble.Closed
-	spans     *analysis.SpanTimes // of the traces closed since the last mark
+	spans     *observation.SpanTimes // of the traces closed since the last mark
 	out       *observed
 }
 
@@ -28,17 +29,17 @@ type shard struct {
 type observed struct {
 	shard    int
 	requests []request
-	n        int                 // of requests that are filled in; the others keep their memory
-	mark     *mark               // an epoch ended after them; nil: none
-	oldest   uint64              // with a mark: the first record that open traces have spans of
-	closed   []uint64            // with a mark: hashes of the IDs of traces closed since the last one
-	spans    *analysis.SpanTimes // with a mark: of these traces
-	names    *trace.Table        // new names, and nothing else; nil: none
+	n        int                    // of requests that are filled in; the others keep their memory
+	mark     *mark                  // an epoch ended after them; nil: none
+	oldest   uint64                 // with a mark: the first record that open traces have spans of
+	closed   []uint64               // with a mark: hashes of the IDs of traces closed since the last one
+	spans    *observation.SpanTimes // with a mark: of these traces
+	names    *trace.Table           // new names, and nothing else; nil: none
 }
 
 // request is an observation and where its spans are in the journal.
 type request struct {
-	analysis.Observation
+	observation.Observation
 	records []uint64
 }
 
@@ -56,7 +57,7 @@ func newShard(number int, in <-chan message, o *Options, from *intake, to *obser
 	assembly.Memory /= int64(o.Shards)
 	return &shard{
 		number: number, in: in, intake: from, to: to, counts: counts, open: assemble.NewOnline(assembly),
-		extractor: analysis.NewExtractor(o.Core.Path), spans: new(analysis.SpanTimes), out: &observed{shard: number},
+		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTimes), out: &observed{shard: number},
 	}
 }
 
@@ -76,7 +77,7 @@ func (sh *shard) run() {
 		}
 		if m.mark != nil {
 			sh.out.mark, sh.out.oldest, sh.out.closed = m.mark, sh.open.Stats().Oldest, sh.open.NewlyClosed()
-			sh.out.spans, sh.spans = sh.spans, new(analysis.SpanTimes)
+			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTimes)
 		}
 		sh.flush()
 		sh.counts.open[sh.number].Store(new(sh.open.Stats()))

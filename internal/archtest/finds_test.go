@@ -34,7 +34,7 @@ func TestFinds(t *testing.T) {
 		{"search/a.go", `var n int; func f() { n := 1; n++ }`, ""},
 		{"search/a_test.go", `import "os"`, ""},
 		{"engine/a.go", `import "github.com/sibyl-trace/sibyl/search"; func f() { go f() }`, ""},
-		{"analysis/a.go", `import "github.com/sibyl-trace/sibyl/analysis/stats"`, ""},
+		{"analysis/group/a.go", `import "github.com/sibyl-trace/sibyl/analysis/stats"`, ""},
 		{"ingest/otlp/a.go", `import "github.com/sibyl-trace/sibyl/ingest"`, ""},
 	} {
 		got := strings.Join(findings(parseSource(t, c.file, []byte("package a;"+c.src))), "; ")

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -34,7 +34,7 @@ func critical(t *testing.T) Critical {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Of(analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr), 0, "7")
+	return Of(critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr), 0, "7")
 }
 
 func TestOf(t *testing.T) {

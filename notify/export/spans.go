@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -39,7 +39,7 @@ type Span struct {
 const mostSpans = 100
 
 // Of returns what is to be told of root number root of a path; of a root without a duration, no spans.
-func Of(p *analysis.Path, root int, problem string) Critical {
+func Of(p *critpath.Path, root int, problem string) Critical {
 	r := &p.Roots[root]
 	c := Critical{Trace: p.Trace.ID, Problem: problem, Duration: p.Duration(r)}
 	sections := r.Sections

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -33,7 +33,7 @@ type jsonSection struct {
 // JSON writes p as one JSON object on a line: for each root, the primary one first, the sections of its critical path in time
 // order and each span's exclusive time on it, as far as it is above 0. Times are nanoseconds since the root's start,
 // identifiers hex digits.
-func JSON(w io.Writer, p *analysis.Path) error {
+func JSON(w io.Writer, p *critpath.Path) error {
 	t := jsonTrace{TraceID: p.Trace.ID.String(), Flags: p.Flags.Names(), Roots: []jsonRoot{}}
 	if t.Flags == nil {
 		t.Flags = []string{}
@@ -44,7 +44,7 @@ func JSON(w io.Writer, p *analysis.Path) error {
 	return json.NewEncoder(w).Encode(t)
 }
 
-func newJSONRoot(p *analysis.Path, r *analysis.Root) jsonRoot {
+func newJSONRoot(p *critpath.Path, r *critpath.Root) jsonRoot {
 	root := &p.Nodes[r.Node]
 	j := jsonRoot{
 		SpanID: root.ID.String(), DurationNS: int64(p.Duration(r)), Sections: jsonSections(p, root.Start, r.Sections),
@@ -58,7 +58,7 @@ func newJSONRoot(p *analysis.Path, r *analysis.Root) jsonRoot {
 	return j
 }
 
-func jsonSections(p *analysis.Path, origin trace.Nanos, sections []analysis.Section) []jsonSection {
+func jsonSections(p *critpath.Path, origin trace.Nanos, sections []critpath.Section) []jsonSection {
 	list := make([]jsonSection, len(sections))
 	for i, s := range sections {
 		list[i] = jsonSection{p.Nodes[s.Node].ID.String(), int64(s.Start - origin), int64(s.End - origin)}
@@ -67,7 +67,7 @@ func jsonSections(p *analysis.Path, origin trace.Nanos, sections []analysis.Sect
 }
 
 // exclusive returns the time of each node on a root's path.
-func exclusive(r *analysis.Root, sections []analysis.Section) map[int32]int64 {
+func exclusive(r *critpath.Root, sections []critpath.Section) map[int32]int64 {
 	times := make(map[int32]int64)
 	for _, s := range sections {
 		times[s.Node] += int64(s.End - s.Start)

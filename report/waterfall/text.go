@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -26,7 +26,7 @@ type Options struct {
 const Legend = "● on the critical path   █ its own time there   ─ waiting or off the path"
 
 // Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn solid.
-func Text(w io.Writer, p *analysis.Path, table *trace.Table, options Options) error {
+func Text(w io.Writer, p *critpath.Path, table *trace.Table, options Options) error {
 	d := drawing{path: p, table: table, options: options}
 	d.title()
 	for i := range p.Roots {
@@ -37,7 +37,7 @@ func Text(w io.Writer, p *analysis.Path, table *trace.Table, options Options) er
 }
 
 type drawing struct {
-	path    *analysis.Path
+	path    *critpath.Path
 	table   *trace.Table
 	options Options
 	out     strings.Builder
@@ -96,7 +96,7 @@ func (d *drawing) root(index int) {
 }
 
 // left says which spans of r are not shown.
-func (d *drawing) left(r *analysis.Root, shown, rows int) {
+func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	all := int(r.Last - r.First)
 	if shown == all {
 		return
@@ -136,7 +136,7 @@ func (d *drawing) rows(root int, c *canvas) []row {
 }
 
 // crowded reports whether r has more spans than are shown.
-func (d *drawing) crowded(r *analysis.Root) bool {
+func (d *drawing) crowded(r *critpath.Root) bool {
 	return d.options.Most > 0 && int(r.Last-r.First) > d.options.Most
 }
 
@@ -155,14 +155,14 @@ type canvas struct {
 	indent        int // most columns before a name
 	own           map[int32]int64
 	critical      map[int32]bool
-	sections      map[int32][]analysis.Section
+	sections      map[int32][]critpath.Section
 }
 
-func (d *drawing) newCanvas(r *analysis.Root, sections []analysis.Section) *canvas {
+func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canvas {
 	n := &d.path.Nodes[r.Node]
 	c := &canvas{
 		start: n.Start, length: max(n.End-n.Start, 1), own: exclusive(r, sections),
-		critical: make(map[int32]bool), sections: make(map[int32][]analysis.Section),
+		critical: make(map[int32]bool), sections: make(map[int32][]critpath.Section),
 	}
 	for _, i := range r.Critical {
 		c.critical[i] = true

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -24,9 +24,9 @@ func TestWaterfall(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			o := analysis.DefaultOptions()
+			o := critpath.DefaultOptions()
 			d.MaybeScanArgs(t, "overlap", &o.OverlapTolerance)
-			p := analysis.NewExtractor(o).Extract(tr)
+			p := critpath.NewExtractor(o).Extract(tr)
 			var out bytes.Buffer
 			if d.Cmd == "json" {
 				err = JSON(&out, p)
@@ -58,7 +58,7 @@ func TestLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+		p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
 		var out bytes.Buffer
 		if err := Text(&out, p, &table, Options{Most: 50}); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestColourOnlyAdds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr)
+	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
 	drawn := func(colour bool) string {
 		var out bytes.Buffer
 		if err := Text(&out, p, &table, Options{Style: terminal.Style{Width: 90, Colour: colour}}); err != nil {

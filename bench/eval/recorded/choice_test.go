@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/tracetext"
@@ -27,7 +27,7 @@ func recordedTraceOf(t *testing.T, text string, table *trace.Table) *recordedTra
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRecordedTrace(analysis.NewExtractor(analysis.DefaultOptions()).Extract(tr))
+	return newRecordedTrace(critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr))
 }
 
 const cartTrace = `
@@ -170,7 +170,7 @@ func wholeShop(t *testing.T) string {
 
 func choose(t *testing.T, dir string, c Choice) (*ChoiceReport, error) {
 	t.Helper()
-	s, err := Read(t.Context(), dir, Options{Path: analysis.DefaultOptions(), Keep: true})
+	s, err := Read(t.Context(), dir, Options{Path: critpath.DefaultOptions(), Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -64,7 +64,7 @@ type Set struct {
 // Options configure how a case set is read.
 type Options struct {
 	Input file.Options
-	Path  analysis.Options
+	Path  critpath.Options
 	Keep  bool // whole traces, for [Set.Choose]: about 100 bytes a span
 }
 
@@ -89,7 +89,7 @@ func Read(ctx context.Context, dir string, options Options) (*Set, error) {
 
 // extract adds all traces of the input.
 func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) error {
-	extractor := analysis.NewExtractor(options.Path)
+	extractor := critpath.NewExtractor(options.Path)
 	for t, err := range in.All() {
 		if err != nil {
 			return err

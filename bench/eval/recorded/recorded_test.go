@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 )
 
 // requests writes n requests of a shop that calls a cart, one a second from second on, in which cart takes slow ns
@@ -59,7 +59,7 @@ func set(t *testing.T, name, traces, cases string) string {
 
 func ask(t *testing.T, dir string) (Report, error) {
 	t.Helper()
-	s, err := Read(t.Context(), dir, Options{Path: analysis.DefaultOptions()})
+	s, err := Read(t.Context(), dir, Options{Path: critpath.DefaultOptions()})
 	if err != nil {
 		return Report{}, err
 	}

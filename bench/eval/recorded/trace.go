@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -17,7 +17,7 @@ type recordedTrace struct {
 }
 
 // newRecordedTrace copies the trace of p.
-func newRecordedTrace(p *analysis.Path) *recordedTrace {
+func newRecordedTrace(p *critpath.Path) *recordedTrace {
 	t := &recordedTrace{start: p.Nodes[p.Roots[0].Node].Start, whole: &trace.Trace{ID: p.Trace.ID}}
 	t.whole.Append(p.Trace)
 	at := make(map[trace.SpanID]int32, len(t.whole.Spans))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -137,7 +137,7 @@ type PathFlags struct {
 func AddPathFlags(c *cobra.Command) *PathFlags {
 	f := &PathFlags{
 		async: NewChoice("clamp", "ignore"), tie: NewChoice("earliest-start", "latest-start"),
-		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(analysis.DefaultOptions().MaxSkew),
+		touching: NewChoice("inclusive", "strict"), maxSkew: NonNegative(critpath.DefaultOptions().MaxSkew),
 	}
 	f.async.Flag(c, "async", "", "clamp children that outlive their parent to its end, or ignore them")
 	f.tie.Flag(c, "tie", "", "tie break between children that end at the same time")
@@ -147,9 +147,9 @@ func AddPathFlags(c *cobra.Command) *PathFlags {
 	return f
 }
 
-// Options returns the options for analysis.NewExtractor.
-func (f *PathFlags) Options() analysis.Options {
-	return analysis.Options{
+// Options returns the options for critpath.NewExtractor.
+func (f *PathFlags) Options() critpath.Options {
+	return critpath.Options{
 		MaxSkew:          time.Duration(f.maxSkew),
 		IgnoreAsync:      f.async.Value == "ignore",
 		OverlapTolerance: float64(f.overlap),

@@ -1,0 +1,317 @@
+package critpath_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/bench/oracle"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// someOptions generates options under which paths are partitions.
+func someOptions(t *rapid.T) critpath.Options {
+	o := optionsFrom(rapid.IntRange(0, 31).Draw(t, "options"))
+	o.OverlapTolerance = 0
+	return o
+}
+
+// observations returns the observations of all usable roots by root.
+func observations(p *critpath.Path) map[trace.SpanID]*observation.Observation {
+	all := map[trace.SpanID]*observation.Observation{}
+	var observer observation.Observer
+	for i := range p.Roots {
+		if p.Duration(&p.Roots[i]) > 0 {
+			o := new(observation.Observation)
+			observer.Observe(p, i, o)
+			all[o.Root] = o
+		}
+	}
+	return all
+}
+
+// TestPartition: the sections of a root leave no gap, do not overlap and add up to its duration; refined ones partition each
+// section; none is empty.
+func TestPartition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
+		p := critpath.NewExtractor(someOptions(t)).Extract(tr)
+		for i := range p.Roots {
+			r := &p.Roots[i]
+			n := &p.Nodes[r.Node]
+			if n.Start < n.End {
+				checkPartition(t, r.Sections, n.Start, n.End)
+			} else if len(r.Sections) > 0 {
+				t.Fatalf("sections of an empty root: %v", r.Sections)
+			}
+			if len(r.Refined) == 0 {
+				continue
+			}
+			for j, s := range r.Sections {
+				parts := slices.DeleteFunc(slices.Clone(r.Refined), func(s critpath.Section) bool { return s.Within != int32(j) })
+				checkPartition(t, parts, s.Start, s.End)
+				for _, part := range parts {
+					if p.Nodes[part.Node].Anchor != s.Node {
+						t.Fatalf("part %v does not belong to section %v", part, s)
+					}
+				}
+			}
+		}
+	})
+}
+
+func checkPartition(t *rapid.T, sections []critpath.Section, start, end trace.Nanos) {
+	at := start
+	for _, s := range sections {
+		if s.Start != at || s.End <= s.Start {
+			t.Fatalf("section %v does not begin at %d, or is empty", s, at)
+		}
+		at = s.End
+	}
+	if at != end {
+		t.Fatalf("sections end at %d, want %d", at, end)
+	}
+}
+
+// TestSums: what an observation holds adds up.
+func TestSums(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
+		for _, o := range observations(critpath.NewExtractor(someOptions(t)).Extract(tr)) {
+			sum := func(edges []observation.EdgeTime, within trace.Edge) (n int64) {
+				for _, e := range edges {
+					if e.Nanos <= 0 {
+						t.Fatalf("edge without time: %+v", e)
+					}
+					if e.Within == within {
+						n += e.Nanos
+					}
+				}
+				return n
+			}
+			if d := sum(o.Edges, 0); d != int64(o.Duration) {
+				t.Fatalf("edges add up to %d, want %d", d, o.Duration)
+			}
+			exclusive := int64(0)
+			for _, c := range o.Contexts {
+				if c.Tracepoint == 0 {
+					exclusive += c.Exclusive
+				}
+				if c.Self < 0 || c.Self > c.Total || c.Errors > c.Count {
+					t.Fatalf("impossible: %+v", c)
+				}
+			}
+			if exclusive != int64(o.Duration) {
+				t.Fatalf("exclusive times add up to %d, want %d", exclusive, o.Duration)
+			}
+			for _, e := range o.Refined {
+				i := slices.IndexFunc(o.Edges, func(f observation.EdgeTime) bool { return f.Edge == e.Within })
+				if i < 0 || sum(o.Refined, e.Within) != o.Edges[i].Nanos {
+					t.Fatalf("parts of %x do not add up to it: %+v", e.Within, o)
+				}
+			}
+			checkParents(t, o, len(tr.Joins) > 0)
+		}
+	})
+}
+
+// checkParents makes sure that an observation defines the contexts that it names.
+func checkParents(t *rapid.T, o *observation.Observation, joins bool) {
+	known := map[trace.Context]bool{0: true}
+	for i, c := range o.Contexts {
+		if i > 0 && c.Context <= o.Contexts[i-1].Context {
+			t.Fatalf("contexts are not ascending")
+		}
+		if c.Parent.Child(c.Op) != c.Context {
+			t.Fatalf("context %+v is not what it says", c)
+		}
+		known[c.Context] = true
+	}
+	for _, c := range o.Contexts {
+		if !known[c.Parent] && !joins {
+			t.Fatalf("parent of %+v is not known", c)
+		}
+	}
+}
+
+// TestPermutation: the order of spans, attributes and joins does not matter, nor into which batches they are split.
+func TestPermutation(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
+		order := make([]int, len(tr.Spans))
+		for i := range order {
+			order[i] = i
+		}
+		permuted := tracetest.Permute(tr, rapid.Permutation(order).Draw(t, "order"))
+		permuted.Attrs = rapid.Permutation(permuted.Attrs).Draw(t, "attrs")
+		o := optionsFrom(rapid.IntRange(0, 63).Draw(t, "options"))
+		same(t, critpath.NewExtractor(o).Extract(tr), critpath.NewExtractor(o).Extract(permuted))
+		cut := rapid.IntRange(0, len(tr.Spans)).Draw(t, "cut")
+		batches := [2]trace.Trace{}
+		for i := range tr.Spans {
+			tracetest.Move(&batches[btoi(i < cut)], tr, int32(i))
+		}
+		batches[0].ID = tr.ID
+		batches[0].Append(&batches[1])
+		same(t, critpath.NewExtractor(o).Extract(tr), critpath.NewExtractor(o).Extract(&batches[0]))
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func same(t *rapid.T, p, q *critpath.Path) {
+	if diff := cmp.Diff(oracle.Describe(p), oracle.Describe(q), ignoreEmpty); diff != "" {
+		t.Fatalf("%s%s", dump(q.Trace), diff)
+	}
+	if diff := cmp.Diff(observations(p), observations(q), ignoreEmpty); diff != "" {
+		t.Fatalf("%s%s", dump(q.Trace), diff)
+	}
+}
+
+// TestTimeShift: shifting all times shifts the sections.
+func TestTimeShift(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
+		by := trace.Nanos(rapid.Int64Range(0, int64(trace.MaxNanos)-5000).Draw(t, "by"))
+		o := optionsFrom(rapid.IntRange(0, 63).Draw(t, "options"))
+		p := critpath.NewExtractor(o).Extract(tr)
+		all := observations(p)
+		for _, o := range all {
+			o.Start += by
+		}
+		for i := range p.Roots {
+			for _, list := range [][]critpath.Section{p.Roots[i].Sections, p.Roots[i].Refined} {
+				for j := range list {
+					list[j].Start += by
+					list[j].End += by
+				}
+			}
+		}
+		for i := range p.Nodes {
+			p.Nodes[i].Start += by
+			p.Nodes[i].End += by
+		}
+		shifted := critpath.NewExtractor(o).Extract(tracetest.Shift(tr, by))
+		if diff := cmp.Diff(oracle.Describe(p), oracle.Describe(shifted), ignoreEmpty); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(all, observations(shifted), ignoreEmpty); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// TestOutsideChild: a child wholly outside its parent is dropped and changes nothing on the path.
+func TestOutsideChild(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := tracetest.Traces(tracetest.Shape{Joins: true}).Draw(t, "trace")
+		o := someOptions(t)
+		p := critpath.NewExtractor(o).Extract(tr)
+		want := oracle.Describe(p)
+		parent := tr.Spans[rapid.IntRange(0, len(tr.Spans)-1).Draw(t, "parent")]
+		length := trace.Nanos(rapid.IntRange(1, 50).Draw(t, "length"))
+		child := trace.Span{ID: 777, Parent: parent.ID, Start: parent.End, End: parent.End + length, Op: 5, Service: 1, Kind: trace.Client, Tracepoint: parent.Tracepoint}
+		if rapid.Bool().Draw(t, "before") {
+			child.Start, child.End = parent.Start-length, parent.Start
+		}
+		more := *tr
+		more.Spans = append(slices.Clone(tr.Spans), child)
+		q := critpath.NewExtractor(o).Extract(&more)
+		if i := slices.IndexFunc(q.Nodes, func(n critpath.Node) bool { return n.ID == child.ID }); q.Nodes[i].Root >= 0 {
+			t.Fatalf("%sthe child is not dropped", dump(&more))
+		}
+		for i := range q.Roots {
+			q.Roots[i].AsyncTail = p.Roots[i].AsyncTail
+		}
+		if diff := cmp.Diff(want.Roots, oracle.Describe(q).Roots); diff != "" {
+			t.Fatalf("%s%s", dump(&more), diff)
+		}
+	})
+}
+
+// TestToggle: switching off any of the switched-on spans changes neither the duration, nor the skeleton, nor any edge's time.
+func TestToggle(t *testing.T) {
+	for name, shape := range map[string]tracetest.Shape{
+		"plain": {Spans: 20}, "skewed": {Spans: 20, Skewed: true, Joins: true},
+		"broken": {Spans: 20, Broken: true, Distinct: true, Skewed: true, Joins: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				tr := tracetest.Traces(shape).Draw(t, "trace")
+				off := rapid.SliceOfN(rapid.Bool(), len(tr.Spans), len(tr.Spans)).Draw(t, "off")
+				o := optionsFrom(rapid.IntRange(0, 63).Draw(t, "options"))
+				without := tracetest.Without(tr, func(i int) bool { return off[i] })
+				want, got := observations(critpath.NewExtractor(o).Extract(without)), observations(critpath.NewExtractor(o).Extract(tr))
+				for _, all := range []map[trace.SpanID]*observation.Observation{want, got} {
+					for _, o := range all {
+						o.Contexts, o.Refined, o.Variables = nil, nil, nil
+					}
+				}
+				if diff := cmp.Diff(want, got, ignoreEmpty); diff != "" {
+					t.Fatalf("%swithout\n%s%s", dump(tr), dump(without), diff)
+				}
+			})
+		})
+	}
+}
+
+// TestAllocations: once buffers have grown, nothing is allocated.
+func TestAllocations(t *testing.T) {
+	var traces []*trace.Trace
+	for i := range 200 {
+		traces = append(traces, tracetest.Traces(tracetest.Everything).Example(i))
+	}
+	many := benchTraces(20, 50, true)
+	for i := range many {
+		traces = append(traces, &many[i])
+	}
+	x := critpath.NewExtractor(critpath.DefaultOptions())
+	var observer observation.Observer
+	var into observation.Observation
+	run := func() {
+		for _, tr := range traces {
+			p := x.Extract(tr)
+			for i := range p.Roots {
+				if p.Duration(&p.Roots[i]) > 0 {
+					observer.Observe(p, i, &into)
+				}
+			}
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(5, run); n > 0 {
+		t.Errorf("%v allocations in the steady state, want none", n)
+	}
+}
+
+// TestFarApart: times at the ends of the valid range do not overflow.
+func TestFarApart(t *testing.T) {
+	tr := &trace.Trace{Spans: []trace.Span{
+		{ID: 1, End: trace.MaxNanos, Kind: trace.Client, Host: 1, Op: 1},
+		{ID: 2, Parent: 1, Start: trace.MaxNanos, End: trace.MaxNanos, Kind: trace.Server, Host: 2, Op: 2},
+		{ID: 3, Parent: 2, Start: trace.MaxNanos - 1, End: trace.MaxNanos, Kind: trace.Client, Host: 2, Op: 3},
+		{ID: 4, Parent: 3, Start: 0, End: 2, Kind: trace.Server, Host: 1, Op: 4},
+	}}
+	o := critpath.DefaultOptions()
+	o.MaxSkew = time.Duration(trace.MaxNanos)
+	p := critpath.NewExtractor(o).Extract(tr)
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.Root >= 0 && (n.Start > n.End || n.Start < 0 || n.End > trace.MaxNanos) {
+			t.Errorf("node %d: %d..%d", i, n.Start, n.End)
+		}
+	}
+	if p.Flags&critpath.FlagTooLong == 0 || p.Unusable(0) != trace.TooLong {
+		t.Errorf("flags %v, unusable %q; want too_long", p.Flags.Names(), p.Unusable(0))
+	}
+}

@@ -1,0 +1,104 @@
+package critpath_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/bench/oracle"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// optionsFrom returns some options for every number.
+func optionsFrom(n int) critpath.Options {
+	o := critpath.Options{
+		IgnoreAsync: n&1 != 0, LatestStart: n&2 != 0, StrictTouching: n&4 != 0, MaxSkew: []time.Duration{time.Second, 0, 7}[n>>3&3%3],
+	}
+	if n&32 != 0 {
+		o.OverlapTolerance = 0.2
+	}
+	return o
+}
+
+// tested keeps its buffers from trace to trace, as in production, so that what one trace leaves behind may show in the next.
+type tested struct {
+	extractors map[critpath.Options]*critpath.Extractor
+	observer   observation.Observer
+	into       observation.Observation
+}
+
+var ignoreEmpty = cmp.Options{cmpopts.EquateEmpty(), ignoreShape}
+
+// ignoreShape leaves out what only says that the rest of an observation is like that of another.
+var ignoreShape = cmpopts.IgnoreFields(observation.Observation{}, "Shape")
+
+// check compares fast and slow.
+func (x *tested) check(t interface{ Fatalf(string, ...any) }, o critpath.Options, tr *trace.Trace) {
+	e := x.extractors[o]
+	if e == nil {
+		if x.extractors == nil {
+			x.extractors = map[critpath.Options]*critpath.Extractor{}
+		}
+		e = critpath.NewExtractor(o)
+		x.extractors[o] = e
+	}
+	p, w := e.Extract(tr), oracle.Extract(o, tr)
+	if diff := cmp.Diff(w.Describe(), oracle.Describe(p), ignoreEmpty); diff != "" {
+		t.Fatalf("options %+v, trace\n%s(-oracle +extractor)\n%s", o, dump(tr), diff)
+	}
+	for i := range p.Roots {
+		if p.Duration(&p.Roots[i]) <= 0 {
+			continue
+		}
+		x.observer.Observe(p, i, &x.into)
+		if diff := cmp.Diff(w.Observe(i), &x.into, ignoreEmpty); diff != "" {
+			t.Fatalf("options %+v, root %d of trace\n%s(-oracle +observer)\n%s", o, i, dump(tr), diff)
+		}
+	}
+}
+
+func dump(t *trace.Trace) string {
+	var b strings.Builder
+	for i, s := range t.Spans {
+		fmt.Fprintf(&b, "%d: id %d parent %d %d..%d %s service %d host %d tp %d flags %d op %x\n", i, uint64(s.ID), uint64(s.Parent), s.Start, s.End,
+			s.Kind, s.Service, s.Host, s.Tracepoint, s.Flags, uint64(s.Op))
+	}
+	fmt.Fprintf(&b, "joins %v attrs %v\n", t.Joins, t.Attrs)
+	return b.String()
+}
+
+// FuzzExtract compares with the oracle.
+func FuzzExtract(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x00\x05 some spans below each other, some of them switched on, one joined by another"))
+	var x tested
+	f.Fuzz(func(t *testing.T, data []byte) {
+		options := 0
+		if len(data) > 0 {
+			options, data = int(data[0]), data[1:]
+		}
+		x.check(t, optionsFrom(options), tracetest.FromBytes(tracetest.Everything, data))
+	})
+}
+
+// TestOracle compares with the oracle on many random traces of each shape.
+func TestOracle(t *testing.T) {
+	for name, shape := range map[string]tracetest.Shape{
+		"everything": tracetest.Everything, "plain": {}, "skewed": {Skewed: true}, "joins": {Joins: true, Spans: 6}, "large": {Spans: 60, Joins: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var x tested
+			rapid.Check(t, func(t *rapid.T) {
+				x.check(t, optionsFrom(rapid.IntRange(0, 63).Draw(t, "options")), tracetest.Traces(shape).Draw(t, "trace"))
+			})
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package critpath
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestSpanIndex compares the index with a map, for IDs that spread and for such that were chosen to collide.
+func TestSpanIndex(t *testing.T) {
+	var x spanIndex
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 600).Draw(t, "spans")
+		factor := rapid.SampledFrom([]uint64{1, 0xf1de83e19937733d, 1 << 32}).Draw(t, "factor")
+		distinct := rapid.IntRange(1, 600).Draw(t, "distinct")
+		spans := make([]trace.Span, n)
+		want := map[trace.SpanID]int32{}
+		var copies []int32
+		for i := range spans {
+			spans[i].ID = trace.SpanID(uint64(1+i*7%distinct) * factor)
+			if _, ok := want[spans[i].ID]; ok {
+				copies = append(copies, int32(i))
+			} else {
+				want[spans[i].ID] = int32(i)
+			}
+		}
+		got := x.fill(spans, nil)
+		slices.Sort(got)
+		if !slices.Equal(got, copies) {
+			t.Fatalf("copies %v, want %v", got, copies)
+		}
+		for i := range 700 {
+			id := trace.SpanID(uint64(i) * factor)
+			at, ok := want[id]
+			if s := x.find(id); (s != nil) != ok || ok && s.span != at {
+				t.Fatalf("find(%x) = %v, want %d %v", uint64(id), s, at, ok)
+			}
+		}
+	})
+}
+
+// TestSpanIndexCollisions makes sure that IDs which were chosen to collide do not slow the index down: it is built again with
+// another factor, and without hashing if none helps.
+func TestSpanIndexCollisions(t *testing.T) {
+	spans := make([]trace.Span, 4096)
+	for i := range spans {
+		spans[i].ID = trace.SpanID(uint64(i+1) * 0xf1de83e19937733d) // the inverse of the first factor
+	}
+	var x spanIndex
+	if x.fill(spans, nil); x.factor == factors[0] || len(x.sorted) > 0 {
+		t.Errorf("IDs that hash alike are hashed with factor %x", x.factor)
+	}
+	for i, want := range x.fillSorted(spans, nil) {
+		t.Errorf("copy %d: %d", i, want)
+	}
+	for i := range spans {
+		if s := x.find(spans[i].ID); s == nil || s.span != int32(i) {
+			t.Fatalf("find(%x) = %v in the sorted list, want %d", uint64(spans[i].ID), s, i)
+		}
+	}
+	if s := x.find(1); s != nil {
+		t.Errorf("find(1) = %v, want none", s)
+	}
+	twice := append(spans[:100:100], spans[50:60]...)
+	if copies := x.fillSorted(twice, nil); len(copies) != 10 || slices.Min(copies) != 100 {
+		t.Errorf("copies %v, want 100..109", copies)
+	}
+}

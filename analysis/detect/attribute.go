@@ -1,0 +1,114 @@
+package detect
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Attribute turns the covariance shares of p.Refined into shares of what is wrong in their edge, in place.
+//
+// An excess that only some requests bear makes the place that bears it vary with the duration: its covariance tells. An excess
+// that every request bears alike varies with nothing: only means can tell. The two are weighed by the part of the requests that bears
+// the excess (see [group.EdgeShare.Affected]).
+func (p *Problem) Attribute() {
+	if p.Onset != Changed {
+		return
+	}
+	edges := make(map[trace.Edge]*group.EdgeShare, len(p.Edges))
+	for i := range p.Edges {
+		edges[p.Edges[i].Edge] = &p.Edges[i]
+	}
+	// One family after another: the places that one arm showed within one edge.
+	order := make([]*RefinedShare, len(p.Refined))
+	for i := range p.Refined {
+		order[i] = &p.Refined[i]
+	}
+	slices.SortStableFunc(order, func(a, b *RefinedShare) int {
+		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Arm, b.Arm))
+	})
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && order[n].Within == order[0].Within && order[n].Arm == order[0].Arm {
+			n++
+		}
+		if e := edges[order[0].Within]; e != nil && e.Excess > 0 && !math.IsNaN(e.Affected) {
+			weigh(e, order[:n])
+		}
+		order = order[n:]
+	}
+}
+
+// weigh weighs the shares of one family within e.
+func weigh(e *group.EdgeShare, family []*RefinedShare) {
+	byMean := meanShares(e, family)
+	for i, r := range family {
+		if !math.IsNaN(r.Excess) { // known, not only likely
+			byMean[i] = min(max(0, r.Excess/e.Excess), 1)
+		}
+		r.Share = blend(r.Share, byMean[i], e.Affected)
+		r.ShareLow = blend(r.ShareLow, byMean[i], e.Affected)
+		r.ShareHigh = blend(r.ShareHigh, byMean[i], e.Affected)
+	}
+}
+
+// blend weighs covariance and mean, or takes the mean alone where there is no covariance.
+func blend(cov, mean, affected float64) float64 {
+	if math.IsNaN(cov) || math.IsInf(cov, 0) {
+		return mean
+	}
+	return (1-affected)*cov + affected*mean
+}
+
+// meanShares returns for each place the probability that an excess which every request bears lies in its subtree.
+//
+// Say it lies in a place whose own time is m in the mean. Then that was m−Δ before, with Δ the edge's excess, while all other places
+// are as they were. Own times before are anyone's guess over orders of magnitude (density ∝ 1/m), so that the odds of the place are
+// m/(m−Δ): small for a place that takes much longer than the excess anyway, large for one that takes little beyond it, none for one that
+// takes less. The error of Δ blurs that.
+func meanShares(e *group.EdgeShare, family []*RefinedShare) []float64 {
+	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + blur*e.Excess
+	odds := func(m float64) float64 {
+		short := max(0, e.Excess-m) / sd
+		return m / (max(0, m-e.Excess) + sd) * math.Exp(-short*short/2)
+	}
+	rest, total := e.Mean, 0.0
+	own := make([]float64, len(family))
+	for i, r := range family {
+		own[i] = odds(r.Exclusive)
+		rest -= r.Exclusive
+		total += own[i]
+	}
+	total += odds(max(0, rest))
+	shares := make([]float64, len(family))
+	for i := range family {
+		for k := range family {
+			if under(family, k, family[i].Context) {
+				shares[i] += own[k] / total
+			}
+		}
+	}
+	return shares
+}
+
+// blur is the part of an excess by which it may differ between the edge as a whole and what the path shows of one place in it.
+const blur = 0.1
+
+// under reports whether place k is context or lies below it.
+func under(family []*RefinedShare, k int, context trace.Context) bool {
+	for range len(family) + 1 {
+		if family[k].Context == context {
+			return true
+		}
+		parent := slices.IndexFunc(family, func(r *RefinedShare) bool { return r.Context == family[k].Parent })
+		if parent < 0 || parent == k {
+			return false
+		}
+		k = parent
+	}
+	return false
+}

@@ -1,0 +1,155 @@
+package detect
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// changeDetector weighs, epoch by epoch, the evidence that a group changed against its expectation.
+type changeDetector struct {
+	change      stats.Change
+	mix         stats.Mix      // of request types
+	recent      []stats.Counts // of the last epochs with requests, at most WatchOptions.Calm of them
+	recentMixes [][]uint64     // of request types: likewise, since the evidence began to rise
+
+	evidence float64 // the strongest at the end of the last epoch
+	rising   int     // epochs in a row in which it grew, and stood above 1
+	judged   int     // epochs with requests since the problem was opened, or an accepted change was last looked at
+	silent   int     // epochs in a row without
+
+	kind  ProblemKind // of the last problem
+	since trace.Nanos // when that was opened
+}
+
+// step takes in the open epoch, which it empties. Of the last epochs calm are remembered.
+func (c *changeDetector) step(e *group.Expectation, calm int) {
+	c.silent++
+	if e.Counts.N > 0 {
+		c.silent = 0
+		c.judged++
+		c.change.Step(&e.Reference, e.Counts)
+		c.recent = last(append(c.recent, e.Counts), calm)
+		e.Counts = stats.Counts{}
+	}
+	if e.Mix != nil {
+		c.mix.Step(&e.Mix.Reference, e.Mix.Open)
+		if c.silent == 0 {
+			c.recentMixes = last(append(c.recentMixes, slices.Clone(e.Mix.Open)), calm)
+		}
+		clear(e.Mix.Open)
+	}
+}
+
+// last returns the last n of all, in place: the memory of the others is used again.
+func last[T any](all []T, n int) []T {
+	if len(all) > n {
+		all = append(all[:0], all[len(all)-n:]...)
+	}
+	return all
+}
+
+// quiet is the evidence below which a group is taken to be well and what it shows is added to its reference. An e-value of a healthy
+// group is 1 on average.
+const quiet = 2
+
+// strongest returns the strongest evidence against the group's being well.
+func (c *changeDetector) strongest() float64 {
+	return max(c.change.Slower(), c.change.Variable(), c.mix.Shifted())
+}
+
+// accumulate takes in how strong the evidence is at the end of an epoch.
+func (c *changeDetector) accumulate(evidence float64) {
+	if evidence > max(1, c.evidence) {
+		c.rising++
+	} else if evidence < c.evidence {
+		c.rising = 0
+	}
+	c.evidence = evidence
+}
+
+// reset forgets the evidence.
+func (c *changeDetector) reset() {
+	c.rising, c.evidence = 0, 0
+	c.change, c.mix, c.recentMixes = stats.Change{}, stats.Mix{}, nil
+}
+
+// holds reports whether the recent epochs together are within the expectation as far as the problem's kind is about it.
+func (c *changeDetector) holds(e *group.Expectation) bool {
+	if c.kind == KindShifted {
+		return e.Mix.Reference.Holds(c.recentMix(e.Mix))
+	}
+	var sum stats.Counts
+	for _, counts := range c.recent {
+		sum.Merge(counts)
+	}
+	return e.Reference.Holds(sum)
+}
+
+// recentMix returns the mix of the recent epochs together.
+func (c *changeDetector) recentMix(expected *group.Mix) []uint64 {
+	sum := make([]uint64, len(expected.Open))
+	for _, mix := range c.recentMixes {
+		for i, n := range mix {
+			sum[i] += n
+		}
+	}
+	return sum
+}
+
+// shift returns how far the recent mix is from the expected one, in [0, 1].
+func (c *changeDetector) shift(expected *group.Mix) float64 {
+	recent := c.recentMix(expected)
+	var was, is uint64
+	for i := range recent {
+		was, is = was+expected.Expected[i], is+recent[i]
+	}
+	if was == 0 || is == 0 {
+		return 0
+	}
+	var distance float64
+	for i := range recent {
+		distance += math.Abs(float64(recent[i])/float64(is) - float64(expected.Expected[i])/float64(was))
+	}
+	return distance / 2
+}
+
+// problem describes the open problem of a group.
+func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
+	p := problemOf(g, c.kind, table)
+	p.Onset = Changed
+	p.Expected = time.Duration(g.Reference.Total.Mean())
+	p.Impact = impact(g)
+	p.EValue = c.strongest()
+	if p.Kind == KindShifted {
+		p.Shift = c.shift(g.Expectation.Mix)
+	}
+	p.Edges = append(p.Edges, g.VanishedShares(table)...)
+	slices.SortFunc(p.Edges, func(a, b group.EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
+	leadChanged(g, &p)
+	return p
+}
+
+// certain is by how many standard errors the mean must have risen for the edges to be ordered by their part in that.
+const certain = 3
+
+// leadChanged orders the edges of a changed problem by their part in what changed: in the rise of the mean where there certainly
+// is one, else in the rise of the variance.
+func leadChanged(g *group.Group, p *Problem) {
+	now, ref := &g.Current, &g.Reference
+	rise := stats.Excess(now.Total, ref.Total)
+	if half := rise.Value - rise.Low; rise.Value > 0 && rise.Value/half*stats.Normal95 > certain {
+		lead(p.Edges, func(e *group.EdgeShare) float64 { return e.Excess / rise.Value })
+		return
+	}
+	spread := now.Total.Variance() - ref.Total.Variance()
+	lead(p.Edges, func(e *group.EdgeShare) float64 {
+		cov := now.Tally.Edge(e.Edge).Cov(now.Total) - ref.Tally.Edge(e.Edge).Cov(ref.Total)
+		return cov / math.Abs(spread)
+	})
+}

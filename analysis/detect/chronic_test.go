@@ -1,0 +1,178 @@
+package detect_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it
+// (bimodally: half the requests take less, half more). More adds requests to those judged before it and judges all of
+// them. Options of both are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
+func TestChronic(t *testing.T) {
+	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
+		var s *stage
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "judge":
+				s = newStage()
+			case "more":
+			default:
+				d.Fatalf(t, "unknown command")
+			}
+			for line := range strings.Lines(d.Input) {
+				spread := 0.0
+				var kept []string
+				for word := range strings.FieldsSeq(line) {
+					if n, _ := fmt.Sscanf(word, "cov=%f", &spread); n == 0 {
+						kept = append(kept, word)
+					}
+				}
+				r := parseTraffic(t, strings.Join(kept, " "))
+				for i := range r.n {
+					varied := r
+					varied.means = slices.Clone(r.means)
+					varied.means[0] = time.Duration(float64(r.means[0]) * (1 + spread*float64(2*(i%2)-1)))
+					s.g.Observe(s.request(varied))
+				}
+			}
+			s.g.Close(0)
+			return chronic(s, thresholds(t, d))
+		})
+	})
+}
+
+func thresholds(t *testing.T, d *datadriven.TestData) detect.Thresholds {
+	th := detect.DefaultThresholds()
+	th.CoV = 0.3
+	var accepted group.AcceptedLevel
+	for _, arg := range d.CmdArgs {
+		switch value := arg.Vals[0]; arg.Key {
+		case "cov":
+			if _, err := fmt.Sscan(value, &th.CoV); err != nil {
+				t.Fatal(err)
+			}
+		case "accept-cov":
+			if _, err := fmt.Sscan(value, &accepted.CoV); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			limit, err := time.ParseDuration(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if arg.Key == "objective" {
+				th.Objectives = map[trace.Op]time.Duration{1: limit}
+			} else {
+				accepted.Mean = limit
+			}
+		}
+	}
+	th.Accepted = map[trace.Op]group.AcceptedLevel{1: accepted}
+	return th
+}
+
+func chronic(s *stage, th detect.Thresholds) string {
+	var out bytes.Buffer
+	for i, p := range s.d.Chronic(th) {
+		fmt.Fprintf(&out, "%d. %v %v", i+1, p.Level, p.Kind)
+		grp := s.g.Group(p.Group)
+		if p.Level == group.LevelGroup {
+			fmt.Fprintf(&out, " %s", opName(trace.Op(grp.Skeleton.Lo)))
+		} else {
+			fmt.Fprintf(&out, ", %.0f %% of its variance between groups", 100*s.g.Summarize(grp).Between)
+		}
+		fmt.Fprintln(&out, leading(s.g, &p))
+		check(&out, &p)
+		if !(p.CoVLow <= p.CoV && p.CoV <= p.CoVHigh) || p.Onset != detect.Chronic {
+			fmt.Fprintf(&out, "CoV %v in [%v, %v], %v\n", p.CoV, p.CoVLow, p.CoVHigh, p.Onset)
+		}
+	}
+	if out.Len() == 0 {
+		return "all is well\n"
+	}
+	return out.String()
+}
+
+// Ranks: changed before chronic, variable before slow before shifted, then the figure of the kind, what is not known last.
+func TestRank(t *testing.T) {
+	id := func(n uint64) analysis.Hash { return analysis.Hash{Lo: n} }
+	want := []detect.Problem{
+		{ID: id(9), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 2},
+		{ID: id(3), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 1},
+		{ID: id(4), Onset: detect.Changed, Kind: detect.KindVariable, CoV: 1},
+		{ID: id(1), Onset: detect.Changed, Kind: detect.KindVariable, CoV: math.NaN()},
+		{ID: id(8), Onset: detect.Changed, Kind: detect.KindSlow, Mean: 9, Expected: 2},
+		{ID: id(2), Onset: detect.Changed, Kind: detect.KindSlow, Mean: 10, Expected: 5},
+		{ID: id(7), Onset: detect.Changed, Kind: detect.KindShifted, Shift: 0.5, EValue: 7},
+		{ID: id(10), Onset: detect.Changed, Kind: detect.KindShifted, Shift: 0.2, EValue: 9},
+		{ID: id(6), Onset: detect.Chronic, Kind: detect.KindVariable, CoV: 5},
+		{ID: id(5), Onset: detect.Chronic, Kind: detect.KindSlow, Mean: 1e9},
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	detect.Rank(got)
+	for i := range want {
+		if got[i].ID != want[i].ID {
+			t.Errorf("rank %d: %v, want %v", i+1, got[i].ID, want[i].ID)
+		}
+	}
+}
+
+// Of very many problems only the first have intervals, but all have shares.
+func TestManyProblems(t *testing.T) {
+	g := newGrouper(group.Options{})
+	for i := range 600 * 20 {
+		g.Observe(requests.Plain(i%600, 1, trace.Nanos(i+1), time.Duration(1e6+i%7*1e5)))
+	}
+	g.Close(0)
+	problems := detect.New(g).Chronic(detect.Thresholds{CoV: 0.1, MinSamples: 10})
+	if len(problems) < 550 {
+		t.Fatalf("%d problems", len(problems))
+	}
+	for i, p := range problems {
+		if e := p.Edges[0]; math.IsNaN(e.ShareVariance) || math.IsNaN(e.ShareLow) == (i < 500) || math.IsNaN(p.CoV) || math.IsNaN(p.CoVLow) == (i < 500) {
+			t.Fatalf("problem %d: share %v from %v, CoV %v from %v", i, e.ShareVariance, e.ShareLow, p.CoV, p.CoVLow)
+		}
+	}
+}
+
+// Rules set objectives and accept levels.
+func TestRulesExpect(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule group.TypeRule
+		want detect.ProblemKind
+		none bool
+	}{
+		"nothing":         {rule: group.TypeRule{Entry: "shop GET"}, want: detect.KindVariable},
+		"objective":       {rule: group.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: group.AcceptedLevel{CoV: 9}}, want: detect.KindSlow},
+		"accepted":        {rule: group.TypeRule{Entry: "shop GET", Accepted: group.AcceptedLevel{CoV: 9}}, none: true},
+		"accepted slow":   {rule: group.TypeRule{Entry: "shop GET", Objective: time.Millisecond, Accepted: group.AcceptedLevel{CoV: 9, Mean: time.Second}}, none: true},
+		"of another name": {rule: group.TypeRule{Entry: "shop PUT", Objective: time.Millisecond}, want: detect.KindVariable},
+	} {
+		w := requests.Shop()
+		types := &group.RequestTypes{Rules: group.NewRuleSet(group.Rules{Types: []group.TypeRule{c.rule}}, w.Table)}
+		types.Freeze()
+		g := group.NewGrouper(types, w.Table, group.Options{})
+		for _, o := range w.Requests {
+			g.Observe(o)
+		}
+		g.Close(0)
+		problems := detect.New(g).Chronic(detect.DefaultThresholds())
+		if c.none != (len(problems) == 0) || !c.none && problems[0].Kind != c.want {
+			t.Errorf("%s: %d problems, want %v: %+v", name, len(problems), c.want, problems)
+		}
+	}
+}

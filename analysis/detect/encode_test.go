@@ -1,0 +1,185 @@
+package detect_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
+	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// restarted returns a Detector that goes on where d is, from its bytes alone.
+func restarted(t rapid.TB, d *detect.Detector, options group.Options) *detect.Detector {
+	t.Helper()
+	b := d.AppendBinary(nil)
+	again, rest, err := detect.Decode(b, d.Groups.Types, d.Groups.Table, options)
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes left: %v", len(rest), err)
+	}
+	if !bytes.Equal(again.AppendBinary(nil), b) {
+		t.Fatal("what was decoded encodes otherwise")
+	}
+	return again
+}
+
+// restart makes the stage go on with groups and a Detector from their bytes alone.
+func (s *stage) restart(t rapid.TB, options group.Options) {
+	s.d = restarted(t, s.d, options)
+	s.g = s.d.Groups
+}
+
+// drama is traffic in which everything happens that a Grouper keeps: problems of every kind open and close, groups come, go silent and
+// are evicted, edges are too many, and requests have sizes.
+func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte) {
+	options := group.Options{Edges: 3, Groups: 8}
+	s := newStage()
+	g := sizeGrouper(group.Rules{Size: requests.BodySize})
+	s.use(group.NewGrouper(g.Types, g.Table, options))
+	s.options.Renew, s.options.Chronic = 40, detect.Thresholds{CoV: 0.18}
+	lines := func(epoch int) []string {
+		switch {
+		case epoch < 30:
+			return []string{"group=a n=30 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms"}
+		case epoch < 50:
+			return []string{"group=a n=30 a=9ms b=2ms d=1ms e=1ms f=2ms g=1ms", "group=b n=20 a=9ms"}
+		case epoch < 90:
+			return []string{"group=a n=30 failed=9 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms", fmt.Sprintf("group=%c n=2 a=5ms", 'c'+rune(epoch%9))}
+		}
+		return []string{"group=a n=30 a=5ms b=2ms c=2ms d=1ms", "group=b n=20 a=5ms"}
+	}
+	var out bytes.Buffer
+	for i := range 160 {
+		for _, line := range lines(i) {
+			r := parseTraffic(&testing.T{}, line)
+			for k := range r.n {
+				o := s.request(r)
+				o.Failed = k < r.failed
+				s.g.Observe(o)
+				if k == r.n/2 && restart(-i) {
+					s.restart(t, options)
+				}
+			}
+		}
+		for k, x := range transfergen.Generate(uint64(i), 20, requests.Network()) {
+			s.g.Observe(requests.Sized(100*i+k, s.now, x))
+		}
+		s.now = s.now.Add(epoch)
+		s.report(&out, i)
+		s.d.Learn(s.now.Add(-5*time.Minute), s.options)
+		if restart(i) {
+			s.restart(t, options)
+		}
+	}
+	fmt.Fprintf(&out, "%d groups, %d refused, %d evicted\n", s.g.Len(), s.g.Refused, s.g.Evicted)
+	return out.String(), s.d.AppendBinary(nil)
+}
+
+// A Grouper that is written and read back, after an epoch or in the midst of one, goes on exactly as it would have.
+func TestDetectorRestarts(t *testing.T) {
+	wantLog, want := drama(t, func(int) bool { return false })
+	for _, kind := range []string{"opened request_type slow", "shifted", "chronic", "closed"} {
+		if !bytes.Contains([]byte(wantLog), []byte(kind)) {
+			t.Errorf("nothing %s in\n%s", kind, wantLog)
+		}
+	}
+	for name, restart := range map[string]func(epoch int) bool{
+		"often": func(epoch int) bool { return epoch%7 == 3 },
+		"once":  func(epoch int) bool { return epoch == 45 },
+		"amid":  func(epoch int) bool { return epoch == -45 || epoch == -95 },
+	} {
+		if log, state := drama(t, restart); log != wantLog || !bytes.Equal(state, want) {
+			t.Errorf("%s: state of %d and %d bytes;\n%s\nwithout a restart:\n%s", name, len(state), len(want), log, wantLog)
+		}
+	}
+}
+
+// What a Grouper wrote before requests sampled said when they came goes on: those that were, do not say it, those that come, do.
+func TestDetectorOfVersion2(t *testing.T) {
+	before, err := os.ReadFile("testdata/grouper-2.bin") // two epochs of four requests like those below, and one of the third
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStage()
+	s.play([]traffic{parseTraffic(t, "group=a n=4 a=5ms b=2ms")}, 2, true)
+	s.g.Observe(s.request(parseTraffic(t, "group=a n=1 a=5ms b=2ms")))
+	read, rest, err := detect.Decode(before, s.g.Types, s.g.Table, group.Options{})
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes left: %v", len(rest), err)
+	}
+	s.now = s.now.Add(epoch)
+	s.g.Close(s.now)
+	old := read.Groups
+	old.Close(s.now)
+	restarted(t, read, group.Options{})
+	for _, grp := range old.Groups() {
+		same := s.g.Group(grp.ID)
+		if diff := cmp.Diff(s.g.Summarize(same), old.Summarize(grp), cmpopts.EquateNaNs()); diff != "" || grp.Current.Sample.Len() != 9 {
+			t.Errorf("%d requests are sampled; %s", grp.Current.Sample.Len(), diff)
+		}
+		came := make(map[int64]int)
+		for _, row := range grp.Current.Sample.All() {
+			_, to := row.Came()
+			came[to]++
+		}
+		if want := map[int64]int{0: 8, int64(s.now): 1}; !maps.Equal(came, want) {
+			t.Errorf("they came until %v, want %v", came, want)
+		}
+	}
+}
+
+func FuzzDecodeDetector(f *testing.F) {
+	_, state := drama(f, func(int) bool { return false })
+	f.Add(state)
+	f.Add(state[:len(state)/2])
+	before, err := os.ReadFile("testdata/grouper-2.bin")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(before)
+	g := sizeGrouper(group.Rules{Size: requests.BodySize})
+	for i, x := range transfergen.Generate(1, 100, requests.Network()) {
+		g.Observe(requests.Sized(i, 1, x))
+	}
+	d := detect.New(g)
+	f.Add(d.AppendBinary(nil))
+	g.Close(2e18)
+	d.Learn(2e18, detect.DefaultWatchOptions())
+	f.Add(d.AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		types := &group.RequestTypes{}
+		types.Freeze()
+		d, rest, err := detect.Decode(b, types, &trace.Table{}, group.Options{})
+		if err != nil {
+			if d != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
+				t.Errorf("%v with a result", err)
+			}
+			return
+		}
+		now, g := trace.Nanos(2e18), d.Groups
+		for i := range 60 {
+			g.Observe(requests.Plain(1, 1, now.Add(time.Duration(i)), time.Millisecond))
+		}
+		d.Watch(now, detect.DefaultWatchOptions())
+		d.Learn(now, detect.DefaultWatchOptions())
+		for _, grp := range g.Groups() {
+			g.Summarize(grp)
+			grp.Windows()
+		}
+		if _, _, err := detect.Decode(d.AppendBinary(nil), types, g.Table, group.Options{}); err != nil {
+			t.Error(err)
+		}
+	})
+}

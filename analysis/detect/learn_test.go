@@ -1,0 +1,33 @@
+package detect_test
+
+import (
+	"testing"
+	"time"
+)
+
+// A request type and its group are learned if their first epoch ended by the given time, not after it, and had enough requests.
+func TestLearn(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		requests int
+		by       time.Duration // after the end of the first epoch
+		watched  int           // the type and its group
+	}{
+		{"the first epoch ends just in time", 50, 0, 2},
+		{"the first epoch ends too late", 50, -1, 0},
+		{"too few requests", 49, 0, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStage()
+			for range test.requests {
+				s.g.Observe(s.request(parseTraffic(t, "group=g a=10ms")))
+			}
+			s.now = s.now.Add(epoch)
+			s.g.Close(s.now)
+			s.d.Learn(s.now.Add(test.by), s.options)
+			if got := s.d.Watched(); got != test.watched {
+				t.Errorf("%d groups and types are watched, want %d", got, test.watched)
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package detect
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Pairs is how the times of a problem's edges vary together: exact sums over its requests from when it is made, of edges that are
+// fixed then. The zero value is not usable; see [NewPairs].
+type Pairs struct {
+	edges   []trace.Edge // ascending
+	moments stats.PairMoments
+	times   []observation.EdgeNanos // scratch
+	row     []int64                 // scratch: the times of edges, then the duration
+}
+
+// mostPaired bounds the edges of one problem: 153 sums of products.
+const mostPaired = 16
+
+// NewPairs returns Pairs of the edges that carry most of p, none of which anything was seen yet.
+func NewPairs(p *Problem) *Pairs {
+	var order []*group.EdgeShare
+	for i := range p.Edges {
+		if e := &p.Edges[i]; e.Edge != 0 && e.Score > 0 {
+			order = append(order, e)
+		}
+	}
+	slices.SortFunc(order, func(a, b *group.EdgeShare) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
+	})
+	x := &Pairs{}
+	for _, e := range order[:min(len(order), mostPaired)] {
+		x.edges = append(x.edges, e.Edge)
+	}
+	slices.Sort(x.edges)
+	x.row = make([]int64, len(x.edges)+1)
+	return x
+}
+
+// Observe adds a request. Coarse says that the problem is that of a request type, whose edges are whole ones.
+func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
+	if coarse {
+		x.times = o.AppendWholeTimes(x.times[:0])
+	} else {
+		x.times = o.AppendTimes(x.times[:0])
+	}
+	clear(x.row)
+	for _, t := range x.times {
+		if i, found := slices.BinarySearch(x.edges, t.Edge); found {
+			x.row[i] += t.Nanos
+		}
+	}
+	x.row[len(x.edges)] = o.Duration.Nanoseconds()
+	x.moments.Add(x.row)
+}
+
+// PairShare is what the covariance of two edges carries of a group's variance: 2·Cov(a,b)/Var(T).
+type PairShare struct {
+	A, B  trace.Edge
+	Share float64
+}
+
+// Shares returns the pairs that vary together, the largest share first. There are none under two requests.
+func (x *Pairs) Shares() []PairShare {
+	if x.moments.N < 2 {
+		return nil
+	}
+	var shares []PairShare
+	variance := x.moments.Cov(len(x.edges), len(x.edges))
+	for i := range x.edges {
+		for j := range i {
+			if share := quotient(2*x.moments.Cov(i, j), variance); share > 0 {
+				shares = append(shares, PairShare{x.edges[j], x.edges[i], share})
+			}
+		}
+	}
+	slices.SortStableFunc(shares, func(a, b PairShare) int { return cmp.Compare(b.Share, a.Share) })
+	return shares
+}
+
+const pairsVersion = 1
+
+// AppendBinary appends x to b: the same bytes for the same requests, whatever their order.
+func (x *Pairs) AppendBinary(b []byte) []byte {
+	e := codec.NewWriter(append(b, pairsVersion))
+	e.Uvarints(uint64(len(x.edges)))
+	for _, edge := range x.edges {
+		e.Words(uint64(edge))
+	}
+	return x.moments.AppendBinary(e.B)
+}
+
+// DecodePairs returns the Pairs that AppendBinary wrote, and the bytes behind them. An error wraps [codec.ErrCorrupt].
+func DecodePairs(b []byte) (*Pairs, []byte, error) {
+	d := codec.NewReader(b)
+	d.Version(pairsVersion)
+	x := &Pairs{}
+	for i := range d.Below(mostPaired + 1) {
+		edge := trace.Edge(d.Word())
+		d.Ascending(int(i), i > 0 && edge > x.edges[max(0, int(i)-1)])
+		x.edges = append(x.edges, edge)
+	}
+	x.moments = codec.Decode(d, stats.DecodePairMoments)
+	x.row = make([]int64, len(x.edges)+1)
+	if d.Bad() || x.moments.Sums != nil && len(x.moments.Sums) != len(x.row) {
+		return nil, nil, codec.ErrCorrupt
+	}
+	return x, d.Rest(), nil
+}

@@ -1,0 +1,229 @@
+package detect
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Refinement is what the switched-on tracepoints of one arm of a plan showed about the requests of one problem: sums over the
+// requests of that arm, by calling context within a baseline edge. The zero value is not usable; see [NewRefinement].
+//
+// Sums are kept for blocks of requests, by hash of their trace, so that every share comes with an interval (jackknife over the
+// blocks) that asks nothing of the distribution.
+type Refinement struct {
+	arm    trace.Symbol
+	on     []trace.Symbol // the tracepoints of the arm
+	totals [blocks]stats.Moments
+	edges  map[trace.Edge]*[blocks]stats.CoMoments
+	places map[place]*placed
+	sums   map[place]int64         // scratch: inclusive times of one request
+	times  []observation.EdgeNanos // scratch
+}
+
+// blocks is how many blocks the requests are divided into. Student's t on 15 degrees of freedom is close to normal already.
+const blocks = 16
+
+// place is a calling context within a baseline edge.
+type place struct {
+	within  trace.Edge
+	context trace.Context
+}
+
+// placed is what a place showed.
+type placed struct {
+	parent     trace.Context
+	op         trace.Op
+	tracepoint trace.Symbol
+	hits       uint64
+	inclusive  [blocks]stats.CoMoments
+	exclusive  [blocks]stats.CoMoments
+}
+
+// NewRefinement returns a Refinement for requests of the named arm, which has the given tracepoints on.
+func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
+	return &Refinement{
+		arm: arm, on: on,
+		edges: make(map[trace.Edge]*[blocks]stats.CoMoments), places: make(map[place]*placed), sums: make(map[place]int64),
+	}
+}
+
+// Observe adds a request. Coarse says that the problem is that of a request type, whose edges are whole ones.
+func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
+	block := o.Key() % blocks
+	total := o.Duration.Nanoseconds()
+	r.totals[block].Add(total)
+	r.observeEdges(o, block, coarse)
+	clear(r.sums)
+	for i := range o.Refined {
+		e := &o.Refined[i]
+		within := e.Within
+		if coarse {
+			within = wholeOf(o, e.Within)
+		}
+		r.climb(o, within, e.Context, e.Nanos)
+		if p := r.places[place{within, e.Context}]; p != nil {
+			p.exclusive[block].Add(e.Nanos, total)
+		}
+	}
+	for at, nanos := range r.sums {
+		r.places[at].inclusive[block].Add(nanos, total)
+	}
+}
+
+// observeEdges adds the times of all baseline edges: of those that this request did not refine too, as others do.
+func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coarse bool) {
+	if coarse {
+		r.times = o.AppendWholeTimes(r.times[:0])
+	} else {
+		r.times = o.AppendTimes(r.times[:0])
+	}
+	total := o.Duration.Nanoseconds()
+	for _, x := range r.times {
+		sums := r.edges[x.Edge]
+		if sums == nil {
+			sums = new([blocks]stats.CoMoments)
+			r.edges[x.Edge] = sums
+		}
+		sums[block].Add(x.Nanos, total)
+	}
+}
+
+// wholeOf returns the whole edge of the context that the baseline edge e lies in.
+func wholeOf(o *observation.Observation, e trace.Edge) trace.Edge {
+	i, found := slices.BinarySearchFunc(o.Edges, e, func(x observation.EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
+	if !found {
+		return 0
+	}
+	return trace.WholeEdge(o.Edges[i].Context)
+}
+
+// climb adds time to a context and to all switched-on ones above it.
+func (r *Refinement) climb(o *observation.Observation, within trace.Edge, context trace.Context, nanos int64) {
+	for {
+		i, found := slices.BinarySearchFunc(o.Contexts, context, func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
+		if !found || o.Contexts[i].Tracepoint == 0 {
+			return
+		}
+		c := &o.Contexts[i]
+		at := place{within, context}
+		p := r.places[at]
+		if p == nil {
+			p = &placed{parent: c.Parent, op: c.Op, tracepoint: c.Tracepoint}
+			r.places[at] = p
+		}
+		if _, counted := r.sums[at]; !counted {
+			p.hits += uint64(c.Count)
+		}
+		r.sums[at] += nanos
+		context = c.Parent
+	}
+}
+
+// Durations returns how many requests were added and how long they took: mean and variance in ns and ns².
+func (r *Refinement) Durations() (n uint64, mean, variance float64) {
+	m := except(&r.totals, none, (*stats.Moments).Merge)
+	return m.N, m.Mean(), m.Variance()
+}
+
+// Requests returns how many requests were added.
+func (r *Refinement) Requests() uint64 {
+	var n uint64
+	for i := range r.totals {
+		n += r.totals[i].N
+	}
+	return n
+}
+
+// Shares returns what every place showed, ascending by (Within, Context), and before these the tracepoints that no request
+// reached.
+func (r *Refinement) Shares() []RefinedShare {
+	reached := make(map[trace.Symbol]bool)
+	for _, p := range r.places {
+		reached[p.tracepoint] = true
+	}
+	var shares []RefinedShare
+	for _, tp := range r.on {
+		if !reached[tp] {
+			shares = append(shares, RefinedShare{Tracepoint: tp, Arm: r.arm, N: r.Requests(), Excess: math.NaN()})
+		}
+	}
+	order := slices.SortedFunc(maps.Keys(r.places), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.within, b.within), cmp.Compare(a.context, b.context))
+	})
+	for _, at := range order {
+		shares = append(shares, r.share(at, r.places[at]))
+	}
+	return shares
+}
+
+// share returns what one place showed, with the interval of its share.
+func (r *Refinement) share(at place, p *placed) RefinedShare {
+	t := except(&r.totals, none, (*stats.Moments).Merge)
+	x := except(&p.inclusive, none, (*stats.CoMoments).Merge)
+	self := except(&p.exclusive, none, (*stats.CoMoments).Merge)
+	s := RefinedShare{
+		Within: at.within, Context: at.context, Parent: p.parent, Op: p.op, Tracepoint: p.tracepoint, Arm: r.arm,
+		N: t.N, Hits: p.hits, Mean: x.Moments(t.N).Mean(), Exclusive: self.Moments(t.N).Mean(),
+		Share: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), Self: math.NaN(), ShareMean: math.NaN(), Excess: math.NaN(),
+	}
+	edge := r.edges[at.within]
+	if edge == nil {
+		return s
+	}
+	e := except(edge, none, (*stats.CoMoments).Merge)
+	s.Share, s.Self = quotient(x.Cov(t), e.Cov(t)), quotient(self.Cov(t), e.Cov(t))
+	s.ShareMean = quotient(x.Sum.Float64(), e.Sum.Float64())
+	var left [blocks]float64
+	for j := range left {
+		t := except(&r.totals, j, (*stats.Moments).Merge)
+		x := except(&p.inclusive, j, (*stats.CoMoments).Merge)
+		e := except(edge, j, (*stats.CoMoments).Merge)
+		left[j] = quotient(x.Cov(t), e.Cov(t))
+	}
+	half := jackknife(&left)
+	s.ShareLow, s.ShareHigh = s.Share-half, s.Share+half
+	return s
+}
+
+// quotient returns a/b, NaN where b is 0.
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// none is no block.
+const none = -1
+
+// except returns the sum of all blocks but one.
+func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
+	var sum S
+	for i := range all {
+		if i != left {
+			merge(&sum, all[i])
+		}
+	}
+	return sum
+}
+
+// student95 is the two-sided 95 % quantile of Student's t on blocks−1 degrees of freedom.
+const student95 = 2.131
+
+// jackknife returns half the width of the 95 % interval of a statistic from its values with each block left out.
+func jackknife(left *[blocks]float64) float64 {
+	var mean, sum float64
+	for _, v := range left {
+		mean += v / blocks
+	}
+	for _, v := range left {
+		sum += (v - mean) * (v - mean)
+	}
+	return student95 * math.Sqrt(sum*(blocks-1)/blocks)
+}

@@ -1,0 +1,119 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// edgeNumbers numbers the edges of a group for the rows of its samples. Of too many edges those with the smallest identities keep their
+// numbers: which edges count in samples depends on the set of edges only, not on their order.
+type edgeNumbers struct {
+	edges     []trace.Edge // by number
+	ascending []int32      // the numbers, ascending by edge
+	beyond    trace.Edge   // edges above it have no number, as there were too many; 0: all have
+}
+
+// find returns where the number of edge e is, or would be, in n.ascending.
+func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
+	return slices.BinarySearchFunc(n.ascending, e, func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
+}
+
+// of returns the number of an edge, -1 if it has none, or may have none for another order of the same requests.
+func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
+	at, found := n.find(e)
+	if !found || n.beyond != 0 && at >= limit {
+		return -1
+	}
+	return n.ascending[at]
+}
+
+// add numbers the edges that are new. It stops, and returns true, at twice the limit: then n is to be compacted, and the edges added
+// again.
+func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) {
+	for _, x := range times {
+		at, found := n.find(x.Edge)
+		if found || n.beyond != 0 && x.Edge > n.beyond {
+			continue
+		}
+		n.ascending = slices.Insert(n.ascending, at, int32(len(n.edges)))
+		n.edges = append(n.edges, x.Edge)
+		if len(n.edges) == 2*limit {
+			return true
+		}
+	}
+	return false
+}
+
+// compact numbers the edges in ascending order, without those beyond the limit if there are too many. It returns the new numbers by the
+// old ones, -1 for an edge that lost its number.
+func (n *edgeNumbers) compact(limit int) (numbers []int32) {
+	kept := n.ascending
+	if len(kept) > limit && (n.beyond != 0 || len(kept) >= 2*limit) {
+		kept = kept[:limit]
+		n.beyond = n.edges[kept[limit-1]]
+	}
+	numbers = make([]int32, len(n.edges))
+	for i := range numbers {
+		numbers[i] = -1
+	}
+	edges := make([]trace.Edge, len(kept))
+	for i, old := range kept {
+		edges[i], numbers[old] = n.edges[old], int32(i)
+	}
+	n.edges, n.ascending = edges, kept
+	for i := range kept {
+		kept[i] = int32(i)
+	}
+	return numbers
+}
+
+// rowBuilder makes rows of samples. It keeps its buffers.
+type rowBuilder struct {
+	columns []int32
+	nanos   []int64
+}
+
+// row packs a request for the sample.
+func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times []observation.EdgeNanos) stats.Row {
+	columns, nanos := b.columns[:0], b.nanos[:0]
+	for _, x := range times {
+		if n := numbers.of(x.Edge, limit); n >= 0 {
+			columns = append(columns, n)
+			nanos = append(nanos, x.Nanos)
+		}
+	}
+	b.columns, b.nanos = columns, nanos
+	sort2(columns, nanos)
+	return stats.NewRow(duration, columns, nanos)
+}
+
+// renumbered returns a row that came when row did, with its edges under the given numbers, without those that have -1.
+func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
+	columns, nanos := b.columns[:0], b.nanos[:0]
+	for e, x := range row.Edges() {
+		if n := numbers[e]; n >= 0 {
+			columns, nanos = append(columns, n), append(nanos, x)
+		}
+	}
+	b.columns, b.nanos = columns, nanos
+	sort2(columns, nanos)
+	other := stats.NewRow(row.Total(), columns, nanos)
+	if from, to := row.Came(); to > 0 {
+		other.Stamp(from)
+	}
+	return other
+}
+
+// sort2 sorts keys and carries values along, by insertion: rows are short, and few requests are sampled.
+func sort2(keys []int32, values []int64) {
+	for i := 1; i < len(keys); i++ {
+		for j := i; j > 0 && keys[j] < keys[j-1]; j-- {
+			keys[j], keys[j-1] = keys[j-1], keys[j]
+			values[j], values[j-1] = values[j-1], values[j]
+		}
+	}
+}

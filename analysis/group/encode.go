@@ -1,0 +1,293 @@
+package group
+
+import (
+	"encoding/binary"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+func writeTally(e *codec.Writer, t *Tally) {
+	e.B = t.Total.AppendBinary(e.B)
+	e.Uvarints(uint64(len(t.Edges)))
+	for i := range t.Edges {
+		x := &t.Edges[i]
+		e.Words(uint64(x.Edge))
+		e.Uvarints(x.Requests)
+		e.B = x.CoMoments.AppendBinary(e.B)
+	}
+}
+
+func readTally(d *codec.Reader) (t Tally) {
+	t.Total = codec.Decode(d, stats.DecodeMoments)
+	for i := range d.Count(12) {
+		x := EdgeTally{Edge: trace.Edge(d.Word()), Requests: d.Uvarint(), CoMoments: codec.Decode(d, stats.DecodeCoMoments)}
+		d.Ascending(i, i > 0 && x.Edge > t.Edges[max(0, i-1)].Edge)
+		if d.Bad() {
+			break
+		}
+		t.Edges = append(t.Edges, x)
+	}
+	return t
+}
+
+// rowDecoder is [stats.DecodeRow], or the one of what was written before.
+type rowDecoder func([]byte) (stats.Row, []byte, error)
+
+func appendRow(b []byte, r stats.Row) []byte { return r.AppendBinary(b) }
+
+func appendTransfer(b []byte, t Transfer) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, t.Bytes), uint64(t.Nanos))
+}
+
+func decodeTransfer(b []byte) (Transfer, []byte, error) {
+	d := codec.NewReader(b)
+	t := Transfer{Bytes: d.Below(maxBytes), Nanos: int64(d.Below(stats.MaxNanos))}
+	if d.Bad() {
+		return Transfer{}, nil, codec.ErrCorrupt
+	}
+	return t, d.Rest(), nil
+}
+
+func writeWindow(e *codec.Writer, w *Window) {
+	writeTally(e, &w.Tally)
+	e.B = w.Latency.AppendBinary(e.B)
+	e.B = w.Sample.AppendBinary(e.B, appendRow)
+	e.B = w.Transfers.AppendBinary(e.B, appendTransfer)
+	e.Uvarints(w.Failed)
+	e.Times(w.First, w.Last)
+}
+
+// window reads a window whose rows, each read by decodeRow, have edges below the given number.
+func readWindow(d *codec.Reader, edges int, decodeRow rowDecoder) (w Window) {
+	w.Tally = readTally(d)
+	w.Latency = codec.Decode(d, stats.DecodeSketch)
+	w.Sample = codec.Decode(d, func(b []byte) (stats.Sample[stats.Row], []byte, error) { return stats.DecodeSample(b, decodeRow) })
+	w.Transfers = codec.Decode(d, func(b []byte) (stats.Sample[Transfer], []byte, error) { return stats.DecodeSample(b, decodeTransfer) })
+	w.Failed, w.First, w.Last = d.Uvarint(), d.Time(), d.Time()
+	for _, row := range w.Sample.All() {
+		for n := range row.Edges() {
+			if int(n) >= edges {
+				d.Fail()
+			}
+		}
+	}
+	return w
+}
+
+// AppendBinary appends p to b.
+func (p *Past) AppendBinary(b []byte) []byte {
+	e := codec.NewWriter(p.Total.AppendBinary(b))
+	e.Uvarints(p.Failed, uint64(len(p.Edges)))
+	for _, x := range p.Edges {
+		e.Words(uint64(x.Edge))
+		e.Uvarints(x.Nanos)
+	}
+	writeLatencies(e, &p.Latency)
+	return e.B
+}
+
+// decodePast reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+func decodePast(b []byte) (Past, []byte, error) {
+	d := codec.NewReader(b)
+	p := Past{Total: codec.Decode(d, stats.DecodeMoments), Failed: d.Uvarint()}
+	for i := range d.Below(pastEdges + 2) {
+		x := PastEdge{trace.Edge(d.Word()), d.Uvarint()}
+		d.Ascending(int(i), i > 0 && x.Edge > p.Edges[len(p.Edges)-1].Edge)
+		if d.Bad() {
+			break
+		}
+		p.Edges = append(p.Edges, x)
+	}
+	p.Latency = readLatencies(d)
+	if d.Bad() || len(p.Edges) > pastEdges && p.Edges[0].Edge != 0 {
+		return Past{}, nil, codec.ErrCorrupt
+	}
+	return p, d.Rest(), nil
+}
+
+// AppendSizeModel appends m, which may be nil, to b.
+func AppendSizeModel(b []byte, m *SizeModel) []byte {
+	w := codec.NewWriter(b)
+	w.Bools(m != nil)
+	if m == nil {
+		return w.B
+	}
+	w.Floats(m.Base, m.PerByte, m.PerSegment, m.Noise, m.Relative, m.SizeModel.Timeout)
+	w.Uvarints(uint64(m.Segment), m.Requests)
+	w.Floats(m.Delayed, m.TimedOut, m.BadLow, m.BadHigh, m.MeanExpected, m.Typical, m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal)
+	return w.B
+}
+
+// DecodeSizeModel returns the model, or nil, that AppendSizeModel wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
+func DecodeSizeModel(b []byte) (*SizeModel, []byte, error) {
+	d := codec.NewReader(b)
+	var m *SizeModel
+	if d.Bool() {
+		m = readSizeModel(d)
+	}
+	if d.Bad() {
+		return nil, nil, codec.ErrCorrupt
+	}
+	return m, d.Rest(), nil
+}
+
+func readSizeModel(d *codec.Reader) *SizeModel {
+	var m SizeModel
+	for _, f := range []*float64{&m.Base, &m.PerByte, &m.PerSegment, &m.Noise, &m.Relative, &m.SizeModel.Timeout} {
+		*f = d.Finite()
+	}
+	m.Segment, m.Requests = int(d.Below(1<<30)), d.Uvarint()
+	for _, f := range []*float64{&m.Delayed, &m.TimedOut, &m.BadLow, &m.BadHigh, &m.MeanExpected, &m.Typical} {
+		*f = d.Finite()
+	}
+	m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal = d.Float(), d.Float(), d.Float(), d.Float() // NaN where durations do not vary
+	if m.Segment == 0 {
+		d.Fail()
+	}
+	return &m
+}
+
+// The versions of groupers that are read, and the one that is written.
+const (
+	unstampedVersion = 2 // requests sampled do not say when they came
+	grouperVersion   = 3
+)
+
+// AppendBinary appends the state of g to b, without request types, table, splits and options, which are others', and without expectations
+// and open problems: these more appends, first for nil, then for each group behind it. Groupers that saw the same requests in the same
+// epochs give the same bytes, whatever their order within an epoch. It takes time and memory for all groups: nothing may observe meanwhile.
+func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byte) []byte {
+	w := codec.NewWriter(append(b, grouperVersion))
+	w.Uvarints(g.Refused, g.Evicted)
+	w.Times(g.closed)
+	w.B = more(w.B, nil)
+	w.Uvarints(uint64(len(g.groups)))
+	for _, group := range g.all() {
+		group.renumber(&g.rows)
+		writeGroup(w, group)
+		w.B = more(w.B, group)
+	}
+	return w.B
+}
+
+func writeGroup(w *codec.Writer, group *Group) {
+	for _, h := range []analysis.Hash{group.ID, group.RequestType, group.Skeleton, group.Whole} {
+		w.Hash(h)
+	}
+	w.Uvarints(uint64(group.Level))
+	w.Words(uint64(group.Entry), uint64(group.numbers.beyond))
+	w.Uvarints(uint64(len(group.numbers.edges)))
+	for _, x := range group.numbers.edges {
+		w.Words(uint64(x))
+	}
+	w.Uvarints(uint64(len(group.values)))
+	for _, v := range group.values {
+		w.Text(v.Variable)
+		w.Text(v.Value)
+		w.Words(uint64(v.Where))
+	}
+	writeWindow(w, &group.Open)
+	writeWindow(w, &group.Current)
+	writeWindow(w, &group.Reference)
+	writeWindow(w, &group.next)
+	w.Bools(group.younger != nil)
+	if group.younger != nil {
+		writeWindow(w, group.younger)
+	}
+	w.B = group.history.AppendBinary(w.B, func(b []byte, p *Past) []byte { return p.AppendBinary(b) })
+	w.Times(group.Since, group.Seen)
+}
+
+// readGroup reads a group, without what others know of it.
+func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
+	group := &Group{ID: d.Hash(), RequestType: d.Hash(), Skeleton: d.Hash(), Whole: d.Hash()}
+	group.Level = Level(d.Below(uint64(len(levelNames))))
+	group.Entry, group.numbers.beyond = trace.Op(d.Word()), trace.Edge(d.Word())
+	n := &group.numbers
+	for i := range d.Count(8) {
+		x := trace.Edge(d.Word())
+		d.Ascending(i, i > 0 && x > n.edges[max(0, i-1)])
+		n.edges, n.ascending = append(n.edges, x), append(n.ascending, int32(i))
+	}
+	for range d.Count(10) {
+		group.values = append(group.values, VariableBin{Variable: d.Text(), Value: d.Text(), Where: trace.Context(d.Word())})
+	}
+	window := func() Window { return readWindow(d, len(n.edges), decodeRow) }
+	group.Open, group.Current, group.Reference, group.next = window(), window(), window(), window()
+	if d.Bool() {
+		younger := window()
+		group.younger = &younger
+	}
+	group.history = codec.Decode(d, func(b []byte) (stats.Series[Past, *Past], []byte, error) {
+		return stats.DecodeSeries[Past, *Past](b, decodePast)
+	})
+	group.Since, group.Seen = d.Time(), d.Time()
+	return group
+}
+
+// DecodeGrouper returns the Grouper that AppendBinary wrote, with the given request types, table and options, which should be those that
+// it had: it goes on where that one stopped. More reads the bytes that AppendBinary's more wrote, and returns those behind. Requests
+// sampled by older versions do not say when they came. DecodeGrouper returns the bytes behind the Grouper. An error wraps
+// [codec.ErrCorrupt]. It keeps nothing of b.
+func DecodeGrouper(
+	b []byte, types *RequestTypes, table *trace.Table, options Options, more func(b []byte, group *Group) ([]byte, error),
+) (*Grouper, []byte, error) {
+	g := NewGrouper(types, table, options)
+	d := codec.NewReader(b)
+	version, decodeRow := byte(grouperVersion), rowDecoder(stats.DecodeRow)
+	if len(b) > 0 && b[0] == unstampedVersion {
+		version, decodeRow = unstampedVersion, stats.DecodeUnstampedRow
+	}
+	d.Version(version)
+	g.Refused, g.Evicted, g.closed = d.Uvarint(), d.Uvarint(), d.Time()
+	readMore := func(group *Group) *Group {
+		return codec.Decode(d, func(b []byte) (*Group, []byte, error) {
+			rest, err := more(b, group)
+			return group, rest, err
+		})
+	}
+	readMore(nil)
+	var before *Group
+	for range d.Count(200) {
+		group := readMore(readGroup(d, decodeRow))
+		if d.Bad() || !g.adopt(group, before) {
+			d.Fail()
+			break
+		}
+		before = group
+	}
+	if d.Bad() {
+		return nil, nil, codec.ErrCorrupt
+	}
+	return g, d.Rest(), nil
+}
+
+// adopt adds a decoded group, which must follow the one before in the order of [Grouper.all]. It reports whether it fits.
+func (g *Grouper) adopt(group, before *Group) bool {
+	if before != nil && compareGroups(before, group) >= 0 {
+		return false
+	}
+	if group.parent = group; group.Level == LevelGroup {
+		group.parent = g.groups[group.RequestType]
+	}
+	p := group.parent
+	if p == nil || p.RequestType != group.RequestType || p.Level != LevelRequestType || g.groups[group.ID] != nil ||
+		group.Level == LevelRequestType && group.ID != group.RequestType {
+		return false
+	}
+	if m := p.Expectation.Mix; m != nil && group.Expectation.Number >= len(m.Open) {
+		return false
+	}
+	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.next} {
+		if w.Sample.Cap() == 0 {
+			return false
+		}
+	}
+	group.options = &g.options
+	group.sizing = g.Types.Rules.sizing(group.RequestType, group.Entry)
+	g.groups[group.ID] = group
+	return true
+}

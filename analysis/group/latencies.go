@@ -1,0 +1,98 @@
+package group
+
+import (
+	"iter"
+	"math/bits"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+)
+
+// Latencies counts durations in coarse bins, four to an octave: what a picture of the past needs. The zero value holds none. Counts are
+// exact, so that it does not matter in which order they come together.
+type Latencies struct {
+	first  uint8    // number of the first bin; without counts 0
+	counts []uint64 // of the bins from there on; the first and the last are not 0
+}
+
+// latencyBins is how many bins there are.
+const latencyBins = 4 * 60
+
+// latencyBin returns the number of the bin that holds a duration, ns. The first holds all that is shorter, too, and the last all that is longer.
+func latencyBin(ns int64) uint8 {
+	octave := max(2, bits.Len64(uint64(max(0, ns)))-1)
+	return uint8(min(latencyBins-1, 4*(octave-2)+int(max(4, ns>>(octave-2)))&3))
+}
+
+// latencyLow returns the smallest duration of a bin, ns.
+func latencyLow(bin uint8) int64 { return int64(4+bin%4) << (bin / 4) }
+
+// All yields the bins, ascending, that hold a duration: durations lie in [low, high), ns.
+func (l *Latencies) All() iter.Seq2[[2]int64, uint64] {
+	return func(yield func([2]int64, uint64) bool) {
+		for i, n := range l.counts {
+			bin := l.first + uint8(i)
+			if n > 0 && !yield([2]int64{latencyLow(bin), latencyLow(bin + 1)}, n) {
+				return
+			}
+		}
+	}
+}
+
+// Add counts n durations, ns.
+func (l *Latencies) Add(ns int64, n uint64) { l.add(latencyBin(ns), n) }
+
+func (l *Latencies) add(bin uint8, n uint64) {
+	switch last := l.first + uint8(len(l.counts)); {
+	case n == 0:
+		return
+	case len(l.counts) == 0:
+		l.first, l.counts = bin, append(l.counts, 0)
+	case bin < l.first:
+		l.counts = slices.Insert(l.counts, 0, make([]uint64, l.first-bin)...)
+		l.first = bin
+	case bin >= last:
+		l.counts = append(l.counts, make([]uint64, bin-last+1)...)
+	}
+	l.counts[bin-l.first] += n
+}
+
+// Equal reports whether both count the same.
+func (l Latencies) Equal(o Latencies) bool {
+	return l.first == o.first && slices.Equal(l.counts, o.counts)
+}
+
+// merge adds what o counts.
+func (l *Latencies) merge(o *Latencies) {
+	for i, n := range o.counts {
+		l.add(o.first+uint8(i), n)
+	}
+}
+
+// set makes l count what a sketch does, by the upper limits of its bins.
+func (l *Latencies) set(s *stats.Sketch) {
+	l.first, l.counts = 0, l.counts[:0]
+	for limit, n := range s.Bins() {
+		l.Add(limit, n)
+	}
+}
+
+func writeLatencies(e *codec.Writer, l *Latencies) {
+	e.Uvarints(uint64(l.first), uint64(len(l.counts)))
+	e.Uvarints(l.counts...)
+}
+
+func readLatencies(d *codec.Reader) (l Latencies) {
+	first := d.Uvarint()
+	for range d.Below(latencyBins + 1) {
+		l.counts = append(l.counts, d.Uvarint())
+	}
+	n := len(l.counts)
+	if d.Bad() || first+uint64(n) > latencyBins || n == 0 && first != 0 || n > 0 && (l.counts[0] == 0 || l.counts[n-1] == 0) {
+		d.Fail()
+		return Latencies{}
+	}
+	l.first = uint8(first)
+	return l
+}

@@ -1,0 +1,223 @@
+package group_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// pastOf returns the past of the first few of some requests with many edges.
+func pastOf(t *rapid.T) (p group.Past) {
+	for range rapid.IntRange(0, 5).Draw(t, "requests") {
+		one := group.Past{Failed: uint64(rapid.IntRange(0, 1).Draw(t, "failed"))}
+		for i := range rapid.IntRange(0, 50).Draw(t, "edges") {
+			one.Edges = append(one.Edges, group.PastEdge{Edge: trace.Edge(1 + i*rapid.IntRange(1, 3).Draw(t, "step")), Nanos: rapid.Uint64Range(0, 1<<50).Draw(t, "nanos")})
+			if n := len(one.Edges); n > 1 && one.Edges[n-1].Edge <= one.Edges[n-2].Edge {
+				one.Edges = one.Edges[:n-1]
+			}
+		}
+		for _, e := range one.Edges {
+			one.Total.Add(int64(e.Nanos >> 6))
+			one.Latency.Add(int64(e.Nanos>>6), 1)
+		}
+		p.Merge(one)
+	}
+	return p
+}
+
+// What is kept of the past is the same in whatever order it was put together, bounded, and nothing is lost.
+func TestPastMerges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := pastOf(t), pastOf(t), pastOf(t)
+		sum := func(parts ...group.Past) (p group.Past) {
+			for _, x := range parts {
+				p.Merge(x)
+			}
+			return p
+		}
+		left := sum(sum(a, b), c)
+		if diff := cmp.Diff(left, sum(c, sum(b, a))); diff != "" {
+			t.Error(diff)
+		}
+		var want, got uint64
+		for _, p := range []group.Past{a, b, c} {
+			for _, e := range p.Edges {
+				want += e.Nanos
+			}
+		}
+		for i, e := range left.Edges {
+			got += e.Nanos
+			if i > 0 && e.Edge <= left.Edges[i-1].Edge {
+				t.Errorf("edges %v", left.Edges)
+			}
+		}
+		var counted uint64
+		for bin, n := range left.Latency.All() {
+			if bin[0] >= bin[1] || n == 0 {
+				t.Errorf("bin %v of %d", bin, n)
+			}
+			counted += n
+		}
+		if counted != left.Total.N {
+			t.Errorf("%d durations in bins, %d in all", counted, left.Total.N)
+		}
+		if got != want || len(left.Edges) > 33 {
+			t.Errorf("%d ns of %d in %d edges", got, want, len(left.Edges))
+		}
+	})
+}
+
+func TestPastSaturates(t *testing.T) {
+	var p group.Past
+	for range 3 {
+		p.Merge(group.Past{Edges: []group.PastEdge{{Edge: 1, Nanos: math.MaxUint64 / 2}}})
+	}
+	if p.Edges[0].Nanos != math.MaxUint64 {
+		t.Errorf("%d ns", p.Edges[0].Nanos)
+	}
+}
+
+const epoch = 10 * time.Second
+
+// The windows over time of a group tell what its requests were like when: their number, durations, failures and edges.
+func TestWindowsOverTime(t *testing.T) {
+	g := newGrouper(group.Options{})
+	at := trace.Nanos(1e18)
+	g.Close(at)
+	var grp *group.Group
+	for i := range 100 {
+		d := time.Millisecond
+		if i == 99 {
+			d = 3 * time.Millisecond
+		}
+		for k := range 4 {
+			o := requests.Plain(1, 1, at.Add(time.Duration(k)), d)
+			o.Failed = k == 0
+			_, grp = g.Observe(o)
+		}
+		at = at.Add(epoch)
+		g.Close(at)
+	}
+	windows := grp.Windows()
+	if n := len(windows); n < 5 || n > stats.MaxBuckets {
+		t.Fatalf("%d windows", n)
+	}
+	var requests uint64
+	for i, w := range windows {
+		requests += w.Total.N
+		if i > 0 && w.From != windows[i-1].To || w.Failed*4 != w.Total.N {
+			t.Errorf("window %+v after %+v", w, windows[max(0, i-1)])
+		}
+		if len(w.Edges) != 1 || w.Edges[0].Edge != grp.Edges()[0] || math.Abs(w.Mean(w.Edges[0])-w.Total.Mean()) > 1e-6 {
+			t.Errorf("edges %+v of %v", w.Edges, w.Total.Mean())
+		}
+	}
+	last := windows[len(windows)-1]
+	if requests != 400 || last.To != at || last.To.Sub(last.From) != stats.Tick || last.Total.Mean() != 3e6 {
+		t.Errorf("%d requests, the last window is %+v", requests, last)
+	}
+}
+
+// Every duration lies in its bin, and bins are a quarter wide.
+func TestLatencies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ns := rapid.Int64Range(4, int64(39*time.Hour)).Draw(t, "ns")
+		var l group.Latencies
+		l.Add(ns, 3)
+		for bin, n := range l.All() {
+			if n != 3 || ns < bin[0] || ns >= bin[1] || 4*(bin[1]-bin[0]) > bin[0] {
+				t.Errorf("%d in %v: %d", ns, bin, n)
+			}
+		}
+	})
+	var l group.Latencies
+	for _, ns := range []int64{math.MinInt64, 0, 3, math.MaxInt64} {
+		l.Add(ns, 1)
+	}
+	sum := uint64(0)
+	for bin, n := range l.All() {
+		if sum += n; bin[0] >= bin[1] {
+			t.Errorf("bin %v", bin)
+		}
+	}
+	if sum != 4 {
+		t.Errorf("%d of 4 durations counted", sum)
+	}
+}
+
+// restartedGroups returns a Grouper that goes on where g is, from its bytes alone.
+func restartedGroups(t rapid.TB, g *group.Grouper, options group.Options) *group.Grouper {
+	t.Helper()
+	b := g.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b })
+	again, rest, err := group.DecodeGrouper(b, g.Types, g.Table, options, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+	if err != nil || len(rest) > 0 {
+		t.Fatalf("%d bytes left: %v", len(rest), err)
+	}
+	return again
+}
+
+// In every window of the past there are as many of the requests sampled as it has, where all are sampled: whenever they say they began,
+// however long epochs are, and though nothing came for a while, the number of edges is bounded, and the Grouper was restarted.
+func TestSampledSayWhenTheyCame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		options := group.Options{Edges: 5, Sample: 1000}
+		g := newGrouper(options)
+		now, all := trace.Nanos(rapid.Int64Range(0, 1e11).Draw(t, "begin")), 0
+		for range rapid.IntRange(1, 12).Draw(t, "epochs") {
+			for range rapid.IntRange(0, 4).Draw(t, "requests") {
+				o := requests.Edged(rand.New(rand.NewPCG(1, uint64(all))), 1, 1)
+				o.Start = now.Add(time.Duration(rapid.Int64Range(-1e12, 1e12).Draw(t, "start")))
+				o.Trace[2] = byte(all)
+				g.Observe(o)
+				all++
+			}
+			now = now.Add(time.Duration(rapid.Int64Range(1, 3e10).Draw(t, "epoch")))
+			g.Close(now)
+			if rapid.Bool().Draw(t, "down") {
+				now = now.Add(time.Hour)
+			}
+			if rapid.Bool().Draw(t, "restart") {
+				g = restartedGroups(t, g, options)
+			}
+		}
+		for _, grp := range g.Groups() {
+			left := all
+			for _, w := range grp.Windows() {
+				n := 0
+				for _, row := range grp.Current.Sample.All() {
+					if from, to := row.Came(); from >= int64(w.From) && to <= int64(w.To) {
+						n++
+					}
+				}
+				if uint64(n) != w.Total.N {
+					t.Fatalf("of %d requests from %v to %v %d were sampled there", w.Total.N, w.From, w.To, n)
+				}
+				left -= n
+			}
+			if grp.Current.Sample.Len() != all || left < 0 {
+				t.Fatalf("%d requests are sampled, of %d; %d are older than windows go", grp.Current.Sample.Len(), all, left)
+			}
+		}
+	})
+}
+
+// Where there are no epochs, nothing is said of when requests came.
+func TestSampledWithoutEpochs(t *testing.T) {
+	g := newGrouper(group.Options{})
+	g.Observe(requests.Plain(1, 1, 1e18, time.Millisecond))
+	g.Close(0)
+	for _, row := range g.Groups()[0].Current.Sample.All() {
+		if from, to := row.Came(); from != 0 || to != 0 {
+			t.Errorf("it came in [%d, %d)", from, to)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package group_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// A rate is told by when requests came, not by when they say they began: traces are closed seconds later, and the past of one that waited
+// in a queue, or of a wrong clock, may be any.
+func TestRateOfLateRequests(t *testing.T) {
+	const epoch = 10 * time.Second
+	start := trace.Nanos(0).Add(1000 * time.Hour)
+	for _, late := range []time.Duration{0, 15 * time.Second, 24 * time.Hour, -time.Hour} {
+		g, at := newGrouper(group.Options{}), start
+		g.Close(at)
+		for range 3 {
+			for k := range 20 {
+				o := requests.Random(1, 1)[0]
+				o.Start = at.Add(time.Duration(k)*epoch/20 - late)
+				g.Observe(o)
+			}
+			at = at.Add(epoch)
+			g.Close(at)
+		}
+		for _, grp := range g.Groups() {
+			if rate := grp.Current.Rate(); rate < 1.99 || rate > 2.01 {
+				t.Errorf("%v late: %g requests/s, want 2", late, rate)
+			}
+		}
+	}
+}
+
+// While nothing came, as while the service is down, no time passes for rates.
+func TestRateAfterAPause(t *testing.T) {
+	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
+	g.Close(at)
+	at = at.Add(5 * time.Hour)
+	o := requests.Random(1, 1)[0]
+	o.Start = at
+	g.Observe(o)
+	g.Close(at.Add(10 * time.Second))
+	for _, grp := range g.Groups() {
+		if rate := grp.Current.Rate(); rate != 0.1 {
+			t.Errorf("%g requests/s, want 0.1", rate)
+		}
+	}
+}

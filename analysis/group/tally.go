@@ -1,0 +1,119 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Tally is the exact sums over a set of requests: of their durations, and of their times in each edge. Of more edges than the limit
+// those with the smallest identities are kept apart and the others added up in Edge 0: so the same requests give the same bytes, in
+// whatever order they were added and merged. The zero value is the empty set.
+type Tally struct {
+	Total stats.Moments
+	Edges []EdgeTally // ascending by Edge, so that Edge 0, all edges beyond the limit, comes first
+}
+
+// EdgeTally is the exact sums for one edge. A request that did not execute it counts as 0 ns and changes nothing here. Those of Edge
+// 0 are the sums over its edges: its mean and its covariance are exact, its own variance is not known.
+type EdgeTally struct {
+	Edge     trace.Edge
+	Requests uint64 // that spent time in it
+	stats.CoMoments
+}
+
+// Add adds a request with the given times, ascending by edge, which add up to its duration. It returns how many edges were new.
+func (t *Tally) Add(duration int64, times []observation.EdgeNanos, limit int) int {
+	t.Total.Add(duration)
+	added, at := 0, 0
+	var other EdgeTally
+	for _, x := range times {
+		for at < len(t.Edges) && t.Edges[at].Edge < x.Edge {
+			at++
+		}
+		e := &other
+		switch {
+		case at < len(t.Edges) && t.Edges[at].Edge == x.Edge:
+			e = &t.Edges[at]
+		case at < len(t.Edges) || at-t.others() < limit:
+			t.Edges = slices.Insert(t.Edges, at, EdgeTally{Edge: x.Edge})
+			e = &t.Edges[at]
+			added++
+		}
+		e.Requests++
+		e.CoMoments.Add(x.Nanos, duration)
+	}
+	t.trim(&other, limit)
+	return added
+}
+
+// others returns 1 if there is an Edge 0, else 0.
+func (t *Tally) others() int {
+	if len(t.Edges) > 0 && t.Edges[0].Edge == 0 {
+		return 1
+	}
+	return 0
+}
+
+// trim adds other, and all edges but the first limit, to Edge 0.
+func (t *Tally) trim(other *EdgeTally, limit int) {
+	if kept := limit + t.others(); len(t.Edges) > kept {
+		for i := range t.Edges[kept:] {
+			other.merge(&t.Edges[kept+i])
+		}
+		t.Edges = t.Edges[:kept]
+	}
+	if other.Requests == 0 {
+		return
+	}
+	if t.others() == 0 {
+		t.Edges = slices.Insert(t.Edges, 0, EdgeTally{})
+	}
+	t.Edges[0].merge(other)
+}
+
+// merge adds the sums of from.
+func (e *EdgeTally) merge(from *EdgeTally) {
+	e.Requests += from.Requests
+	e.CoMoments.Merge(from.CoMoments)
+}
+
+// Merge adds the requests of u.
+func (t *Tally) Merge(u *Tally, limit int) {
+	t.Total.Merge(u.Total)
+	t.Edges = slices.Grow(t.Edges, max(0, len(u.Edges)-len(t.Edges)))
+	at := 0
+	for i := range u.Edges {
+		from := &u.Edges[i]
+		for at < len(t.Edges) && t.Edges[at].Edge < from.Edge {
+			at++
+		}
+		if at == len(t.Edges) || t.Edges[at].Edge != from.Edge {
+			t.Edges = slices.Insert(t.Edges, at, EdgeTally{Edge: from.Edge})
+		}
+		t.Edges[at].merge(from)
+	}
+	t.trim(&EdgeTally{}, limit)
+}
+
+func (t *Tally) find(e trace.Edge) (int, bool) {
+	return slices.BinarySearchFunc(t.Edges, e, func(x EdgeTally, e trace.Edge) int {
+		if x.Edge < e {
+			return -1
+		}
+		if x.Edge > e {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Edge returns the sums for e; zero sums where no request executed it.
+func (t *Tally) Edge(e trace.Edge) EdgeTally {
+	if at, found := t.find(e); found {
+		return t.Edges[at]
+	}
+	return EdgeTally{Edge: e}
+}

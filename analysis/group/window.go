@@ -1,0 +1,117 @@
+package group
+
+import (
+	"math"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Window is what is kept of the requests of a group over a stretch of time. Windows of the same group merge.
+type Window struct {
+	Tally
+	Latency   stats.Sketch            // of the durations
+	Sample    stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does, and say when they came once their epoch has ended
+	Transfers stats.Sample[Transfer]  // uniform, of the requests with a size where rules say that sizes matter; nothing elsewhere
+	fitted    *SizeModel              // of Transfers; nil: not yet
+	Failed    uint64                  // requests whose root ended in an error
+	First     trace.Nanos             // start of the earliest request, or of the epoch in which it came; means nothing in an empty window
+	Last      trace.Nanos             // start of the latest request, or end of the epoch in which it came
+}
+
+// Merge adds the requests of u, keeping at most limit edges apart; u stays as it is.
+func (w *Window) Merge(u *Window, limit int) {
+	w.absorb(u, limit)
+	w.Sample.Merge(u.Sample)
+}
+
+// absorb is Merge without the sample of rows.
+func (w *Window) absorb(u *Window, limit int) {
+	if u.Total.N == 0 {
+		return
+	}
+	before := w.Total.N
+	w.Tally.Merge(&u.Tally, limit)
+	w.Latency.Merge(u.Latency)
+	w.Transfers.Merge(u.Transfers)
+	w.fitted = nil
+	w.Failed += u.Failed
+	if before == 0 || u.First < w.First {
+		w.First = u.First
+	}
+	w.Last = max(w.Last, u.Last)
+}
+
+// Rate returns the requests per second between First and Last; 0 where these coincide.
+func (w *Window) Rate() float64 {
+	span := w.Last.Sub(w.First).Seconds()
+	if !(span > 0) {
+		return 0
+	}
+	return float64(w.Total.N) / span
+}
+
+// Reset empties w and makes it sample that many requests.
+func (w *Window) Reset(sample int) {
+	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
+}
+
+// cover makes w span the epoch [from, to] in which its requests came, whenever they say they began: traces come late, and clocks may be
+// wrong. The requests sampled came at the end of it, which tells what window of the past they are in (see [Group.Windows]).
+func (w *Window) cover(from, to trace.Nanos) {
+	w.First, w.Last = from, to
+	for _, row := range w.Sample.All() {
+		row.Stamp(lastOf(to))
+	}
+}
+
+// lastOf returns the last nanosecond of an epoch: where it ends, the next one begins.
+func lastOf(end trace.Nanos) int64 { return int64(end) - 1 }
+
+// CoV returns the exact CoV with an interval whose relative width comes from the sample or, if there is none, from the sketch. If a size
+// model is given it returns the CoV of that.
+func (w *Window) CoV(size *SizeModel) stats.Interval {
+	if size != nil {
+		return stats.Interval{Value: size.CoV, Low: size.CoVLow, High: size.CoVHigh}
+	}
+	value := w.Total.CoV()
+	_, total := stats.NewTable(w.Sample.All(), nil).Estimates()
+	e := total.CoV
+	if w.Sample.Len() == 0 {
+		e = w.Latency.CoV()
+	}
+	if !(e.Value > 0) {
+		return stats.Interval{Value: value, Low: math.NaN(), High: math.NaN()}
+	}
+	return stats.Interval{Value: value, Low: value * e.Low / e.Value, High: value * e.High / e.Value}
+}
+
+// sizeModel returns the size model of the requests of a window; nil where it cannot be judged by size.
+func (w *Window) sizeModel(timeout time.Duration) *SizeModel {
+	n := w.Transfers.Len()
+	if n == 0 || float64(n)/w.Transfers.Rate() < sizedPart*float64(w.Total.N) {
+		return nil
+	}
+	if w.fitted == nil {
+		w.fitted = fitSizes(&w.Transfers, timeout)
+	}
+	if w.fitted.Requests == 0 {
+		return nil
+	}
+	return w.fitted
+}
+
+// past makes p what is kept of a window once it is past.
+func (w *Window) past(p *Past) {
+	p.Total, p.Failed, p.Edges = w.Total, w.Failed, p.Edges[:0]
+	p.Latency.set(&w.Latency)
+	for i := range w.Tally.Edges {
+		e := &w.Tally.Edges[i]
+		nanos := e.Sum.Lo
+		if e.Sum.Hi > 0 {
+			nanos = math.MaxUint64
+		}
+		p.Edges = append(p.Edges, PastEdge{e.Edge, nanos})
+	}
+}

@@ -1,0 +1,14 @@
+package observation
+
+import "slices"
+
+// Clone returns a copy of o that shares nothing with it.
+func (o *Observation) Clone() *Observation {
+	c := *o
+	c.Children = slices.Clone(o.Children)
+	c.Contexts = slices.Clone(o.Contexts)
+	c.Edges = slices.Clone(o.Edges)
+	c.Refined = slices.Clone(o.Refined)
+	c.Variables = slices.Clone(o.Variables)
+	return &c
+}

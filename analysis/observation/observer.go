@@ -1,0 +1,465 @@
+package observation
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Observer reduces paths to observations. It keeps its buffers: once they have grown, it allocates nothing. It belongs to
+// one goroutine. The zero Observer is ready for use.
+type Observer struct {
+	path *critpath.Path
+	root *critpath.Root
+	into *Observation
+
+	keys    []key        // being sorted
+	scratch []key        // see sortKeys
+	entry   []int32      // of each node its index in into.Contexts; valid for the nodes of the root and of its path
+	below   []int32      // of each switched-on node its first baseline child, -1: none; filled only if there are such
+	next    []int32      // of each baseline node the next child of its switched-on parent
+	onPath  []bool       // of each entry of into.Contexts whether a baseline span on the path has it
+	refined []trace.Edge // see findRefined
+	buckets []int32
+	found   []located
+}
+
+// key is what something is sorted by, and its number.
+type key struct {
+	hash uint64
+	i    int32
+}
+
+// The protocol's own attributes are not variables.
+var (
+	keyTracepoint = trace.SymbolOf([]byte(trace.KeyTracepoint))
+	keyPlan       = trace.SymbolOf([]byte(trace.KeyPlan))
+	keyArm        = trace.SymbolOf([]byte(trace.KeyArm))
+	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
+)
+
+// Observe fills into, reusing its slices, with the observation of root number root of p, which must be usable (see
+// [critpath.Path.Unusable]). Into shares no memory with p. It takes time O(n log n) in the number of nodes of the root and of its
+// path.
+func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
+	o.path, o.root, o.into = p, &p.Roots[root], into
+	n := &p.Nodes[o.root.Node]
+	s := &p.Trace.Spans[n.Span]
+	into.Trace, into.Root = p.Trace.ID, n.ID
+	into.Start, into.Duration = n.Start, n.End.Sub(n.Start)
+	into.Entry, into.Failed = s.Op, s.Flags&trace.Error != 0
+	o.plan()
+	o.children()
+	o.contexts()
+	o.skeleton()
+	into.Edges = o.edges(o.root.Sections, into.Edges[:0])
+	o.exclusive()
+	o.refine()
+	o.variables()
+	into.Shape = into.ComputeShape()
+	o.path, o.root, o.into = nil, nil, nil
+}
+
+// plan reads from the root's attributes which plan and arm applied to the request. If there are several, the largest holds.
+func (o *Observer) plan() {
+	o.into.Plan, o.into.Arm = -1, 0
+	for _, i := range o.path.Attrs(o.root.Node) {
+		a := &o.path.Trace.Attrs[i]
+		switch {
+		case a.Key == keyPlan && a.Numeric && a.Number >= 0 && a.Number < 1<<53:
+			o.into.Plan = max(o.into.Plan, int64(a.Number))
+		case a.Key == keyArm && !a.Numeric:
+			o.into.Arm = max(o.into.Arm, a.Text)
+		}
+	}
+}
+
+// children collects the distinct operations of the root's baseline children.
+func (o *Observer) children() {
+	p := o.path
+	first, last := p.Children(o.root.Node)
+	ops := o.into.Children[:0]
+	for i := first; i < last; i++ {
+		if p.Nodes[i].Anchor == i {
+			ops = append(ops, p.Span(i).Op)
+		}
+	}
+	slices.Sort(ops)
+	o.into.Children = slices.Compact(ops)
+}
+
+// contexts counts by calling context the nodes of the root, and those of other roots that are on its path.
+func (o *Observer) contexts() {
+	p := o.path
+	o.entry = resized(o.entry, len(p.Nodes))
+	o.linkBelow()
+	o.keys = o.keys[:0]
+	for i := o.root.First; i < o.root.Last; i++ {
+		if p.Nodes[i].Root >= 0 {
+			o.keys = append(o.keys, key{uint64(p.Nodes[i].Full), i})
+		}
+	}
+	if len(p.Trace.Joins) > 0 {
+		for _, i := range o.root.Critical {
+			o.addJoined(i)
+		}
+		for i := range o.root.Refined {
+			o.addJoined(o.root.Refined[i].Node)
+		}
+	}
+	o.sortKeys()
+	o.into.Contexts = o.into.Contexts[:0]
+	for i, k := range o.keys {
+		if i == 0 || k.hash != o.keys[i-1].hash {
+			o.addContext(k.i)
+		}
+		if i > 0 && k == o.keys[i-1] {
+			continue // added by several of its sections
+		}
+		o.count(k.i, &o.into.Contexts[len(o.into.Contexts)-1])
+	}
+}
+
+// addJoined adds node i to o.keys if it belongs to another root.
+func (o *Observer) addJoined(i int32) {
+	if i < o.root.First || i >= o.root.Last {
+		o.keys = append(o.keys, key{uint64(o.path.Nodes[i].Full), i})
+	}
+}
+
+// addContext adds the empty count of the context of a node.
+func (o *Observer) addContext(node int32) {
+	i := len(o.into.Contexts)
+	o.into.Contexts = slices.Grow(o.into.Contexts, 1)[:i+1]
+	n := &o.path.Nodes[node]
+	s, c := &o.path.Trace.Spans[n.Span], &o.into.Contexts[i]
+	*c = ContextCount{}
+	c.Context, c.Op, c.Tracepoint = n.Full, s.Op, s.Tracepoint
+	if up := o.path.Caller(node); up >= 0 {
+		c.Parent = o.path.Nodes[up].Full
+	}
+}
+
+// count adds node i to c.
+func (o *Observer) count(i int32, c *ContextCount) {
+	n := &o.path.Nodes[i]
+	s := &o.path.Trace.Spans[n.Span]
+	o.entry[i] = int32(len(o.into.Contexts) - 1)
+	c.Tracepoint = min(c.Tracepoint, s.Tracepoint) // 0 if the same place is baseline in one span
+	c.Count++
+	if s.Flags&trace.Error != 0 {
+		c.Errors++
+	}
+	c.Total = saturated(c.Total, int64(n.End-n.Start))
+	c.Self = saturated(c.Self, int64(n.End-n.Start)-o.covered(i, n))
+}
+
+// saturated returns a+b, both at least 0, or the largest int64: spans without end, many of them in one place, must not wrap around.
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// cover measures the union of intervals that come by descending end.
+type cover struct {
+	from  trace.Nanos // where what was added begins
+	nanos int64
+}
+
+func (c *cover) add(start, end trace.Nanos) {
+	if end = min(end, c.from); start < end {
+		c.nanos += int64(end - start)
+		c.from = start
+	}
+}
+
+// covered returns how much of node i is covered by its children: for a baseline node baseline ones.
+func (o *Observer) covered(i int32, n *critpath.Node) int64 {
+	nodes := o.path.Nodes
+	k, last := o.path.Children(i)
+	c := cover{from: n.End}
+	if n.Anchor == i {
+		for ; k < last; k++ {
+			if m := &nodes[k]; m.Anchor == k {
+				c.add(m.Start, m.End)
+			}
+		}
+		return c.nanos
+	}
+	b := int32(-1)
+	if o.root.First <= i && i < o.root.Last {
+		b = o.below[i]
+	}
+	for k < last || b >= 0 {
+		var m *critpath.Node
+		if b < 0 || k < last && nodes[k].End > nodes[b].End {
+			m = &nodes[k]
+			k++
+		} else {
+			m = &nodes[b]
+			b = o.next[b]
+		}
+		c.add(max(m.Start, n.Start), m.End)
+	}
+	return c.nanos
+}
+
+// linkBelow lists, for each switched-on node of the root, its baseline children by descending end.
+func (o *Observer) linkBelow() {
+	p := o.path
+	if !p.HasSwitchedOn() {
+		return
+	}
+	o.below = resized(o.below, len(p.Nodes))
+	o.next = resized(o.next, len(p.Nodes))
+	for i := o.root.First; i < o.root.Last; i++ {
+		o.below[i] = -1
+	}
+	for i := o.root.Last - 1; i > o.root.First; i-- { // families are by descending end: so are the lists
+		if n := &p.Nodes[i]; n.Root >= 0 && n.Parent != p.Caller(i) {
+			o.next[i] = o.below[n.Parent]
+			o.below[n.Parent] = i
+		}
+	}
+}
+
+// skeletonLow makes the two halves of a skeleton independent.
+const skeletonLow = 0xd6e8feb86659fd93
+
+// skeleton hashes the set of distinct baseline contexts on the path.
+func (o *Observer) skeleton() {
+	contexts := o.into.Contexts
+	o.onPath = resized(o.onPath, len(contexts))
+	clear(o.onPath)
+	var h analysis.Hash
+	n := uint64(0)
+	for _, i := range o.root.Critical {
+		if e := o.entry[i]; !o.onPath[e] {
+			o.onPath[e] = true
+			c := uint64(contexts[e].Context)
+			h.Hi += trace.Mix(c, 1) // sums do not depend on the order
+			h.Lo += trace.Mix(skeletonLow, c)
+			n++
+		}
+	}
+	o.into.Skeleton = analysis.HashOf(h.Hi, h.Lo, n)
+}
+
+// edges appends the edges of sections, ascending, to into.
+func (o *Observer) edges(sections []critpath.Section, into []EdgeTime) []EdgeTime {
+	o.keys = o.keys[:0]
+	for i := range sections {
+		s := &sections[i]
+		o.keys = append(o.keys, key{uint64(o.edgeOf(s)), int32(i)})
+	}
+	o.sortKeys()
+	for i, k := range o.keys {
+		s := &sections[k.i]
+		if i == 0 || k.hash != o.keys[i-1].hash {
+			into = append(into, o.edge(trace.Edge(k.hash), s))
+		}
+		e := &into[len(into)-1]
+		e.Nanos += int64(s.End - s.Start)
+		if callee := o.callee(s); callee > e.Callee { // of several, one that does not depend on the order
+			e.Callee = callee
+		}
+	}
+	return into
+}
+
+func (o *Observer) edgeOf(s *critpath.Section) trace.Edge {
+	return trace.EdgeOf(o.path.Nodes[s.Node].Full, o.op(s.Before), o.op(s.After))
+}
+
+func (o *Observer) edge(e trace.Edge, s *critpath.Section) EdgeTime {
+	return EdgeTime{Edge: e, Context: o.path.Nodes[s.Node].Full, Before: o.op(s.Before), After: o.op(s.After)}
+}
+
+// op returns the operation of node i, 0 if i is -1.
+func (o *Observer) op(i int32) trace.Op {
+	if i < 0 {
+		return 0
+	}
+	return o.path.Span(i).Op
+}
+
+func (o *Observer) callee(s *critpath.Section) trace.Op { return o.op(o.path.Nodes[s.Node].Callee) }
+
+// exclusive adds to the contexts their time on the path over baseline spans.
+func (o *Observer) exclusive() {
+	contexts := o.into.Contexts
+	for i := range o.root.Sections {
+		s := &o.root.Sections[i]
+		contexts[o.entry[s.Node]].Exclusive += int64(s.End - s.Start)
+	}
+	for _, v := range o.root.Overlaps {
+		contexts[o.entry[v.Node]].Exclusive -= int64(v.By)
+	}
+}
+
+// refine fills in the refined edges, and the time on the path of switched-on spans.
+func (o *Observer) refine() {
+	o.into.Refined = o.into.Refined[:0]
+	if len(o.root.Refined) == 0 {
+		return
+	}
+	o.findRefined()
+	refined := o.into.Refined
+	for i := range o.root.Refined {
+		s := &o.root.Refined[i]
+		if c := &o.into.Contexts[o.entry[s.Node]]; c.Tracepoint != 0 { // else it is baseline in one span: all of its time is that of such
+			c.Exclusive += int64(s.End - s.Start)
+		}
+		within := o.edgeOf(&o.root.Sections[s.Within])
+		if _, ok := slices.BinarySearch(o.refined, within); ok {
+			e := o.edge(o.edgeOf(s), s)
+			e.Within, e.Callee, e.Nanos = within, o.callee(s), int64(s.End-s.Start)
+			refined = append(refined, e)
+		}
+	}
+	o.into.Refined = compactEdges(refined)
+}
+
+// findRefined fills o.refined with the baseline edges that switched-on spans refine, ascending.
+func (o *Observer) findRefined() {
+	o.refined = o.refined[:0]
+	for i := range o.root.Refined {
+		s := &o.root.Refined[i]
+		if o.path.Nodes[s.Node].Anchor != s.Node {
+			o.refined = append(o.refined, o.edgeOf(&o.root.Sections[s.Within]))
+		}
+	}
+	slices.Sort(o.refined)
+	o.refined = slices.Compact(o.refined)
+}
+
+// compactEdges sorts edges by (Within, Edge) and adds up those that are the same, in place.
+func compactEdges(edges []EdgeTime) []EdgeTime {
+	slices.SortFunc(edges, func(a, b EdgeTime) int {
+		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Edge, b.Edge))
+	})
+	out := edges[:0]
+	for _, e := range edges {
+		if n := len(out); n > 0 && out[n-1].Within == e.Within && out[n-1].Edge == e.Edge {
+			out[n-1].Nanos += e.Nanos
+			out[n-1].Callee = max(out[n-1].Callee, e.Callee)
+		} else {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// variables collects the attributes of the spans on the path.
+func (o *Observer) variables() {
+	p := o.path
+	o.into.Variables = o.into.Variables[:0]
+	if len(p.Trace.Attrs) == 0 {
+		return
+	}
+	o.found = o.found[:0]
+	for _, i := range o.root.Critical {
+		o.find(i)
+	}
+	for i := range o.root.Refined {
+		if n := o.root.Refined[i].Node; p.Nodes[n].Anchor != n {
+			o.find(n)
+		}
+	}
+	slices.SortFunc(o.found, located.compare)
+	for i, v := range o.found {
+		if i == 0 || v.Context != o.found[i-1].Context || v.Key != o.found[i-1].Key {
+			o.into.Variables = append(o.into.Variables, v.Variable)
+		}
+	}
+}
+
+// located is a variable with where it was found.
+type located struct {
+	Variable
+	start trace.Nanos
+	id    trace.SpanID
+}
+
+// compare orders by place, then by preference: the earliest span, and if that has several values, any fixed one.
+func (v located) compare(w located) int {
+	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
+		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
+}
+
+func (o *Observer) find(node int32) {
+	n := &o.path.Nodes[node]
+	for _, i := range o.path.Attrs(node) {
+		a := &o.path.Trace.Attrs[i]
+		switch a.Key {
+		case keyTracepoint, keyPlan, keyArm, keyJoin:
+		default:
+			v := Variable{Context: n.Full, Key: a.Key, Text: a.Text, Number: a.Number, Numeric: a.Numeric}
+			o.found = append(o.found, located{v, n.Start, n.ID})
+		}
+	}
+}
+
+// resized returns a slice of n elements with any values, in s's memory if it suffices.
+func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
+
+// fewKeys is the number up to which insertion is the fastest way to sort.
+const fewKeys = 16
+
+// sortKeys sorts o.keys. They are hashes, so that one pass over their first bits puts each nearly where it belongs. Equal
+// hashes stay in the order of their numbers.
+func (o *Observer) sortKeys() {
+	n := len(o.keys)
+	if n <= fewKeys {
+		sortFew(o.keys)
+		return
+	}
+	width := min(bits.Len(uint(n)), 16)
+	shift := 64 - width
+	o.buckets = resized(o.buckets, 1<<width)
+	clear(o.buckets)
+	for i := range o.keys {
+		o.buckets[o.keys[i].hash>>shift]++
+	}
+	sum := int32(0)
+	for i, count := range o.buckets {
+		o.buckets[i] = sum
+		sum += count
+	}
+	o.scratch = resized(o.scratch, n)
+	for _, k := range o.keys {
+		b := &o.buckets[k.hash>>shift]
+		o.scratch[*b] = k
+		*b++
+	}
+	o.keys, o.scratch = o.scratch, o.keys
+	start := int32(0)
+	for _, end := range o.buckets {
+		if end-start > 1 {
+			sortFew(o.keys[start:end])
+		}
+		start = end
+	}
+}
+
+// sortFew sorts keys, of which there are usually few.
+func sortFew(keys []key) {
+	if len(keys) > fewKeys {
+		slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.i, b.i)) })
+		return
+	}
+	for i := 1; i < len(keys); i++ {
+		k, j := keys[i], i
+		for ; j > 0 && (k.hash < keys[j-1].hash || k.hash == keys[j-1].hash && k.i < keys[j-1].i); j-- {
+			keys[j] = keys[j-1]
+		}
+		keys[j] = k
+	}
+}

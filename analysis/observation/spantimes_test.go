@@ -1,0 +1,131 @@
+package observation_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// timed is a span of an operation.
+type timed struct {
+	op   trace.Op
+	took time.Duration
+}
+
+// observeSpans adds a trace that has these spans.
+func observeSpans(t *observation.SpanTimes, spans ...timed) {
+	x := &trace.Trace{ID: trace.ID{15: 1}}
+	for i, s := range spans {
+		x.Spans = append(x.Spans, trace.Span{ID: trace.SpanID(i + 1), Op: s.op, Start: 1000, End: trace.Nanos(1000).Add(s.took)})
+	}
+	t.Observe(critpath.NewExtractor(critpath.DefaultOptions()).Extract(x))
+}
+
+// In whichever order and over however many shards spans come, the same is kept of them: with too many operations, too.
+func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
+	const operations = 9000
+	random := rand.New(rand.NewPCG(1, 1))
+	var spans []timed
+	for range 3 * operations {
+		spans = append(spans, timed{trace.Op(trace.Mix(7, random.Uint64N(operations))), time.Duration(random.Int64N(1e9)) - 1000})
+	}
+	var whole observation.RecentSpans
+	observeSpans(whole.Present(), spans...)
+	random.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
+	parts := make([]observation.SpanTimes, 3)
+	for i := range parts {
+		observeSpans(&parts[i], spans[i*operations:(i+1)*operations]...)
+	}
+	var merged observation.RecentSpans
+	for i := range parts {
+		merged.Present().Merge(&parts[i])
+	}
+	state := whole.AppendBinary(nil)
+	if !bytes.Equal(state, merged.AppendBinary(nil)) {
+		t.Fatal("what is kept depends on the order")
+	}
+	decoded, rest, err := observation.DecodeRecentSpans(state)
+	if err != nil || len(rest) > 0 || !bytes.Equal(decoded.AppendBinary(nil), state) {
+		t.Fatalf("decoded: %d bytes left, %v", len(rest), err)
+	}
+	kept, among := 0, decoded.Beyond()
+	for i := range uint64(operations) {
+		if r := decoded.Of(trace.Op(trace.Mix(7, i))); r.Count() > 0 {
+			kept++
+			among += r.Count()
+		}
+	}
+	if kept != 8192 || among != uint64(len(spans)) {
+		t.Errorf("%d operations are kept, %d spans counted; want 8192 and %d", kept, among, len(spans))
+	}
+}
+
+// Spans are held for an hour at least, and for no more than two.
+func TestRecentSpansForget(t *testing.T) {
+	begin := trace.Nanos(1_700_000_000_000_000_000)
+	var r observation.RecentSpans
+	r.Turn(begin.Add(-24 * time.Hour)) // nothing came for a day
+	r.Turn(begin)
+	for minute := range 150 {
+		observeSpans(r.Present(), timed{5, time.Millisecond})
+		r.Turn(begin.Add(time.Duration(minute+1) * time.Minute))
+		want := minute + 1
+		if minute+1 >= 120 {
+			want -= 60
+		}
+		spans := r.Of(5)
+		if spans.Count() != uint64(want) {
+			t.Fatalf("after %d minutes there are %d spans, want %d", minute+1, spans.Count(), want)
+		}
+		if since := begin.Add(time.Duration(minute+1-want) * time.Minute); r.Since() != since {
+			t.Fatalf("after %d minutes spans are held since %d, want %d", minute+1, r.Since(), since)
+		}
+	}
+	other := r.Of(6)
+	if other.Count() != 0 {
+		t.Errorf("%d spans of an operation that was not seen", other.Count())
+	}
+}
+
+func FuzzDecodeRecentSpans(f *testing.F) {
+	var r observation.RecentSpans
+	f.Add(r.AppendBinary(nil))
+	observeSpans(r.Present(), timed{5, time.Millisecond}, timed{7, time.Second})
+	r.Turn(1000)
+	r.Turn(trace.Nanos(1000).Add(time.Hour))
+	observeSpans(r.Present(), timed{5, time.Millisecond})
+	f.Add(r.AppendBinary(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, rest, err := observation.DecodeRecentSpans(b)
+		if err != nil {
+			if !errors.Is(err, codec.ErrCorrupt) || rest != nil || r.Since() != 0 {
+				t.Fatalf("error %v with a value", err)
+			}
+			return
+		}
+		if again := append(r.AppendBinary(nil), rest...); !bytes.Equal(again, b) {
+			t.Fatalf("in  %x\nout %x", b, again)
+		}
+	})
+}
+
+// BenchmarkSpanTimes adds the spans of a trace of 30 of as many operations.
+func BenchmarkSpanTimes(b *testing.B) {
+	x := &trace.Trace{ID: trace.ID{15: 1}}
+	for i := range 30 {
+		x.Spans = append(x.Spans, trace.Span{ID: trace.SpanID(i + 1), Op: trace.Op(trace.Mix(1, uint64(i))), Start: 1000, End: trace.Nanos(1000 + 1000*i*i)})
+	}
+	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(x)
+	var t observation.SpanTimes
+	b.ReportAllocs()
+	for b.Loop() {
+		t.Observe(p)
+	}
+}

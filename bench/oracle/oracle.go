@@ -1,0 +1,887 @@
+// Package oracle is a second implementation of the critical path and of observations: slow, recursive, with maps and pointers, written
+// from the definition line by line. It shares with the first only the records, and the hash that orders conflicting copies. Tests
+// compare both.
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// oracleSpan is a span that was kept.
+type oracleSpan struct {
+	depth int
+	*trace.Span
+	id      trace.SpanID
+	index   int32
+	parent  *oracleSpan   // in the trace
+	up      *oracleSpan   // in the walks
+	why     string        // why there is no up: "none", "missing", "cut", "broken"
+	kids    []*oracleSpan // whose up this is
+	joined  []*oracleSpan
+	offset  int64
+	rawEnd  trace.Nanos // shifted
+	start   trace.Nanos
+	end     trace.Nanos
+	root    *oracleSpan
+	dropped bool
+	async   bool
+	ctx     trace.Context
+	full    trace.Context
+	callee  *oracleSpan
+}
+
+func (s *oracleSpan) baseline() bool { return s.Tracepoint == 0 }
+
+type oracleSection struct {
+	node, before, after *oracleSpan
+	start, end          trace.Nanos
+	within              int
+}
+
+type oracleRoot struct {
+	span     *oracleSpan
+	sections []oracleSection
+	refined  []oracleSection
+	critical []*oracleSpan
+	overlaps []critpath.Overlap
+	tail     time.Duration
+}
+
+// Result is all that the oracle says of a trace.
+type Result struct {
+	options critpath.Options
+	trace   *trace.Trace
+	spans   []*oracleSpan
+	server  map[trace.SpanID]*oracleSpan // server halves of shared IDs
+	byID    map[trace.SpanID]*oracleSpan
+	flags   critpath.Flags
+	counts  critpath.Counts
+	roots   []*oracleRoot
+	own     map[*oracleSpan]bool // taken by the walk of its own root
+	other   map[*oracleSpan]bool // taken by that of another
+}
+
+// Extract returns the critical paths of t.
+func Extract(o critpath.Options, t *trace.Trace) *Result {
+	w := &Result{
+		options: o, trace: t, server: map[trace.SpanID]*oracleSpan{}, byID: map[trace.SpanID]*oracleSpan{},
+		own: map[*oracleSpan]bool{}, other: map[*oracleSpan]bool{},
+	}
+	w.copies()
+	w.parents()
+	w.project()
+	w.messaging()
+	w.cycles()
+	w.skew()
+	w.findRoots()
+	w.clamp()
+	w.judge()
+	w.join()
+	for _, r := range w.roots {
+		w.walkRoot(r)
+	}
+	return w
+}
+
+// copies: identical copies are dropped; CLIENT and SERVER with one ID are split; of others the first is kept.
+func (w *Result) copies() {
+	extra := make([]uint64, len(w.trace.Spans))
+	for _, a := range w.trace.Attrs {
+		extra[a.Span] += analysis.HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), map[bool]uint64{true: 1}[a.Numeric]).Lo
+	}
+	for _, j := range w.trace.Joins {
+		extra[j.Span] += analysis.HashOf(uint64(j.Linked)).Lo
+	}
+	groups := map[trace.SpanID][]*oracleSpan{}
+	for i := range w.trace.Spans {
+		s := &w.trace.Spans[i]
+		same := func(o *oracleSpan) bool { return *o.Span == *s && extra[o.index] == extra[i] }
+		if slices.ContainsFunc(groups[s.ID], same) {
+			w.counts.Duplicates++
+			continue
+		}
+		groups[s.ID] = append(groups[s.ID], &oracleSpan{Span: s, id: s.ID, index: int32(i)})
+	}
+	for id, g := range groups {
+		slices.SortFunc(g, func(a, b *oracleSpan) int {
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End),
+				cmp.Compare(contentHash(a.Span, extra[a.index]), contentHash(b.Span, extra[b.index])))
+		})
+		c := slices.IndexFunc(g, func(s *oracleSpan) bool { return s.Kind == trace.Client })
+		s := slices.IndexFunc(g, func(s *oracleSpan) bool { return s.Kind == trace.Server })
+		if c < 0 || s < 0 {
+			w.keep(g[0])
+			w.counts.Conflicts += len(g) - 1
+			continue
+		}
+		w.flags |= critpath.FlagSharedID
+		w.counts.Conflicts += len(g) - 2
+		w.keep(g[c])
+		half := g[s]
+		for half.id = trace.SpanID(trace.Mix(uint64(id), serverHalf)); groups[half.id] != nil; {
+			half.id = trace.SpanID(trace.Mix(uint64(half.id), serverHalf))
+		}
+		half.parent = g[c]
+		w.server[id] = half
+		w.spans = append(w.spans, half)
+	}
+}
+
+func (w *Result) keep(s *oracleSpan) {
+	w.byID[s.ID] = s
+	w.spans = append(w.spans, s)
+}
+
+// parents finds every span's parent in the trace.
+func (w *Result) parents() {
+	for _, s := range w.spans {
+		switch p, half := w.byID[s.Parent], w.server[s.Parent]; {
+		case s.parent != nil: // server half
+		case s.Parent == 0:
+			s.why = "none"
+		case s.Parent == s.ID:
+			s.parent = s
+		case half != nil:
+			s.parent = half
+		case p != nil:
+			s.parent = p
+		default:
+			s.why = "missing"
+			w.counts.Orphans++
+		}
+	}
+}
+
+// project gives baseline spans their nearest baseline ancestor.
+func (w *Result) project() {
+	for _, s := range w.spans {
+		s.up = s.parent
+		if !s.baseline() {
+			continue
+		}
+		for range w.spans {
+			if s.up != nil && !s.up.baseline() {
+				s.why = s.up.why
+				s.up = s.up.parent
+			}
+		}
+		if s.up != nil && !s.up.baseline() {
+			s.up, s.why = nil, "broken"
+		}
+	}
+}
+
+// messaging cuts off consumers.
+func (w *Result) messaging() {
+	for _, s := range w.spans {
+		if s.Kind == trace.Consumer && s.up != nil && (s.up.Kind == trace.Producer || s.up.Service != s.Service) {
+			s.up, s.why = nil, "cut"
+			w.flags |= critpath.FlagDetached
+		}
+	}
+}
+
+// cycles are broken at their smallest span.
+func (w *Result) cycles() {
+	for _, s := range w.spans {
+		smallest, p := s, s.up
+		for range w.spans {
+			if p == nil || p == s {
+				break
+			}
+			if cmp.Or(cmp.Compare(p.Start, smallest.Start), cmp.Compare(p.id, smallest.id)) < 0 {
+				smallest = p
+			}
+			p = p.up
+		}
+		if p == s && smallest == s {
+			defer func() { s.up, s.why = nil, "broken" }() // once all are found
+			w.counts.Cycles++
+		}
+	}
+}
+
+// skew gives every span the offset by which it is shifted.
+func (w *Result) skew() {
+	for _, s := range w.spans {
+		if s.up != nil {
+			s.up.kids = append(s.up.kids, s)
+		}
+	}
+	type hosts [2]trace.Symbol
+	between := func(s *oracleSpan) (h hosts, sign int64) { // the same for both directions but for the sign
+		if s.up.Host < s.Host {
+			return hosts{s.up.Host, s.Host}, 1
+		}
+		return hosts{s.Host, s.up.Host}, -1
+	}
+	shifts := map[hosts][]int64{}
+	related := func(s *oracleSpan) bool {
+		return w.options.MaxSkew > 0 && s.up != nil && s.baseline() && s.up.baseline() && s.Kind == trace.Server &&
+			s.up.Kind == trace.Client && s.Host != 0 && s.up.Host != 0 && s.Host != s.up.Host
+	}
+	for _, s := range w.spans {
+		if related(s) {
+			h, sign := between(s)
+			shifts[h] = append(shifts[h], sign*oracleShift(s.up.Span, s.Span))
+		}
+	}
+	median := map[hosts]int64{}
+	for h, all := range shifts {
+		slices.Sort(all)
+		m := all[len(all)/2]
+		if n := len(all); n%2 == 0 {
+			two := all[n/2-1 : n/2+1]
+			m = slices.MinFunc(two, func(a, b int64) int { return cmp.Compare(max(a, -a), max(b, -b)) })
+			if two[0]+two[1] == 0 {
+				m = 0
+			}
+		}
+		switch {
+		case m > int64(w.options.MaxSkew) || m < -int64(w.options.MaxSkew):
+			w.flags |= critpath.FlagSkewExcessive
+		case m != 0:
+			w.flags |= critpath.FlagSkewCorrected
+			median[h] = m
+		}
+	}
+	var move func(s *oracleSpan, offset int64)
+	move = func(s *oracleSpan, offset int64) {
+		if related(s) {
+			h, sign := between(s)
+			offset += sign * median[h]
+		}
+		s.offset = offset
+		for _, k := range s.kids {
+			move(k, offset)
+		}
+	}
+	for _, s := range w.spans {
+		if s.up == nil {
+			move(s, 0)
+		}
+	}
+}
+
+func oracleShift(c, s *trace.Span) int64 {
+	client, server := max(0, int64(c.End-c.Start)), max(0, int64(s.End-s.Start))
+	early := int64(c.Start - s.Start) // by how much the server starts too early
+	if server > client {
+		return max(early, 0)
+	}
+	if early <= 0 && -early+server <= client {
+		return 0
+	}
+	return early + (client-server)/2
+}
+
+func (w *Result) findRoots() {
+	for _, s := range w.spans {
+		if s.up == nil && s.baseline() {
+			w.roots = append(w.roots, &oracleRoot{span: s})
+		}
+	}
+	slices.SortFunc(w.roots, func(a, b *oracleRoot) int {
+		return cmp.Or(cmp.Compare(a.span.Start, b.span.Start), cmp.Compare(max(b.span.Start, b.span.End), max(a.span.Start, a.span.End)),
+			cmp.Compare(a.span.id, b.span.id))
+	})
+}
+
+// clamp gives all spans their intervals and contexts, top-down.
+func (w *Result) clamp() {
+	for _, s := range w.spans {
+		switch {
+		case s.End < s.Start:
+			w.counts.Negative++
+		case s.End == s.Start:
+			w.counts.ZeroLength++
+		}
+		s.start = s.Start + trace.Nanos(s.offset)
+		s.end = max(s.Start, s.End) + trace.Nanos(s.offset)
+		s.rawEnd = s.end
+	}
+	for _, s := range w.spans {
+		if s.up == nil {
+			s.dropped = !s.baseline() // below no root
+			s.ctx, s.full = 0, trace.Context(0).Child(s.Op)
+			if s.baseline() {
+				s.root = s
+				s.ctx = s.full
+			}
+			w.clampBelow(s)
+		}
+	}
+	for _, r := range w.roots {
+		var tail func(s *oracleSpan)
+		tail = func(s *oracleSpan) {
+			if s.baseline() {
+				r.tail = max(r.tail, s.rawEnd.Sub(r.span.end))
+			}
+			for _, k := range s.kids {
+				tail(k)
+			}
+		}
+		tail(r.span)
+		if r.tail > 0 {
+			w.flags |= critpath.FlagAsyncTail
+		}
+	}
+}
+
+func (w *Result) clampBelow(p *oracleSpan) {
+	for _, s := range p.kids {
+		s.root = p.root
+		s.ctx, s.full, s.depth = p.ctx, p.full, p.depth
+		if s.depth+1 < critpath.MaxDepth {
+			s.full, s.depth = p.full.Child(s.Op), s.depth+1
+		}
+		if s.baseline() {
+			s.ctx = s.full
+		}
+		switch {
+		case p.dropped || w.outside(s, p):
+			s.dropped = true
+			if p.root != nil {
+				w.counts.Outside++
+			}
+		default:
+			s.async = w.options.IgnoreAsync && s.end > p.end
+			if s.start < p.start || s.end > p.end {
+				w.counts.Clamped++
+			}
+			s.start, s.end = max(s.start, p.start), min(s.end, p.end)
+		}
+		w.clampBelow(s)
+		if s.Kind == trace.Server && s.baseline() && !s.dropped && p.Kind == trace.Client {
+			if c := p.callee; c == nil || cmp.Or(cmp.Compare(s.start, c.start), cmp.Compare(s.id, c.id)) < 0 {
+				p.callee = s
+			}
+		}
+	}
+}
+
+// outside reports whether s has no instant in common with its parent.
+func (w *Result) outside(s, p *oracleSpan) bool {
+	if s.start == s.end {
+		return s.start < p.start || s.start > p.end
+	}
+	return s.end <= p.start || s.start >= p.end
+}
+
+func (w *Result) judge() {
+	set := func(f critpath.Flags, on bool) {
+		if on {
+			w.flags |= f
+		}
+	}
+	c := w.counts
+	set(critpath.FlagDuplicates, c.Duplicates > 0)
+	set(critpath.FlagConflicts, c.Conflicts > 0)
+	set(critpath.FlagCycle, c.Cycles > 0)
+	set(critpath.FlagClamped, c.Clamped > 0)
+	set(critpath.FlagOutside, c.Outside > 0)
+	set(critpath.FlagNegative, c.Negative > 0)
+	set(critpath.FlagSeveralRoots, len(w.roots) > 1)
+	var tops, orphans []*oracleSpan
+	none := 0
+	for _, s := range w.spans {
+		if s.parent == nil && s.Parent != 0 {
+			orphans = append(orphans, s)
+		}
+		if s.up == nil && s.baseline() && s.why != "cut" {
+			tops = append(tops, s)
+			if s.why == "none" {
+				none++
+			}
+		}
+	}
+	remote := len(orphans) == 1 && len(tops) == 1 && tops[0].why == "missing" &&
+		(tops[0].Kind == trace.Server || tops[0].Kind == trace.Consumer || (tops[0].Flags|orphans[0].Flags)&trace.RemoteParent != 0)
+	set(critpath.FlagRemoteParent, remote)
+	set(critpath.FlagIncomplete, len(orphans) > 0 && !remote)
+	set(critpath.FlagNoRoot, len(w.roots) == 0 || none == 0 && !remote)
+	for _, r := range w.roots {
+		set(critpath.FlagTooLong, r.span.end.Sub(r.span.start) >= trace.MaxDuration)
+	}
+}
+
+func (w *Result) join() {
+	for _, j := range w.trace.Joins {
+		i := slices.IndexFunc(w.spans, func(s *oracleSpan) bool { return s.index == j.Span })
+		to := w.byID[j.Linked]
+		if i < 0 || to == nil {
+			continue
+		}
+		from := w.spans[i]
+		if from.baseline() && to.baseline() && !from.dropped && !to.dropped && from != to && to.up != from {
+			from.joined = append(from.joined, to)
+		}
+	}
+}
+
+func (w *Result) walkRoot(r *oracleRoot) {
+	w.walk(r, r.span, r.span.end, r.span.start)
+	slices.Reverse(r.sections)
+	taken := false
+	for i := range slices.Backward(r.sections) {
+		taken = w.refine(r, i) || taken
+	}
+	slices.Reverse(r.refined)
+	if !taken {
+		r.refined = nil
+	}
+}
+
+// walk explains what is from low to cursor, which s is responsible for.
+func (w *Result) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
+	r.critical = append(r.critical, s)
+	if s.root == r.span {
+		w.own[s] = true
+	} else {
+		w.other[s] = true
+	}
+	var after *oracleSpan
+	for {
+		var best *oracleSpan
+		consider := func(k *oracleSpan) {
+			taken := w.own[k] && k.root == r.span || w.other[k] && k.root != r.span
+			if !taken && w.eligible(s, k, cursor, low, after != nil) && (best == nil || w.better(k, best)) {
+				best = k
+			}
+		}
+		for _, k := range s.kids {
+			if k.baseline() && !k.async && !k.dropped {
+				consider(k)
+			}
+		}
+		for _, k := range s.joined {
+			consider(k)
+		}
+		if best == nil {
+			break
+		}
+		if best.end < cursor {
+			r.sections = append(r.sections, oracleSection{s, best, after, best.end, cursor, -1})
+		} else if best.end > cursor {
+			r.overlaps = append(r.overlaps, critpath.Overlap{Node: s.index, By: best.end.Sub(cursor)})
+		}
+		w.walk(r, best, best.end, max(low, best.start))
+		after, cursor = best, max(low, best.start)
+	}
+	if low < cursor {
+		r.sections = append(r.sections, oracleSection{s, nil, after, low, cursor, -1})
+	}
+}
+
+func (w *Result) eligible(s, k *oracleSpan, cursor, low trace.Nanos, later bool) bool {
+	limit := cursor
+	if w.options.OverlapTolerance > 0 && s.baseline() && k.baseline() {
+		limit += trace.Nanos(w.options.OverlapTolerance * float64(s.end-s.start))
+	}
+	inTime := k.end <= limit
+	if w.options.StrictTouching && later {
+		inTime = k.end < limit
+	}
+	return inTime && k.start < cursor && k.start < k.end && k.end > low
+}
+
+func (w *Result) better(a, b *oracleSpan) bool {
+	if a.end != b.end {
+		return a.end > b.end
+	}
+	if a.start != b.start {
+		return (a.start < b.start) != w.options.LatestStart
+	}
+	return a.id < b.id
+}
+
+// refine walks the switched-on spans within a section and reports whether there were any.
+func (w *Result) refine(r *oracleRoot, number int) bool {
+	sec := r.sections[number]
+	var open []*oracleSpan // going on when sec.after started, innermost first
+	if sec.after != nil && sec.after.up == sec.node {
+		a := sec.after.parent
+		for a != sec.node && a.dropped && a.up != nil {
+			a = a.parent
+		}
+		if !a.dropped {
+			for ; a != sec.node; a = a.parent {
+				if a.start < sec.end && a.end > sec.end {
+					open = append(open, a)
+				}
+			}
+		}
+	}
+	cursor := sec.end
+	// own appends what s does from its critical child, if any, up to the cursor.
+	own := func(s, before, after *oracleSpan, from trace.Nanos) {
+		if from <= sec.start && s.start < sec.start || s == sec.node && before == nil {
+			from, before = sec.start, sec.before
+		}
+		if from < cursor {
+			r.refined = append(r.refined, oracleSection{s, before, after, from, cursor, number})
+			cursor = from
+		}
+	}
+	taken := len(open) > 0
+	var walk func(s, after *oracleSpan)
+	walk = func(s, after *oracleSpan) {
+		for cursor > sec.start {
+			var best *oracleSpan
+			for _, k := range s.kids {
+				if !k.baseline() && !k.async && !k.dropped && w.eligible(s, k, cursor, sec.start, after != nil) && (best == nil || w.better(k, best)) {
+					best = k
+				}
+			}
+			if best == nil {
+				own(s, nil, after, max(s.start, sec.start))
+				return
+			}
+			if best.end < cursor {
+				r.refined = append(r.refined, oracleSection{s, best, after, best.end, cursor, number})
+				cursor = best.end
+			}
+			taken = true
+			walk(best, nil)
+			after = best
+		}
+	}
+	after := sec.after
+	for _, s := range append(open, sec.node) {
+		walk(s, after)
+		after = s
+	}
+	return taken
+}
+
+// observe builds the observation of a root from the oracle's spans.
+// Observe returns the observation of root number root.
+func (w *Result) Observe(number int) *observation.Observation {
+	r := w.roots[number]
+	root := r.span
+	o := &observation.Observation{
+		Trace: w.trace.ID, Root: root.id, Start: root.start, Duration: root.end.Sub(root.start), Entry: root.Op,
+		Failed: root.Flags&trace.Error != 0, Plan: -1,
+	}
+	for _, a := range w.trace.Attrs {
+		if a.Span == root.index && a.Key == keyPlan && a.Numeric {
+			o.Plan = max(o.Plan, int64(a.Number))
+		}
+		if a.Span == root.index && a.Key == keyArm && !a.Numeric {
+			o.Arm = max(o.Arm, a.Text)
+		}
+	}
+	ops := map[trace.Op]bool{}
+	for _, k := range root.kids {
+		if k.baseline() && !k.dropped {
+			ops[k.Op] = true
+		}
+	}
+	o.Children = slices.Sorted(maps.Keys(ops))
+	w.observeContexts(r, o)
+	w.observeEdges(r, o)
+	w.observeVariables(r, o)
+	set := map[trace.Context]bool{}
+	for _, s := range r.critical {
+		set[s.ctx] = true
+	}
+	var h analysis.Hash
+	for c := range set {
+		h.Hi += trace.Mix(uint64(c), 1)
+		h.Lo += trace.Mix(skeletonLow, uint64(c))
+	}
+	o.Skeleton = analysis.HashOf(h.Hi, h.Lo, uint64(len(set)))
+	return o
+}
+
+func (w *Result) observeContexts(r *oracleRoot, o *observation.Observation) {
+	counted := map[*oracleSpan]bool{}
+	for _, s := range w.spans {
+		counted[s] = s.root == r.span && !s.dropped
+	}
+	exclusive := map[trace.Context]int64{}
+	for _, s := range r.sections {
+		exclusive[s.node.full] += int64(s.end - s.start)
+	}
+	for _, v := range r.overlaps {
+		i := slices.IndexFunc(w.spans, func(s *oracleSpan) bool { return s.index == v.Node })
+		exclusive[w.spans[i].full] -= int64(v.By)
+	}
+	refined := map[trace.Context]int64{}
+	for _, s := range r.refined {
+		if !s.node.baseline() {
+			refined[s.node.full] += int64(s.end - s.start)
+			counted[s.node] = true
+		}
+	}
+	for _, s := range r.critical {
+		counted[s] = true
+	}
+	all := map[trace.Context]*observation.ContextCount{}
+	for _, s := range w.spans {
+		if !counted[s] {
+			continue
+		}
+		c := all[s.full]
+		if c == nil {
+			c = &observation.ContextCount{Context: s.full, Op: s.Op, Tracepoint: s.Tracepoint, Exclusive: exclusive[s.full]}
+			if s.up != nil {
+				c.Parent = s.up.full
+			}
+			all[s.full] = c
+		}
+		c.Tracepoint = min(c.Tracepoint, s.Tracepoint)
+		c.Count++
+		if s.Flags&trace.Error != 0 {
+			c.Errors++
+		}
+		c.Total += int64(s.end - s.start)
+		c.Self += w.self(r, s)
+	}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if all[id].Tracepoint != 0 {
+			all[id].Exclusive += refined[id]
+		}
+		o.Contexts = append(o.Contexts, *all[id])
+	}
+}
+
+// self counts nanosecond by nanosecond.
+func (w *Result) self(r *oracleRoot, s *oracleSpan) int64 {
+	var n int64
+	for t := s.start; t < s.end; t++ {
+		covered := false
+		for _, k := range w.spans {
+			child := k.up == s && k.baseline()
+			if !s.baseline() {
+				child = k.parent == s && k.up != nil && (!k.baseline() || s.root == r.span)
+			}
+			covered = covered || child && !k.dropped && k.start <= t && t < k.end
+		}
+		if !covered {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *Result) edge(s *oracleSection) observation.EdgeTime {
+	e := observation.EdgeTime{Context: s.node.full, Nanos: int64(s.end - s.start)}
+	if s.before != nil {
+		e.Before = s.before.Op
+	}
+	if s.after != nil {
+		e.After = s.after.Op
+	}
+	if s.node.callee != nil {
+		e.Callee = s.node.callee.Op
+	}
+	e.Edge = trace.EdgeOf(e.Context, e.Before, e.After)
+	return e
+}
+
+func (w *Result) observeEdges(r *oracleRoot, o *observation.Observation) {
+	type place struct{ within, edge trace.Edge }
+	add := func(to map[place]observation.EdgeTime, e observation.EdgeTime) {
+		k := place{e.Within, e.Edge}
+		if old, ok := to[k]; ok {
+			e.Nanos += old.Nanos
+			e.Callee = max(e.Callee, old.Callee)
+		}
+		to[k] = e
+	}
+	sorted := func(m map[place]observation.EdgeTime) []observation.EdgeTime {
+		return slices.SortedFunc(maps.Values(m), func(a, b observation.EdgeTime) int {
+			return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Edge, b.Edge))
+		})
+	}
+	edges, refined, touched := map[place]observation.EdgeTime{}, map[place]observation.EdgeTime{}, map[trace.Edge]bool{}
+	for i := range r.sections {
+		add(edges, w.edge(&r.sections[i]))
+	}
+	for _, s := range r.refined {
+		if !s.node.baseline() {
+			touched[w.edge(&r.sections[s.within]).Edge] = true
+		}
+	}
+	for i := range r.refined {
+		e := w.edge(&r.refined[i])
+		e.Within = w.edge(&r.sections[r.refined[i].within]).Edge
+		if touched[e.Within] {
+			add(refined, e)
+		}
+	}
+	o.Edges, o.Refined = sorted(edges), sorted(refined)
+}
+
+func (w *Result) observeVariables(r *oracleRoot, o *observation.Observation) {
+	on := map[*oracleSpan]bool{}
+	for _, s := range r.critical {
+		on[s] = true
+	}
+	for _, s := range r.refined {
+		on[s.node] = true
+	}
+	type place struct {
+		ctx trace.Context
+		key trace.Symbol
+	}
+	best := map[place]located{}
+	for s := range on {
+		for _, a := range w.trace.Attrs {
+			if a.Span != s.index || slices.Contains([]trace.Symbol{keyTracepoint, keyPlan, keyArm, keyJoin}, a.Key) {
+				continue
+			}
+			v := located{observation.Variable{Context: s.full, Key: a.Key, Text: a.Text, Number: a.Number, Numeric: a.Numeric}, s.start, s.id}
+			if b, ok := best[place{s.full, a.Key}]; !ok || v.compare(b) < 0 {
+				best[place{s.full, a.Key}] = v
+			}
+		}
+	}
+	for _, v := range slices.SortedFunc(maps.Values(best), located.compare) {
+		o.Variables = append(o.Variables, v.Variable)
+	}
+}
+
+// Description is a path in a form that does not depend on the order of nodes: spans are named by their IDs.
+type Description struct {
+	Flags  []string
+	Counts critpath.Counts
+	Roots  []string
+	Nodes  []string
+}
+
+func id(p *critpath.Path, i int32) string {
+	if i < 0 {
+		return "-"
+	}
+	return fmt.Sprint(uint64(p.Nodes[i].ID))
+}
+
+// DescribePath describes a path.
+func Describe(p *critpath.Path) Description {
+	d := Description{Flags: p.Flags.Names(), Counts: p.Counts}
+	for i := range p.Roots {
+		r := &p.Roots[i]
+		var b strings.Builder
+		fmt.Fprintf(&b, "root %s tail %d", id(p, r.Node), r.AsyncTail)
+		for _, list := range [][]critpath.Section{r.Sections, r.Refined} {
+			b.WriteString("\n sections")
+			for _, s := range list {
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", id(p, s.Node), id(p, s.Before), id(p, s.After), s.Start, s.End, s.Within)
+			}
+		}
+		b.WriteString("\n critical")
+		for _, n := range r.Critical {
+			b.WriteString(" " + id(p, n))
+		}
+		for _, v := range r.Overlaps {
+			fmt.Fprintf(&b, " overlap %s %d", id(p, v.Node), v.By)
+		}
+		d.Roots = append(d.Roots, b.String())
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		root := "-"
+		if n.Root >= 0 {
+			root = id(p, p.Roots[n.Root].Node)
+		}
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(n.ID), id(p, n.Parent),
+			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), id(p, n.Callee)))
+	}
+	slices.Sort(d.Nodes)
+	return d
+}
+
+func (s *oracleSpan) String() string {
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprint(uint64(s.id))
+}
+
+// Describe describes the paths.
+func (w *Result) Describe() Description {
+	d := Description{Flags: w.flags.Names(), Counts: w.counts}
+	byIndex := map[int32]*oracleSpan{}
+	for _, s := range w.spans {
+		byIndex[s.index] = s
+	}
+	for _, r := range w.roots {
+		var b strings.Builder
+		fmt.Fprintf(&b, "root %s tail %d", r.span, r.tail)
+		for _, list := range [][]oracleSection{r.sections, r.refined} {
+			b.WriteString("\n sections")
+			for _, s := range list {
+				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", s.node, s.before, s.after, s.start, s.end, s.within)
+			}
+		}
+		b.WriteString("\n critical")
+		for _, s := range r.critical {
+			b.WriteString(" " + s.String())
+		}
+		for _, v := range r.overlaps {
+			fmt.Fprintf(&b, " overlap %s %d", byIndex[v.Node], v.By)
+		}
+		d.Roots = append(d.Roots, b.String())
+	}
+	for _, s := range w.spans {
+		parent, root, anchor := s.parent, s.root, s
+		if s.up == nil {
+			parent = nil
+		}
+		if s.dropped {
+			root = nil
+		}
+		for anchor != nil && !anchor.baseline() {
+			anchor = anchor.up
+		}
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(s.id), parent,
+			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), s.callee))
+	}
+	slices.Sort(d.Nodes)
+	return d
+}
+
+// oracleServerHalf and oracleSkeletonLow are the constants of the first implementation.
+const (
+	serverHalf  = 0x5e72766572
+	skeletonLow = 0xd6e8feb86659fd93
+)
+
+// oracleContentHash is the hash of the first implementation that orders conflicting copies.
+func contentHash(s *trace.Span, extra uint64) uint64 {
+	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint), uint64(s.Kind), uint64(s.Flags), extra).Lo
+}
+
+// The protocol's own attributes are not variables.
+var (
+	keyTracepoint = trace.SymbolOf([]byte(trace.KeyTracepoint))
+	keyPlan       = trace.SymbolOf([]byte(trace.KeyPlan))
+	keyArm        = trace.SymbolOf([]byte(trace.KeyArm))
+	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
+)
+
+// oracleLocated is a variable with the span that has it.
+type located struct {
+	observation.Variable
+	start trace.Nanos
+	id    trace.SpanID
+}
+
+// compare orders by place, then by preference: the earliest span, and if that has several values, any fixed one.
+func (v located) compare(w located) int {
+	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
+		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
+}
