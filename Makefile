@@ -50,6 +50,7 @@ race: ## run all tests under the race detector
 
 soak: build ## test kills, overload, attacks and a full disk at full length: half an hour
 	go test ./server -count 1 -timeout 2h -v -soak
+	go test ./cmd/sibylbench -run Overload -count 1 -timeout 1h -v -soak
 	bin/sibylbench overload --time 60s -- --learning 10s
 
 vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.dev

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -29,7 +30,7 @@ func TestPath(t *testing.T) {
 	datadriven.Walk(t, "testdata/path", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			table := &trace.Table{}
-			tr, err := trace.ParseText(d.Input, table)
+			tr, err := tracetext.Parse(d.Input, table)
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
@@ -71,7 +72,7 @@ func spanNames(text string) map[trace.SpanID]string {
 	names := make(map[trace.SpanID]string)
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 0 {
-			id := trace.TextID(f[0])
+			id := tracetext.ID(f[0])
 			names[id] = f[0]
 			names[trace.SpanID(trace.Mix(uint64(id), 0x5e72766572))] = f[0] + "'"
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -24,7 +25,7 @@ func TestRecoveries(t *testing.T) {
 			db = 110 // slow: the other branch ends at 60
 		}
 		text := fmt.Sprintf("a shop GET server 0..%d\n  b shop db client 5..%d\n  c shop cache client 5..60\n", max(60, 5+db)+5, 5+db)
-		tr, err := trace.ParseText(text, table)
+		tr, err := tracetext.Parse(text, table)
 		if err != nil {
 			t.Fatal(err)
 		}

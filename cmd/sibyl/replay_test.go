@@ -91,14 +91,14 @@ func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, tr
 	all = make(map[analysis.Hash]counted)
 	err := s.Ask(t.Context(), func(c *engine.Core) {
 		g := c.Grouper()
-		for _, group := range g.Groups() {
+		for _, grp := range g.Groups() {
 			var w group.Window
-			for _, part := range group.Windows() {
+			for _, part := range grp.Windows() {
 				w.Total.Merge(part.Total)
 			}
-			entry := g.Table.ServiceName(group.Entry) + " " + g.Table.OpName(group.Entry)
-			all[group.ID] = counted{group.Level, entry, w.Total.N, time.Duration(w.Total.Mean())}
-			if group.Level == group.LevelRequestType {
+			entry := g.Table.ServiceName(grp.Entry) + " " + g.Table.OpName(grp.Entry)
+			all[grp.ID] = counted{grp.Level, entry, w.Total.N, time.Duration(w.Total.Mean())}
+			if grp.Level == group.LevelRequestType {
 				traces += w.Total.N
 			}
 		}

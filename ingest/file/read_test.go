@@ -202,7 +202,7 @@ func TestBroken(t *testing.T) {
 		{"nothing-known", []byte("what is this\n"), 0, []string{"f:byte 0: malformed: neither OTLP (JSON, JSON lines, protobuf) nor Jaeger JSON"}},
 		{
 			"bare-spans", []byte(strings.Repeat(`{"traceID":"1","spanID":"2","operationName":"a","startTime":1,"duration":5}`+"\n", 2)), 0,
-			[]string{"f:1: malformed at byte ", "f:2: malformed at byte 16: a span without a trace around it"},
+			[]string{"f:1: malformed at byte ", "f:2: malformed at byte 16: a span outside a trace"},
 		},
 		{"twice-gzip", gzipped(gzipped([]byte(line(1)))), 0, []string{"f:byte 0: malformed: compressed twice: decompress it once"}},
 		{"utf-16", []byte("\xff\xfe{\x00}\x00"), 0, []string{"f:byte 0: malformed: UTF-16 text: convert it to UTF-8"}},

@@ -1,24 +1,29 @@
-package server
+package main
 
 import (
 	"encoding/json"
-	"os/exec"
+	"flag"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
-// A service that is offered far more than it takes refuses with a time to wait, answers everybody who asks, stays within its memory, and
-// takes requests afterwards. How fast all that goes is printed by sibylbench overload, and not tested.
-func TestOffered(t *testing.T) {
+var soak = flag.Bool("soak", false, "offer too much for minutes instead of a second")
+
+// A service under several times the load that it can take refuses with a time to wait, answers every query, stays within its memory, and
+// takes requests afterwards. The rates are printed by sibylbench overload, and not tested.
+func TestOverload(t *testing.T) {
 	t.Parallel()
-	length, factor, inFlight, request := "1s", "20", "6MiB", "1MiB" // so that a second fills what may be in flight, however slow the machine
+	length, factor, inFlight, request := "1s", "20", "6MiB", "1MiB" // so that a second fills the limit in flight, however slow the machine
 	if *soak {
 		length, factor, inFlight, request = "5m", "3", "32MiB", "8MiB"
 	}
-	out, err := exec.CommandContext(t.Context(), program(t), "bench", "overload", "--time", length, "--factor", factor, "--input", "4MiB", "-o", "json", //nolint:gosec // our own program
-		"--", "--memory", "1GiB", "--otlp-max-in-flight", inFlight, "--otlp-max-request", request, "--learning", "10s").Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	r := sibylbench(t, "overload", "--time", length, "--factor", factor, "--input", "4MiB", "-o", "json",
+		"--", "--memory", "1GiB", "--otlp-max-in-flight", inFlight, "--otlp-max-request", request, "--learning", "10s")
+	if r.code != cli.ExitOK {
+		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
 	}
+	out := []byte(r.out)
 	var doc struct{ Results []map[string]any }
 	if err := json.Unmarshal(out, &doc); err != nil {
 		t.Fatal(err)
