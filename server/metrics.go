@@ -37,12 +37,12 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 			sum.Open, sum.Most, sum.Refused, sum.Gone = sum.Open+l.Open, sum.Most+l.Most, sum.Refused+l.Refused, sum.Gone+l.Gone
 		}
 		emit(prometheus.GaugeValue, "connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(sum.Open), "listener", name)
-		emit(prometheus.GaugeValue, "connections_limit", "Connections that may be open there; those of the API and of OpAMP together.", float64(sum.Most), "listener", name)
-		emit(prometheus.CounterValue, "connections_refused_total", "Connections that were closed at once because there were too many.", float64(sum.Refused), "listener", name)
-		emit(prometheus.CounterValue, "connections_displaced_total", "Connections without a request that were closed because there were too many.", float64(sum.Gone), "listener", name)
+		emit(prometheus.GaugeValue, "connections_limit", "Connection limit; the API and OpAMP share one.", float64(sum.Most), "listener", name)
+		emit(prometheus.CounterValue, "connections_refused_total", "New connections closed at the connection limit.", float64(sum.Refused), "listener", name)
+		emit(prometheus.CounterValue, "connections_displaced_total", "Idle connections closed to make room at the connection limit.", float64(sum.Gone), "listener", name)
 	}
 	for name, n := range o.notifier.Counts() {
-		const calls = "Calls of webhooks, by what became of them; what failed is called again."
+		const calls = "Webhook calls, by result; failed calls are retried."
 		emit(prometheus.CounterValue, "webhook_calls_total", calls, float64(n.Delivered), "webhook", name, "result", "delivered")
 		emit(prometheus.CounterValue, "webhook_calls_total", calls, float64(n.Failed), "webhook", name, "result", "failed")
 		emit(prometheus.CounterValue, "webhook_messages_given_up_total", "Messages that became dead letters.", float64(n.Dead), "webhook", name)
@@ -50,15 +50,15 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 		if n.Disabled {
 			gone = 1
 		}
-		emit(prometheus.GaugeValue, "webhook_disabled", "1 while a webhook is not called because it said that it is gone.", gone, "webhook", name)
+		emit(prometheus.GaugeValue, "webhook_disabled", "1 while a webhook is disabled because it answered 410.", gone, "webhook", name)
 	}
 	outbox := o.outbox.Stats()
-	emit(prometheus.GaugeValue, "outbox_dead_letters", "Messages that were given up, and are kept.", float64(outbox.Dead))
-	emit(prometheus.GaugeValue, "outbox_bytes", "Bodies of messages that wait or were given up.", float64(outbox.Bytes))
-	emit(prometheus.CounterValue, "outbox_dropped_messages_total", "Messages that went to make room for others.", float64(outbox.Dropped))
+	emit(prometheus.GaugeValue, "outbox_dead_letters", "Dead letters.", float64(outbox.Dead))
+	emit(prometheus.GaugeValue, "outbox_bytes", "Bytes of queued messages and dead letters.", float64(outbox.Bytes))
+	emit(prometheus.CounterValue, "outbox_dropped_messages_total", "Messages dropped at the limits of the outbox.", float64(outbox.Dropped))
 	if x := o.exporting; x != nil {
 		n := x.Counts()
-		const traces = "Traces whose critical path was to be told to a tracing backend, by what became of that."
+		const traces = "Traces whose critical path was exported to a tracing backend, by result."
 		emit(prometheus.CounterValue, "export_traces_total", traces, float64(n.Sent), "result", "sent")
 		emit(prometheus.CounterValue, "export_traces_total", traces, float64(n.Dropped), "result", "dropped")
 		emit(prometheus.CounterValue, "export_traces_total", traces, float64(n.Failed), "result", "failed")
@@ -74,7 +74,7 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 			{"jaeger_rejected_spans_total", "Those of them that were left out.", n.Rejected.Load()},
 			{"jaeger_queries_total", "Queries to a server of Jaeger.", n.Queries.Load()},
 			{"jaeger_failed_queries_total", "Those of them that failed.", n.Failed.Load()},
-			{"jaeger_cut_windows_total", "Windows of time of which traces are missing.", n.Cut.Load()},
+			{"jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Cut.Load()},
 		} {
 			emit(prometheus.CounterValue, x.name, x.help, float64(x.n), "server", p.Name())
 		}
@@ -107,7 +107,7 @@ type received struct {
 func newReceived(registry *prometheus.Registry) *received {
 	r := &received{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sibyl_otlp_requests_total", Help: "Requests to the OTLP receivers, by what they were answered.",
+			Name: "sibyl_otlp_requests_total", Help: "Requests to the OTLP receivers, by outcome.",
 		}, []string{"transport", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sibyl_otlp_request_seconds", Help: "Time from a request's header to its answer.",
