@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"

@@ -2,8 +2,9 @@ package main
 
 import (
 	"errors"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 

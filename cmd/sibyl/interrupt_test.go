@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/terminal"

@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 )

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/google/go-cmp/cmp"
 

@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"net"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"

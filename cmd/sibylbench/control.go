@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"

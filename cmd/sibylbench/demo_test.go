@@ -5,13 +5,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/sibyl-trace/sibyl/bench/demo"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"

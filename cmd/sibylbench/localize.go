@@ -3,11 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"

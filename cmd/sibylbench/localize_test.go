@@ -6,12 +6,13 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/sibyl-trace/sibyl/bench/eval/recorded"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"

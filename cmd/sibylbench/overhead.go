@@ -3,8 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
 	"github.com/spf13/cobra"
 

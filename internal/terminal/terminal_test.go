@@ -19,8 +19,17 @@ func TestShorten(t *testing.T) {
 		s     string
 		width int
 		want  string
-	}{{"abcdefgh", 8, "abcdefgh"}, {"abcdefgh", 7, "abc…fgh"}, {"äöüäöü", 5, "äö…öü"}, {"abc", 2, "abc"},
-		{"注文サービス", 12, "注文サービス"}, {"注文サービス", 8, "注…ビス"}, {"注文サービス", 7, "注…ビス"}, {"注文サービス", 6, "注…ス"}, {"🛒🛒🛒", 5, "🛒…🛒"}, {"cafe\u0301 noir", 9, "cafe\u0301 noir"},
+	}{
+		{"abcdefgh", 8, "abcdefgh"},
+		{"abcdefgh", 7, "abc…fgh"},
+		{"äöüäöü", 5, "äö…öü"},
+		{"abc", 2, "abc"},
+		{"注文サービス", 12, "注文サービス"},
+		{"注文サービス", 8, "注…ビス"},
+		{"注文サービス", 7, "注…ビス"},
+		{"注文サービス", 6, "注…ス"},
+		{"🛒🛒🛒", 5, "🛒…🛒"},
+		{"cafe\u0301 noir", 9, "cafe\u0301 noir"},
 	} {
 		if got := Shorten(c.s, c.width); got != c.want {
 			t.Errorf("Shorten(%q, %d) = %q, want %q", c.s, c.width, got, c.want)
