@@ -43,10 +43,7 @@ func TestWhatIf(t *testing.T) {
 			for i := range p.Nodes {
 				edges[trace.WholeEdge(p.Nodes[i].Full)] = table.OpName(p.Span(int32(i)).Op)
 			}
-			coarse := false
-			if level == "request_type" {
-				coarse = true
-			}
+			coarse := level == "request_type"
 			var o observation.Observation
 			new(observation.Observer).Observe(p, 0, &o)
 			for _, e := range o.Edges {

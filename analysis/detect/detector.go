@@ -18,7 +18,7 @@ type Detector struct {
 	chronic map[analysis.Hash]bool           // problems without a change that are open
 }
 
-// NewDetector returns a Detector for groups, none of which has an expectation.
+// New returns a Detector for groups, none of which has an expectation.
 func New(groups *group.Grouper) *Detector {
 	return &Detector{Groups: groups, changes: make(map[*group.Group]*changeDetector), chronic: make(map[analysis.Hash]bool)}
 }

@@ -87,7 +87,7 @@ func writeCounts(w *codec.Writer, c stats.Counts) {
 	w.Uvarints(c.Events[:]...)
 }
 
-// DecodeDetector returns the Detector that AppendBinary wrote, with groups of the given request types, table and options: see
+// Decode returns the Detector that AppendBinary wrote, with groups of the given request types, table and options: see
 // [group.DecodeGrouper]. An error wraps [codec.ErrCorrupt].
 func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options group.Options) (*Detector, []byte, error) {
 	d := New(nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// GroupOptions bound what a [Grouper] keeps. A zero field takes the default.
+// Options bound the contents of a [Grouper]. A zero field takes the default.
 type Options struct {
 	Edges    int // per group; default 256
 	Sample   int // requests per window in the uniform sample; default 32

@@ -565,7 +565,7 @@ func (w *Result) refine(r *oracleRoot, number int) bool {
 	return taken
 }
 
-// observe builds the observation of a root from the oracle's spans.
+// Observe builds the observation of a root from the oracle's spans.
 // Observe returns the observation of root number root.
 func (w *Result) Observe(number int) *observation.Observation {
 	r := w.roots[number]
@@ -769,7 +769,7 @@ func id(p *critpath.Path, i int32) string {
 	return fmt.Sprint(uint64(p.Nodes[i].ID))
 }
 
-// DescribePath describes a path.
+// Describe describes a path.
 func Describe(p *critpath.Path) Description {
 	d := Description{Flags: p.Flags.Names(), Counts: p.Counts}
 	for i := range p.Roots {

@@ -41,7 +41,7 @@ func (fs logFS) insist(write func() error) {
 		if !waiting {
 			fs.log.Error("the disk is full: what is to be written waits until there is room")
 		}
-		time.Sleep(retryEvery) //nolint:forbidigo // whoever writes must wait, and has no clock to hand in
+		time.Sleep(retryEvery) // the writer must wait, and has no clock to hand in
 	}
 }
 
@@ -50,7 +50,7 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	if filepath.Ext(name) != ".log" {
 		f, err := fs.FS.Create(name, category)
 		if err != nil {
-			time.Sleep(failedWait) //nolint:forbidigo // as in insist
+			time.Sleep(failedWait)
 		}
 		return f, err
 	}
