@@ -66,7 +66,7 @@ test("the share in the sentence is that of the first edge, in the table and in t
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
     await page.goto(`${service.url}/problems/${p.id}`);
     await settle(page);
-    const said = await page.locator('.diagnosis a[href$="#edges"]').textContent();
+    const said = await page.locator('.diagnosis a[href$="#edges"]').first().textContent();
     await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
     const share = await page.locator("#edges td.bars").first().textContent();
     // All is what rounds to it, or is above.
