@@ -1,6 +1,6 @@
-// Package demo runs an application with a fault in it, a Sibyl that watches it, and says what happens. The application is package shop; its
-// processes and the server are this program again. They listen on loopback at ports that are free, keep what they need in a temporary
-// directory, and end when this process does.
+// Package demo runs an application with a fault and a Sibyl that watches it, and reports the course of the search. The application is
+// package shop; its processes run this program again, and the server runs the sibyl program. They listen on loopback at free ports, keep
+// their files in a temporary directory, and end when this process does.
 package demo
 
 import (
