@@ -53,7 +53,9 @@ type Server struct {
 	context  server.ConnContext
 	closing  context.Context //nolint:containedctx // its end is that of all connections
 	close    context.CancelFunc
-	open     sync.WaitGroup // connections that are written to
+
+	mu   sync.Mutex     // orders Add before Wait: a connection may open while the server closes
+	open sync.WaitGroup // sockets that follow plans; Add is guarded by mu
 }
 
 // New returns a Server of a plane. Identify returns the token that vouches for the sender of a request, or a [*refusal.Error].
@@ -127,8 +129,21 @@ func (s *Server) refusalOf(ctx context.Context, err error) *refusal.Error {
 
 // Close ends all connections.
 func (s *Server) Close() {
+	s.mu.Lock()
 	s.close()
+	s.mu.Unlock()
 	s.open.Wait()
+}
+
+// admit counts a socket as open, until s.open.Done, unless the server closes.
+func (s *Server) admit() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		return false
+	}
+	s.open.Add(1)
+	return true
 }
 
 func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
@@ -347,10 +362,15 @@ func remote(t control.Told) *protobufs.AgentRemoteConfig {
 
 // follow sends the agent at the other end of a socket its plans until the connection ends, beginning with told.
 func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
+	if !a.admit() {
+		_ = conn.Disconnect() // it may be gone
+		return
+	}
 	ctx, stop := context.WithCancel(a.closing)
 	a.stop = stop
 	caller := a.caller
-	a.open.Go(func() {
+	go func() {
+		defer a.open.Done()
 		defer func() {
 			if ctx.Err() == nil || a.closing.Err() != nil { // or else somebody else knows why
 				_ = conn.Disconnect() // the agent connects again, or is gone
@@ -370,7 +390,7 @@ func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
 				return
 			}
 		}
-	})
+	}()
 }
 
 // writeWithin is how long an agent has to take a message.
