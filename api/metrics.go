@@ -107,7 +107,7 @@ func (m *metrics) ingest(e emitter) {
 	e.counter("journal_damaged_records_total", "Unreadable records of the journal.", n.Damaged.Load())
 	e.counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.emit(prometheus.CounterValue, "journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()).Seconds())
-	for reason := range assemble.Closings {
+	for reason := range assemble.CloseReasons {
 		e.counter("traces_closed_total", "Closed traces, by reason; only complete traces enter the statistics.", n.Closed[reason].Load(), "reason", reason.String())
 	}
 	for reason, count := range n.Unusable() {

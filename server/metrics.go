@@ -74,7 +74,7 @@ func (c counters) Collect(out chan<- prometheus.Metric) {
 			{"jaeger_rejected_spans_total", "Those of them that were left out.", n.Rejected.Load()},
 			{"jaeger_queries_total", "Queries to a server of Jaeger.", n.Queries.Load()},
 			{"jaeger_failed_queries_total", "Those of them that failed.", n.Failed.Load()},
-			{"jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Cut.Load()},
+			{"jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Incomplete.Load()},
 		} {
 			emit(prometheus.CounterValue, x.name, x.help, float64(x.n), "server", p.Name())
 		}
