@@ -65,7 +65,7 @@ func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
 		s := x.Settings
-		strategy, err := strategyNamed(s.Strategy, c.options.Strategies)
+		strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 		if err != nil {
 			return false
 		}
