@@ -38,7 +38,7 @@ func (w *world) places() *strings.Replacer {
 
 // bodies are what operations are sent.
 var bodies = map[string]any{
-	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "wishTracepoint": map[string]string{"kind": "pin"},
+	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "overrideTracepoint": map[string]string{"kind": "pin"},
 }
 
 // TestEveryOperation calls every operation of the contract before a real core; answers are held against the contract, and some against
@@ -433,12 +433,12 @@ func TestDecisionsOfPeople(t *testing.T) {
 	}
 	off := decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=off&limit=1", nil)).Items[0]
 	path := "/api/v1/tracepoints/" + off.ID
-	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStateWanted {
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStatePending {
 		t.Errorf("pinned: %s before the epoch ended", x.State)
 	}
 	w.end(w.now.Add(10 * time.Second))
 	x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil))
-	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Wish == nil || !x.Leases[0].Pinned {
+	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Override == nil || !x.Leases[0].Pinned {
 		t.Errorf("pinned, after the epoch: %+v", x)
 	}
 	decisions := decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?limit=20", nil)).Items
@@ -451,7 +451,7 @@ func TestDecisionsOfPeople(t *testing.T) {
 		t.Errorf("forbidden: %+v", x)
 	}
 	w.call(t, http.MethodDelete, path, nil)
-	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Override != nil {
 		t.Errorf("withdrawn: %+v", x)
 	}
 }

@@ -150,7 +150,7 @@ func (m *metrics) engine(e emitter) {
 	e.gauge("problems_uninvestigated", "Open problems queued for investigation.", float64(t.uninvestigated))
 	e.gauge("investigations", "Active investigations.", float64(t.investigations))
 	e.gauge("tracepoints_on", "Enabled tracepoints.", float64(t.on))
-	e.gauge("wishes", "Tracepoints with an override.", float64(t.overrides))
+	e.gauge("overrides", "Tracepoints with an override.", float64(t.overrides))
 	e.gauge("plan_version", "Version of the plan.", float64(t.version))
 	e.gauge("tree_nodes", "Calling contexts in the trees.", float64(t.treeNodes))
 	e.counter("tree_dropped_contexts_total", "Calling contexts beyond the limit of trees.", int64(t.treeLost))

@@ -272,23 +272,23 @@ func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("no tracepoint is called %q: sibyl tracepoints list shows them", name)
 }
 
-// Wish says what somebody decides about a tracepoint, by name or identity, and returns what it is now.
-func (c *Client) Wish(ctx context.Context, name string, wish contract.WishRequest) (*contract.Tracepoint, error) {
+// Override enables, pins or forbids a tracepoint, given by name or ID, and returns its new state.
+func (c *Client) Override(ctx context.Context, name string, override contract.OverrideRequest) (*contract.Tracepoint, error) {
 	id, err := c.tracepoint(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.api.WishTracepointWithResponse(ctx, id, wish)
+	r, err := c.api.OverrideTracepointWithResponse(ctx, id, override)
 	return held(c, r, err)
 }
 
-// Withdraw takes back what somebody decided about a tracepoint, by name or identity.
+// Withdraw withdraws the override of a tracepoint, given by name or ID.
 func (c *Client) Withdraw(ctx context.Context, name string) error {
 	id, err := c.tracepoint(ctx, name)
 	if err != nil {
 		return err
 	}
-	r, err := c.api.WithdrawWishWithResponse(ctx, id)
+	r, err := c.api.WithdrawOverrideWithResponse(ctx, id)
 	return c.told(r, err)
 }
 

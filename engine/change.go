@@ -81,7 +81,7 @@ func (c *Core) Apply(x *Change) bool {
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {
-		c.said(x.By, "withdraws what was decided about", x.Withdraw)
+		c.said(x.By, "withdraws the override of", x.Withdraw)
 	}
 	return withdrawn
 }
