@@ -89,57 +89,63 @@ func (l *log) spill() error {
 // spillTo makes f the temporary file. It belongs to l from now on.
 func (l *log) spillTo(f *os.File) { l.file, l.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
-// all yields the observations in the order in which they were added. An observation is valid until the next. An error of the
-// file is the last thing that is yielded.
+// all yields the observations in the order in which they were added. An observation is valid until the next one is yielded. An error ends
+// the sequence: one of the file, or one wrapping [codec.ErrCorrupt] if a chunk holds anything but packed observations.
 func (l *log) all() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
-		each := func(chunk []byte) bool {
-			for len(chunk) > 0 {
-				chunk = l.packer.Unpack(chunk, &o)
-				if !yield(&o, nil) {
-					return false
+		stopped := false
+		err := l.eachChunk(func(chunk []byte) (goOn bool, err error) {
+			for len(chunk) > 0 && !stopped {
+				if chunk, err = l.packer.Unpack(chunk, &o); err != nil {
+					return false, err
 				}
+				stopped = !yield(&o, nil)
 			}
-			return true
-		}
-		stopped, err := l.eachSpilled(each)
-		if stopped {
-			return
-		}
+			return !stopped, nil
+		})
 		if err != nil {
 			yield(nil, fmt.Errorf("read back observations: %w", err))
-			return
-		}
-		for _, c := range l.chunks {
-			if !each(c) {
-				return
-			}
 		}
 	}
 }
 
-// eachSpilled calls each with every chunk in the file until one returns false, and reports whether one did.
-func (l *log) eachSpilled(each func([]byte) bool) (stopped bool, err error) {
+// eachChunk calls f with every chunk, those in the file first, until f returns false or an error, which it returns.
+func (l *log) eachChunk(f func([]byte) (goOn bool, err error)) error {
+	if goOn, err := l.eachSpilled(f); !goOn || err != nil {
+		return err
+	}
+	for _, chunk := range l.chunks {
+		if goOn, err := f(chunk); !goOn || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachSpilled does for the chunks in the file what eachChunk does for all, and returns the last result of f.
+func (l *log) eachSpilled(f func([]byte) (goOn bool, err error)) (goOn bool, err error) {
 	if l.file == nil {
-		return false, nil
+		return true, nil
 	}
 	r := bufio.NewReaderSize(io.NewSectionReader(l.file, 0, l.written), chunkBytes)
 	var chunk []byte
 	for {
 		size, err := binary.ReadUvarint(r)
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case err != nil:
 			return false, err
+		case size > uint64(l.written):
+			return false, io.ErrUnexpectedEOF
 		}
 		chunk = slices.Grow(chunk[:0], int(size))[:size]
 		if _, err := io.ReadFull(r, chunk); err != nil {
 			return false, err
 		}
-		if !each(chunk) {
-			return true, nil
+		if goOn, err := f(chunk); !goOn || err != nil {
+			return false, err
 		}
 	}
 }

@@ -356,13 +356,8 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 	return c.early.check()
 }
 
-// check goes through what the log holds and reports whether it can be read.
-func (l *log) check() (err error) {
-	defer func() {
-		if recover() != nil { // what a log packed itself is unpacked without looking; this came from elsewhere
-			err = fmt.Errorf("%w: observations", codec.ErrCorrupt)
-		}
-	}()
+// check returns the error of the first observation that cannot be read; nil if all can.
+func (l *log) check() error {
 	for _, err := range l.all() {
 		if err != nil {
 			return err
