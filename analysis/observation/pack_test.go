@@ -160,18 +160,26 @@ func TestPackerIsBounded(t *testing.T) {
 	}
 }
 
-// What real traces give is small.
-func TestPackedSize(t *testing.T) {
+// Observations of traces, malformed ones included, are packed into few bytes, from which they are unpacked.
+func TestPackedTraces(t *testing.T) {
 	var p observation.Packer
 	bytes, n := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		for _, o := range requests.Observe(tracetest.Traces(tracetest.Shape{Attrs: true}).Draw(t, "trace")) {
-			bytes += len(p.Append(nil, o))
+		for _, o := range requests.Observe(tracetest.Traces(tracetest.Everything).Draw(t, "trace")) {
+			packed := p.Append(nil, o)
+			var got observation.Observation
+			if rest, err := p.Unpack(packed, &got); err != nil || len(rest) > 0 {
+				t.Fatalf("%d bytes are left, error %v", len(rest), err)
+			}
+			if diff := cmp.Diff(o, &got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatal(diff)
+			}
+			bytes += len(packed)
 			n += 1 + len(o.Contexts) + len(o.Edges) + len(o.Refined) + len(o.Variables)
 		}
 	})
 	if bytes > 30*n {
-		t.Errorf("%d bytes for %d items", bytes, n)
+		t.Errorf("%d bytes for %d items, want at most 30 for each", bytes, n)
 	}
 }
 
