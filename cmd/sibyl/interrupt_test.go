@@ -9,7 +9,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -53,7 +53,7 @@ func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 
 // An interrupt before the first write leaves the output empty.
 func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
-	r, err := engine.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, engine.DefaultAnalyzeOptions())
+	r, err := offline.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, offline.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
