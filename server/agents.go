@@ -19,11 +19,11 @@ import (
 )
 
 // feedback passes reports of agents to the engine.
-type feedback struct{ *live.Service }
+type feedback struct{ service *live.Service }
 
 // Tell implements [control.Engine].
 func (f feedback) Tell(ctx context.Context, said *search.Feedback) error {
-	_, err := f.Change(ctx, engine.Change{Feedback: said})
+	_, err := f.service.Change(ctx, engine.Change{Feedback: said})
 	return err
 }
 
