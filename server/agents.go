@@ -19,11 +19,11 @@ import (
 )
 
 // feedback passes reports of agents to the engine.
-type feedback struct{ live *live.Service }
+type feedback struct{ service *live.Service }
 
 // Record implements [control.Engine].
 func (f feedback) Record(ctx context.Context, report *search.Feedback) error {
-	_, err := f.live.Change(ctx, engine.Change{Feedback: report})
+	_, err := f.service.Change(ctx, engine.Change{Feedback: report})
 	return err
 }
 

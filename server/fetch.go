@@ -16,7 +16,7 @@ import (
 
 // fetching fetches traces from the configured Jaeger servers, which may change.
 type fetching struct {
-	taken   intake
+	intake  intake
 	store   *store.Store
 	log     *slog.Logger
 	changed chan struct{} // signals a change of wanted; holds one
@@ -27,8 +27,8 @@ type fetching struct {
 
 // fetcher fetches from one server.
 type fetcher struct {
-	*query.Fetcher
-	from config.JaegerQuery
+	fetcher  *query.Fetcher
+	settings config.JaegerQuery
 }
 
 // prepare returns fetchers for servers. For an unchanged server it returns the present one.
@@ -37,7 +37,7 @@ func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 	for _, q := range servers {
 		p := f.find(q)
 		if p == nil {
-			made, err := query.New(f.taken, position{f.store, q.URL}, query.Options{
+			made, err := query.New(f.intake, position{f.store, q.URL}, query.Options{
 				URL: q.URL, Protocol: q.Protocol, Services: q.Services, Interval: q.Interval, Lookback: q.Lookback, Log: f.log,
 			})
 			if err != nil {
@@ -53,7 +53,7 @@ func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
 // find returns the present fetcher with the settings q; nil if there is none.
 func (f *fetching) find(q config.JaegerQuery) *fetcher {
 	for _, p := range f.all() {
-		if reflect.DeepEqual(p.from, q) {
+		if reflect.DeepEqual(p.settings, q) {
 			return p
 		}
 	}
@@ -106,7 +106,7 @@ func (f *fetching) run(ctx context.Context) error {
 			running.Go(func() error {
 				defer close(x.ended)
 				defer stop()
-				return p.Run(fetch)
+				return p.fetcher.Run(fetch)
 			})
 		}
 		select {

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -44,7 +43,7 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 	state.Flag(c, "state", "", "show only tracepoints in this state")
 	c.Flags().StringVar(&query, "query", "", "show only tracepoints whose name or operation contains this text")
 	f := addListFlags(c, "tracepoints", 100)
-	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
+	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
 		if state.Value != "any" {
 			q.State = new(contract.TracepointState(state.Value))
