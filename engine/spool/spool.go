@@ -100,56 +100,63 @@ func (s *Spool) spill() error {
 func (s *Spool) spillTo(f *os.File) { s.file, s.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
 // All yields the observations in the order of their addition. An observation is valid until the next one is yielded. An
-// error of the file ends the sequence.
+// error ends the sequence: one of the file, or one wrapping [codec.ErrCorrupt] if a chunk contains anything but packed
+// observations.
 func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
-		each := func(chunk []byte) bool {
-			for len(chunk) > 0 {
-				chunk = s.packer.Unpack(chunk, &o)
-				if !yield(&o, nil) {
-					return false
+		stopped := false
+		err := s.eachChunk(func(chunk []byte) (more bool, err error) {
+			for len(chunk) > 0 && !stopped {
+				if chunk, err = s.packer.Unpack(chunk, &o); err != nil {
+					return false, err
 				}
+				stopped = !yield(&o, nil)
 			}
-			return true
-		}
-		stopped, err := s.eachSpilled(each)
-		if stopped {
-			return
-		}
+			return !stopped, nil
+		})
 		if err != nil {
 			yield(nil, fmt.Errorf("read back observations: %w", err))
-			return
-		}
-		for _, c := range s.chunks {
-			if !each(c) {
-				return
-			}
 		}
 	}
 }
 
-// eachSpilled calls each with every chunk in the file until one returns false, and reports whether one did.
-func (s *Spool) eachSpilled(each func([]byte) bool) (stopped bool, err error) {
+// eachChunk calls f with every chunk, those in the file first, until f returns false or an error. It returns the error.
+func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
+	if more, err := s.eachSpilled(f); !more || err != nil {
+		return err
+	}
+	for _, chunk := range s.chunks {
+		if more, err := f(chunk); !more || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachSpilled calls f with the chunks in the file, like eachChunk, and returns the last result of f.
+func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, err error) {
 	if s.file == nil {
-		return false, nil
+		return true, nil
 	}
 	r := bufio.NewReaderSize(io.NewSectionReader(s.file, 0, s.written), chunkBytes)
 	var chunk []byte
 	for {
 		size, err := binary.ReadUvarint(r)
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case err != nil:
 			return false, err
+		case size > uint64(s.written):
+			return false, io.ErrUnexpectedEOF
 		}
 		chunk = slices.Grow(chunk[:0], int(size))[:size]
 		if _, err := io.ReadFull(r, chunk); err != nil {
 			return false, err
 		}
-		if !each(chunk) {
-			return true, nil
+		if more, err := f(chunk); !more || err != nil {
+			return false, err
 		}
 	}
 }
@@ -191,13 +198,8 @@ func Decode(b []byte) (*Spool, error) {
 	return s, s.check()
 }
 
-// check reports whether all observations can be unpacked.
-func (s *Spool) check() (err error) {
-	defer func() {
-		if recover() != nil { // the packer trusts its input, but these chunks come from elsewhere
-			err = fmt.Errorf("%w: observations", codec.ErrCorrupt)
-		}
-	}()
+// check returns the error of the first observation that cannot be unpacked, or nil.
+func (s *Spool) check() error {
 	for _, err := range s.All() {
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -128,5 +129,34 @@ func TestTruncatedFile(t *testing.T) {
 	}
 	if last == nil {
 		t.Error("observations are missing without an error")
+	}
+}
+
+// An observation that cannot be decoded ends the sequence with an error, after those before it.
+func TestDamaged(t *testing.T) {
+	for _, limit := range []int{0, 1 << 30} {
+		s := New(t.TempDir(), limit)
+		fill(t, s, 300)
+		if limit == 0 && s.file == nil {
+			t.Fatal("nothing was spilled")
+		}
+		chunk := &s.chunks[len(s.chunks)-1]
+		*chunk = (*chunk)[:len(*chunk)-1]
+		read := 0
+		var last error
+		for _, err := range s.All() {
+			if last != nil {
+				t.Fatal("the sequence goes on after an error")
+			}
+			if last = err; err == nil {
+				read++
+			}
+		}
+		if !errors.Is(last, codec.ErrCorrupt) || read != 299 || !errors.Is(s.check(), codec.ErrCorrupt) {
+			t.Errorf("limit %d: %d observations and error %v, want 299 and %v", limit, read, last, codec.ErrCorrupt)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

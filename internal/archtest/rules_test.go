@@ -30,6 +30,7 @@ var rules = []rule{
 	{folder: "internal/listener", clock: true, ours: []string{"internal/connlimit"}, about: "opens, serves and drains addresses over HTTP and gRPC"},
 	{folder: "internal/gogocodec", about: "gRPC codec of Jaeger's messages"},
 	{folder: "internal/refusal", about: "errors that refuse a request, over HTTP and gRPC"},
+	{folder: "internal/metric", about: "samples of Prometheus metrics"},
 	{folder: "internal/archtest", about: "this table, as tests"},
 
 	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
@@ -73,7 +74,7 @@ var rules = []rule{
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"internal/units", "internal/terminal", "api/contract"}, about: "the CLI's client of the API"},
 

@@ -36,23 +36,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// world is a handler before a real core that a simulated application was played to, until there were problems and investigations.
-type world struct {
+// harness is an API in front of a real core, which receives the traces of a simulated application.
+type harness struct {
 	*API
-	core    *engine.Core
-	counts  live.Counts
-	mu      sync.Mutex // guards core
-	past    memory
-	now     trace.Nanos
-	clock   func() time.Time
-	app     *sim.App
-	outbox  *store.Outbox
-	letters int                // that died
-	mark    func(*trace.Trace) // changes each trace before the core gets it; nil: none
+	core        *engine.Core
+	counts      live.Counts
+	mu          sync.Mutex // guards core
+	history     fakeHistory
+	now         trace.Nanos
+	clock       func() time.Time
+	app         *sim.App
+	outbox      *store.Outbox
+	deadLetters int                // added so far
+	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
 }
 
 // Ask implements Engine.
-func (w *world) Ask(_ context.Context, read func(*engine.Core)) error {
+func (w *harness) Ask(_ context.Context, read func(*engine.Core)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	read(w.core)
@@ -60,20 +60,20 @@ func (w *world) Ask(_ context.Context, read func(*engine.Core)) error {
 }
 
 // Change implements Engine.
-func (w *world) Change(_ context.Context, x engine.Change) (bool, error) {
+func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.core.Apply(&x), nil
 }
 
 // Ready implements Engine.
-func (w *world) Ready() bool { return true }
+func (w *harness) Ready() bool { return true }
 
 // Counts implements Engine.
-func (w *world) Counts() *live.Counts { return &w.counts }
+func (w *harness) Counts() *live.Counts { return &w.counts }
 
-// memory is a Past.
-type memory struct {
+// fakeHistory is a History in memory.
+type fakeHistory struct {
 	mu        sync.Mutex // guards decisions
 	decisions []search.Decision
 	group     analysis.Hash
@@ -81,7 +81,7 @@ type memory struct {
 	request   []byte
 }
 
-func (m *memory) Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
+func (m *fakeHistory) Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []search.Decision
@@ -99,7 +99,7 @@ func (m *memory) Decisions(from, to trace.Nanos, limit int, newest bool) ([]sear
 	return found, nil
 }
 
-func (m *memory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
+func (m *fakeHistory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
 	if group != m.group {
 		return &store.Exemplars{}, nil
 	}
@@ -107,17 +107,17 @@ func (m *memory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
 	return &store.Exemplars{Slow: []store.Exemplar{{Trace: m.exemplar.ID, Start: s.Start, Duration: int64(s.Duration())}}}, nil
 }
 
-func (m *memory) Trace(id trace.ID) ([]byte, error) {
+func (m *fakeHistory) Trace(id trace.ID) ([]byte, error) {
 	if m.exemplar == nil || id != m.exemplar.ID {
 		return nil, nil
 	}
 	return m.request, nil
 }
 
-// crowd is two agents.
-type crowd struct{ counts control.Counts }
+// fakeAgents lists two agents.
+type fakeAgents struct{ counts control.Counts }
 
-func (*crowd) Agents() []control.Agent {
+func (*fakeAgents) Agents() []control.Agent {
 	seen := time.Unix(0, int64(begin)).Add(10 * time.Minute)
 	return []control.Agent{
 		{
@@ -132,23 +132,23 @@ func (*crowd) Agents() []control.Agent {
 	}
 }
 
-func (*crowd) Summary() control.Summary {
+func (*fakeAgents) Summary() control.Summary {
 	return control.Summary{Agents: 2, Lost: 1, Behind: 1, Catalogues: 2, Tracepoints: 4120, Polls: 1}
 }
 
-func (c *crowd) Counts() *control.Counts { return &c.counts }
+func (c *fakeAgents) Counts() *control.Counts { return &c.counts }
 
-// begin is when worlds begin: a whole number of epochs.
+// begin is the start of the simulated time: a multiple of the epoch.
 const begin = trace.Nanos(1_700_000_000_000_000_000)
 
-// newWorld returns a world without any request.
-func newWorld(t testing.TB) *world {
+// newHarness returns a harness without any request.
+func newHarness(t testing.TB) *harness {
 	t.Helper()
 	dir := t.TempDir()
 	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
 	options := engine.DefaultOptions()
 	options.Learning, options.Seed = time.Minute, 3
-	w := &world{core: engine.NewCore(app.Table(), options), now: begin, app: app}
+	w := &harness{core: engine.NewCore(app.Table(), options), now: begin, app: app}
 	w.core.Announce(begin, app.Catalogue())
 	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
 	notes, err := OpenNotes(dir)
@@ -160,14 +160,14 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.outbox = newOutbox(t)
-	w.API, err = New(w, &w.past, access.Open(dir), notes, Options{
+	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
 		Version: "test", Go: "go", Links: []notify.Link{link},
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
-		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &crowd{},
+		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &fakeAgents{},
 		Webhooks: func() []notify.Webhook {
 			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
 		},
-		Letters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
+		DeadLetters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -195,12 +195,12 @@ func newOutbox(t testing.TB) *store.Outbox {
 	return o
 }
 
-// die lets a webhook fail for good, and returns the number of the dead letter.
-func (w *world) die(t testing.TB) string {
+// addDeadLetter adds a dead letter and returns its number.
+func (w *harness) addDeadLetter(t testing.TB) string {
 	t.Helper()
-	w.letters++
+	w.deadLetters++
 	_, err := w.outbox.Put(w.now, []store.Message{{
-		ID: fmt.Sprint("event", w.letters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Problem: w.core.Problems()[0].ID, At: w.now, Body: []byte(`{"a":1}`),
+		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Problem: w.core.Problems()[0].ID, At: w.now, Body: []byte(`{"a":1}`),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +215,8 @@ func (w *world) die(t testing.TB) string {
 	return decimal(due[0].Number)
 }
 
-// play plays epochs until the core says enough, at most so many.
-func (w *world) play(t testing.TB, most int, enough func() bool) {
+// play plays epochs until enough returns true. It fails the test after most epochs.
+func (w *harness) play(t testing.TB, most int, enough func() bool) {
 	t.Helper()
 	for range most {
 		if enough() {
@@ -225,42 +225,42 @@ func (w *world) play(t testing.TB, most int, enough func() bool) {
 		w.epoch(t)
 	}
 	if !enough() {
-		t.Fatalf("not enough happened in %d epochs", most)
+		t.Fatalf("the condition does not hold after %d epochs", most)
 	}
 }
 
 // epoch plays one epoch.
-func (w *world) epoch(t testing.TB) {
+func (w *harness) epoch(t testing.TB) {
 	t.Helper()
 	next := w.now.Add(10 * time.Second)
 	for x := range w.app.Requests(w.now, next, w.plan()) {
-		if w.mark != nil {
-			w.mark(x)
+		if w.alter != nil {
+			w.alter(x)
 		}
 		w.mu.Lock()
 		w.core.Ingest(x)
 		w.mu.Unlock()
-		if w.past.exemplar == nil {
-			w.keep(t, x)
+		if w.history.exemplar == nil {
+			w.keepExemplar(t, x)
 		}
 	}
 	w.end(next)
 }
 
 // end ends an epoch.
-func (w *world) end(at trace.Nanos) {
+func (w *harness) end(at trace.Nanos) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = at
 	made := w.core.Epoch(at)
-	w.past.mu.Lock()
-	w.past.decisions = append(w.past.decisions, made...)
-	w.past.mu.Unlock()
+	w.history.mu.Lock()
+	w.history.decisions = append(w.history.decisions, made...)
+	w.history.mu.Unlock()
 	w.Epoch(w.core, made)
 }
 
-// keep keeps a trace.
-func (w *world) keep(t testing.TB, x *trace.Trace) {
+// keepExemplar stores x as the exemplar of the history.
+func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 	t.Helper()
 	kept := &trace.Trace{ID: x.ID}
 	kept.Append(x)
@@ -268,10 +268,10 @@ func (w *world) keep(t testing.TB, x *trace.Trace) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.past.exemplar, w.past.request = kept, request
+	w.history.exemplar, w.history.request = kept, request
 }
 
-func (w *world) plan() *sim.Plan {
+func (w *harness) plan() *sim.Plan {
 	p := w.core.Plan()
 	plan := &sim.Plan{Version: p.Version}
 	for i, a := range p.Arms {
@@ -286,8 +286,8 @@ func (w *world) plan() *sim.Plan {
 	return plan
 }
 
-// run has spans of a version of a service arrive at a time.
-func (w *world) run(service, version string, at trace.Nanos) {
+// observeVersion passes a span of a version of a service to the core.
+func (w *harness) observeVersion(service, version string, at trace.Nanos) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	names := w.core.Table()
@@ -295,15 +295,15 @@ func (w *world) run(service, version string, at trace.Nanos) {
 	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
 }
 
-// troubled returns a world with a problem that is investigated, with evidence, after two services were deployed.
-func troubled(t testing.TB) *world {
+// newTroubled returns a harness with deploys of two services, and a problem whose investigation has evidence.
+func newTroubled(t testing.TB) *harness {
 	t.Helper()
-	w := newWorld(t)
-	w.run("cart", "1.4", w.now)
-	w.run("bank", "7", w.now)
+	w := newHarness(t)
+	w.observeVersion("cart", "1.4", w.now)
+	w.observeVersion("bank", "7", w.now)
 	w.play(t, 8, w.core.Learned)
-	w.run("bank", "8", w.now.Add(-5*time.Second))
-	w.run("cart", "1.5", w.now)
+	w.observeVersion("bank", "8", w.now.Add(-5*time.Second))
+	w.observeVersion("cart", "1.5", w.now)
 	w.app.Inject(w.now)
 	w.play(t, 40, func() bool {
 		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
@@ -311,12 +311,12 @@ func troubled(t testing.TB) *world {
 			return v != nil && len(v.Evidence) > 0 && len(v.Requested) > 0
 		})
 	})
-	w.past.group = w.core.Problems()[0].Group
+	w.history.group = w.core.Problems()[0].Group
 	return w
 }
 
-// call calls the API from this machine, holds the answer against the contract, and returns it.
-func (w *world) call(t testing.TB, method, path string, body any, headers ...string) *httptest.ResponseRecorder {
+// call calls the API from the loopback address, validates the answer against the contract, and returns it.
+func (w *harness) call(t testing.TB, method, path string, body any, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	var data io.Reader
 	if body != nil {
@@ -340,8 +340,8 @@ func (w *world) call(t testing.TB, method, path string, body any, headers ...str
 	return out
 }
 
-// callUnchecked calls the API from this machine.
-func (w *world) callUnchecked(method, path string, headers ...string) *httptest.ResponseRecorder {
+// callUnchecked calls the API from the loopback address.
+func (w *harness) callUnchecked(method, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://localhost:8321"+path, nil)
 	r.RemoteAddr = "127.0.0.1:4711"
 	for i := 0; i < len(headers); i += 2 {
@@ -352,8 +352,8 @@ func (w *world) callUnchecked(method, path string, headers ...string) *httptest.
 	return out
 }
 
-// check holds an answer against the contract.
-func (w *world) check(t testing.TB, r *http.Request, out *httptest.ResponseRecorder) {
+// check validates an answer against the contract.
+func (w *harness) check(t testing.TB, r *http.Request, out *httptest.ResponseRecorder) {
 	t.Helper()
 	path, under := strings.CutPrefix(r.URL.Path, prefix)
 	if out.Code >= 400 {
@@ -362,10 +362,10 @@ func (w *world) check(t testing.TB, r *http.Request, out *httptest.ResponseRecor
 			Status                        int
 		}
 		if err := json.Unmarshal(out.Body.Bytes(), &e); err != nil || e.Status != out.Code || e.Type == nil || e.Title == nil || e.Detail == nil || e.Instance == nil {
-			t.Errorf("%s %s: %d without a problem: %s", r.Method, r.URL, out.Code, out.Body)
+			t.Errorf("%s %s: got %d without a problem object: %s", r.Method, r.URL, out.Code, out.Body)
 		}
 		if got := out.Header().Get("Content-Type"); got != refusal.ProblemType {
-			t.Errorf("%s %s: %d as %s", r.Method, r.URL, out.Code, got)
+			t.Errorf("%s %s: got %d with Content-Type %s, want %s", r.Method, r.URL, out.Code, got, refusal.ProblemType)
 		}
 	}
 	if !under || out.Code == http.StatusNotModified || out.Header().Get("Content-Encoding") != "" {
@@ -390,7 +390,7 @@ func (w *world) check(t testing.TB, r *http.Request, out *httptest.ResponseRecor
 	}
 }
 
-// match returns the parameters of a path, and whether it fits a pattern.
+// match returns the parameters of a path, and whether the path matches a pattern.
 func match(pattern, path string) (map[string]string, bool) {
 	a, b := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(a) != len(b) {
@@ -408,7 +408,7 @@ func match(pattern, path string) (map[string]string, bool) {
 	return params, true
 }
 
-// decode reads an answer.
+// decode decodes a successful answer.
 func decode[T any](t testing.TB, out *httptest.ResponseRecorder) T {
 	t.Helper()
 	var x T
