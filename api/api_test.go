@@ -38,7 +38,7 @@ func (w *harness) pathParams() *strings.Replacer {
 
 // bodies holds the bodies of requests, by operation.
 var bodies = map[string]any{
-	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "wishTracepoint": map[string]string{"kind": "pin"},
+	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "overrideTracepoint": map[string]string{"kind": "pin"},
 }
 
 // Every operation of the contract succeeds, and its answer conforms to the contract.
@@ -432,12 +432,12 @@ func TestMuteAndOverride(t *testing.T) {
 	}
 	off := decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=off&limit=1", nil)).Items[0]
 	path := "/api/v1/tracepoints/" + off.ID
-	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStateWanted {
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStatePending {
 		t.Errorf("pinned: got state %s before the end of the epoch", x.State)
 	}
 	w.end(w.now.Add(10 * time.Second))
 	x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil))
-	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Wish == nil || !x.Leases[0].Pinned {
+	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Override == nil || !x.Leases[0].Pinned {
 		t.Errorf("pinned: got %+v after the end of the epoch", x)
 	}
 	decisions := decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?limit=20", nil)).Items
@@ -450,7 +450,7 @@ func TestMuteAndOverride(t *testing.T) {
 		t.Errorf("forbidden: %+v", x)
 	}
 	w.call(t, http.MethodDelete, path, nil)
-	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Override != nil {
 		t.Errorf("withdrawn: %+v", x)
 	}
 }

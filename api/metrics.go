@@ -125,7 +125,7 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Gauge("problems_uninvestigated", "Open problems queued for investigation.", float64(t.uninvestigated))
 	e.Gauge("investigations", "Active investigations.", float64(t.investigations))
 	e.Gauge("tracepoints_on", "Enabled tracepoints.", float64(t.on))
-	e.Gauge("wishes", "Tracepoints with an override.", float64(t.overrides))
+	e.Gauge("overrides", "Tracepoints with an override.", float64(t.overrides))
 	e.Gauge("plan_version", "Version of the plan.", float64(t.version))
 	e.Gauge("tree_nodes", "Calling contexts in the trees.", float64(t.treeNodes))
 	e.Counter("tree_dropped_contexts_total", "Calling contexts beyond the limit of trees.", int64(t.treeLost))

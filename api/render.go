@@ -196,11 +196,13 @@ const shownEvidence = 200
 func (r renderer) investigationDetail(v *search.Investigation) *contract.InvestigationDetail {
 	d := &contract.InvestigationDetail{
 		Investigation: r.investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
-		Wants: make([]contract.Want, 0, len(v.Requested)), Evidence: []contract.Evidence{},
+		Requested: make([]contract.RequestedTracepoint, 0, len(v.Requested)), Evidence: []contract.Evidence{},
 	}
 	for i := range v.Requested {
-		w := &v.Requested[i]
-		d.Wants = append(d.Wants, contract.Want{Tracepoint: r.tracepoint(w.Tracepoint), Since: at(w.Since), Value: number(w.Value), Cause: w.Cause})
+		q := &v.Requested[i]
+		d.Requested = append(d.Requested, contract.RequestedTracepoint{
+			Tracepoint: r.tracepoint(q.Tracepoint), Since: at(q.Since), Value: number(q.Value), Cause: q.Cause,
+		})
 	}
 	evidence := slices.Clone(v.Evidence)
 	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return compareKeys(-a.Share, -b.Share) })

@@ -88,7 +88,7 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 
 // stateOrder is the order in which states are listed.
 var stateOrder = []contract.TracepointState{
-	contract.TracepointStateOn, contract.TracepointStateWanted, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
+	contract.TracepointStateOn, contract.TracepointStatePending, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
 }
 
 // ListTracepoints implements contract.StrictServerInterface.
@@ -151,7 +151,7 @@ func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
 	x.Share = number(share)
 	for _, w := range c.State().Overrides {
 		if w.Tracepoint == p.id {
-			x.Wish = &contract.Wish{Kind: contract.WishKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
+			x.Override = &contract.Override{Kind: contract.OverrideKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
 		}
 	}
 	return x
@@ -193,17 +193,17 @@ func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoin
 // enabledFor is the default duration for which people enable a tracepoint.
 const enabledFor = time.Hour
 
-// WishTracepoint implements contract.StrictServerInterface.
-func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointRequestObject) (contract.WishTracepointResponseObject, error) {
+// OverrideTracepoint implements contract.StrictServerInterface.
+func (a *API) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepointRequestObject) (contract.OverrideTracepointResponseObject, error) {
 	now := a.options.Clock()
 	who := caller(ctx)
 	w := search.Override{Forced: value(r.Body.Force, false), By: who.name}
 	switch r.Body.Kind {
-	case contract.WishRequestKindEnable:
+	case contract.OverrideRequestKindEnable:
 		w.Kind, w.Until = search.Enable, trace.Nanos(now.Add(enabledFor).UnixNano())
-	case contract.WishRequestKindPin:
+	case contract.OverrideRequestKindPin:
 		w.Kind = search.Pin
-	case contract.WishRequestKindForbid:
+	case contract.OverrideRequestKindForbid:
 		w.Kind = search.Forbid
 	}
 	if until := r.Body.Until; until != nil {
@@ -235,11 +235,11 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 	}
 	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "tracepoint overridden", slog.String("tracepoint", x.Name),
 		slog.String("kind", w.Kind.String()), slog.Bool("forced", w.Forced), slog.String("by", who.name))
-	return contract.WishTracepoint200JSONResponse(x), nil
+	return contract.OverrideTracepoint200JSONResponse(x), nil
 }
 
-// WithdrawWish implements contract.StrictServerInterface.
-func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestObject) (contract.WithdrawWishResponseObject, error) {
+// WithdrawOverride implements contract.StrictServerInterface.
+func (a *API) WithdrawOverride(ctx context.Context, r contract.WithdrawOverrideRequestObject) (contract.WithdrawOverrideResponseObject, error) {
 	x, id, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestOb
 		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "override of a tracepoint withdrawn", slog.String("tracepoint", x.Name),
 			slog.String("by", caller(ctx).name))
 	}
-	return contract.WithdrawWish204Response{}, nil
+	return contract.WithdrawOverride204Response{}, nil
 }
 
 // GetPlan implements contract.StrictServerInterface.

@@ -217,7 +217,7 @@ func (s *states) of(tp trace.Symbol) contract.TracepointState {
 	case s.on[tp]:
 		return contract.TracepointStateOn
 	case w != nil:
-		return contract.TracepointStateWanted
+		return contract.TracepointStatePending
 	}
 	return contract.TracepointStateOff
 }

@@ -272,13 +272,13 @@ func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("there is no tracepoint %q: sibyl tracepoints list shows them", name)
 }
 
-// Wish overrides a tracepoint, given by name or ID, and returns its new state.
-func (c *Client) Wish(ctx context.Context, name string, wish contract.WishRequest) (*contract.Tracepoint, error) {
+// Override enables, pins or forbids a tracepoint, given by name or ID, and returns its new state.
+func (c *Client) Override(ctx context.Context, name string, override contract.OverrideRequest) (*contract.Tracepoint, error) {
 	id, err := c.tracepoint(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.api.WishTracepointWithResponse(ctx, id, wish)
+	r, err := c.api.OverrideTracepointWithResponse(ctx, id, override)
 	return body(c, r, err)
 }
 
@@ -288,7 +288,7 @@ func (c *Client) Withdraw(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.api.WithdrawWishWithResponse(ctx, id)
+	r, err := c.api.WithdrawOverrideWithResponse(ctx, id)
 	return c.check(r, err)
 }
 

@@ -155,7 +155,7 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	*asked = nil
-	if _, err := c.Wish(t.Context(), x.Name, contract.WishRequest{Kind: contract.WishRequestKindPin}); err != nil {
+	if _, err := c.Override(t.Context(), x.Name, contract.OverrideRequest{Kind: contract.OverrideRequestKindPin}); err != nil {
 		t.Error(err)
 	}
 	if err := c.Withdraw(t.Context(), x.ID); err != nil {

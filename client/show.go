@@ -193,8 +193,8 @@ func (p *page) investigation(d *contract.InvestigationDetail) {
 		x := &v.Suspects[i]
 		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(x.Share.Value)), 6), clean(x.Operation))
 	}
-	for i := range d.Wants {
-		p.printf("  on: %s %s\n", clean(d.Wants[i].Tracepoint), p.dim(clean(d.Wants[i].Cause)))
+	for i := range d.Requested {
+		p.printf("  on: %s %s\n", clean(d.Requested[i].Tracepoint), p.dim(clean(d.Requested[i].Cause)))
 	}
 }
 
@@ -298,11 +298,11 @@ func cpu(x *float64) string {
 
 // reason returns the time until the state of a tracepoint ends, and the reason for the state.
 func (p *page) reason(x *contract.Tracepoint) (until, why string) {
-	if w := x.Wish; w != nil {
-		if w.Until != nil {
-			until = "+" + span(w.Until.Sub(p.now))
+	if o := x.Override; o != nil {
+		if o.Until != nil {
+			until = "+" + span(o.Until.Sub(p.now))
 		}
-		return until, fmt.Sprintf("%s by %s", wishText[w.Kind], w.By)
+		return until, fmt.Sprintf("%s by %s", overrideVerbs[o.Kind], o.By)
 	}
 	for i := range x.Leases {
 		if l := &x.Leases[i]; i == 0 || l.Cause != "" {
@@ -315,9 +315,9 @@ func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	return until, why
 }
 
-// wishText describes the kinds of overrides.
-var wishText = map[contract.WishKind]string{
-	contract.WishKindEnable: "enabled", contract.WishKindPin: "pinned", contract.WishKindForbid: "forbidden",
+// overrideVerbs are the participles of the kinds of override.
+var overrideVerbs = map[contract.OverrideKind]string{
+	contract.OverrideKindEnable: "enabled", contract.OverrideKindPin: "pinned", contract.OverrideKindForbid: "forbidden",
 }
 
 // ShowDeadLetters writes dead letters, each with its last error.

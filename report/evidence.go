@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
 
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // contrast says which hosts or versions are slower than the others, and where.
-func (n *names) contrast(p *detect.Problem, c *engine.NamedContrast) describe.Sentence {
+func (n *names) contrast(p *detect.Problem, c *offline.NamedContrast) describe.Sentence {
 	var s describe.Sentence
 	s.Strong(n.Clean(c.Key) + " = " + n.Clean(c.Value))
 	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
@@ -33,7 +33,7 @@ func (n *names) contrast(p *detect.Problem, c *engine.NamedContrast) describe.Se
 const leastRecovery = 0.05
 
 // recoveries says what would come back if edges were at their reference levels.
-func (n *names) recoveries(r *engine.ProblemReport) []describe.Sentence {
+func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range r.Recoveries {
 		x := &r.Recoveries[i]
@@ -54,7 +54,7 @@ func (n *names) recoveries(r *engine.ProblemReport) []describe.Sentence {
 }
 
 // common says which places of different request types rise and fall together.
-func (n *names) common(c *engine.CommonEdges) describe.Sentence {
+func (n *names) common(c *offline.CommonEdges) describe.Sentence {
 	var s describe.Sentence
 	for i, e := range c.Edges {
 		if i > 0 {
@@ -69,11 +69,11 @@ func (n *names) common(c *engine.CommonEdges) describe.Sentence {
 }
 
 // exemplars says which traces to look at; empty if none are known.
-func (n *names) exemplars(r *engine.ProblemReport) describe.Sentence {
+func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	var s describe.Sentence
 	for _, stratum := range []struct {
 		name string
-		all  []engine.Exemplar
+		all  []offline.Exemplar
 	}{{"slow", r.Exemplars.Slow}, {"typical", r.Exemplars.Typical}} {
 		if len(stratum.all) == 0 {
 			continue
@@ -90,7 +90,7 @@ func (n *names) exemplars(r *engine.ProblemReport) describe.Sentence {
 }
 
 // show returns the command that shows the first trace of [names.exemplars]; "" if none is known.
-func (n *names) show(r *engine.ProblemReport) string {
+func (n *names) show(r *offline.Problem) string {
 	all := slices.Concat(r.Exemplars.Slow, r.Exemplars.Typical)
 	if len(all) == 0 {
 		return ""

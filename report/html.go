@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -32,7 +32,7 @@ const (
 var pageSource string
 
 // HTML writes r, which was made from files, as one page that needs nothing but a browser: no other file, no network.
-func HTML(w io.Writer, r *engine.Report, files []string) error {
+func HTML(w io.Writer, r *offline.Report, files []string) error {
 	t, err := template.New("report").Parse(pageSource)
 	if err != nil {
 		return err // a bug, which the golden test finds
@@ -109,7 +109,7 @@ type pageFrame struct {
 	Part              string // of the whole path
 }
 
-func newPage(r *engine.Report, files []string) page {
+func newPage(r *offline.Report, files []string) page {
 	n := newNames(r, terminal.Printable)
 	n.files = files
 	types, groups := levels(r.Groups)
@@ -147,7 +147,7 @@ func groupsOf(all []group.Summary, i int) []group.Summary {
 
 func anchor(id analysis.Hash) string { return "type-" + id.String() }
 
-func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
+func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	p := &r.Problem
 	v := pageProblem{
 		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",

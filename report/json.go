@@ -7,14 +7,14 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // JSON writes r as one JSON object, piece by piece, since it may be large. Fractions are 0–1, durations nanoseconds, identities hex
 // digits, contexts lists of "service operation" from the root down; null is unknown.
-func JSON(w io.Writer, r *engine.Report) error {
+func JSON(w io.Writer, r *offline.Report) error {
 	n := newNames(r, describe.Verbatim)
 	rejected := r.Rejected
 	if rejected == nil {
@@ -160,7 +160,7 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 	return g
 }
 
-func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
+func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
 		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Joint: describe.Number(r.Joint), Unrelated: []jsonUnrelated{},

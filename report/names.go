@@ -5,7 +5,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 )
 
 // names writes what a report holds with the names that it gives.
@@ -15,7 +15,7 @@ type names struct {
 	files []string // that were read, for commands
 }
 
-func newNames(r *engine.Report, clean func(string) string) *names {
+func newNames(r *offline.Report, clean func(string) string) *names {
 	n := describe.New(r.Table, clean)
 	for i := range r.Groups {
 		n.Add(&r.Groups[i])
@@ -24,7 +24,7 @@ func newNames(r *engine.Report, clean func(string) string) *names {
 }
 
 // profiles returns the profile of every request type that the report holds, in its order.
-func profiles(r *engine.Report, clean func(string) string) []describe.Profile {
+func profiles(r *offline.Report, clean func(string) string) []describe.Profile {
 	n := newNames(r, clean)
 	var all []describe.Profile
 	for i := range r.Groups {

@@ -3,7 +3,7 @@ package report
 import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -22,7 +22,7 @@ func (n *names) pick(k *search.Pick) describe.Sentence {
 }
 
 // next says what to do about a problem, first things first.
-func (n *names) next(r *engine.ProblemReport) []describe.Sentence {
+func (n *names) next(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range r.Proposed {
 		all = append(all, n.pick(&r.Proposed[i]))

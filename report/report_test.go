@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/pprof/profile"
 
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 // written returns what a writer makes of a report.
-func written(t *testing.T, r *engine.Report, write func(io.Writer, *engine.Report) error) string {
+func written(t *testing.T, r *offline.Report, write func(io.Writer, *offline.Report) error) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := write(&b, r); err != nil {
@@ -49,16 +49,16 @@ func written(t *testing.T, r *engine.Report, write func(io.Writer, *engine.Repor
 	return b.String()
 }
 
-func asTable(style terminal.Style, top int) func(io.Writer, *engine.Report) error {
-	return func(w io.Writer, r *engine.Report) error { return Table(w, r, []string{"-"}, style, top) }
+func asTable(style terminal.Style, top int) func(io.Writer, *offline.Report) error {
+	return func(w io.Writer, r *offline.Report) error { return Table(w, r, []string{"-"}, style, top) }
 }
 
-func asPage(w io.Writer, r *engine.Report) error {
+func asPage(w io.Writer, r *offline.Report) error {
 	return HTML(w, r, []string{"a.jsonl", "b c.json"})
 }
 
 func TestGolden(t *testing.T) {
-	for name, write := range map[string]func(io.Writer, *engine.Report) error{
+	for name, write := range map[string]func(io.Writer, *offline.Report) error{
 		"report.json":   JSON,
 		"report.folded": Folded,
 		"report.html":   asPage,
@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
-	for name, r := range map[string]*engine.Report{
+	for name, r := range map[string]*offline.Report{
 		"empty.txt":      {Table: &trace.Table{}},
 		"incomplete.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.Incomplete: 2}},
 	} {

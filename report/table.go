@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -32,7 +32,7 @@ const (
 
 // Table writes r to be read in a terminal: first what is wrong, then all request types and their groups. It shows the first
 // top problems and request types; 0 means all. files are what r was made from, for commands.
-func Table(w io.Writer, r *engine.Report, files []string, style terminal.Style, top int) error {
+func Table(w io.Writer, r *offline.Report, files []string, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.names.files = files
 	t.heading(r)
@@ -67,7 +67,7 @@ func (t *table) more(left int, noun, indent string) {
 	}
 }
 
-func (t *table) heading(r *engine.Report) {
+func (t *table) heading(r *offline.Report) {
 	var s describe.Sentence
 	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
 		units.Plural(r.Complete, "complete trace") + " in the statistics")
@@ -114,7 +114,7 @@ func levels(summaries []group.Summary) (types, groups int) {
 	return types, len(summaries) - types
 }
 
-func (t *table) problems(all []engine.ProblemReport) {
+func (t *table) problems(all []offline.Problem) {
 	for i := range all[:t.shown(len(all))] {
 		t.problem(i+1, &all[i])
 	}
@@ -122,7 +122,7 @@ func (t *table) problems(all []engine.ProblemReport) {
 }
 
 // problem writes one problem: title, diagnosis, edges, causes, what to do next.
-func (t *table) problem(rank int, r *engine.ProblemReport) {
+func (t *table) problem(rank int, r *offline.Problem) {
 	p := &r.Problem
 	t.title(rank, p)
 	t.printf("%s", wrap(t.style, t.names.Diagnosis(p, 0), 4))
@@ -219,7 +219,7 @@ func (t *table) place(p *detect.Problem) {
 }
 
 // common writes what different request types seem to share.
-func (t *table) common(all []engine.CommonEdges) {
+func (t *table) common(all []offline.CommonEdges) {
 	for i := range all[:min(shownCommon, len(all))] {
 		t.printf("\n")
 		t.labelled("together", 0, t.names.common(&all[i]))

@@ -237,14 +237,14 @@ func TestOverrideSurvivesKill(t *testing.T) {
 		return len(list.Items) > 0
 	})
 	var x contract.Tracepoint
-	if code := call(http.MethodPut, "/tracepoints/"+list.Items[0].ID, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Wish == nil {
+	if code := call(http.MethodPut, "/tracepoints/"+list.Items[0].ID, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Override == nil {
 		t.Fatalf("%d: %+v", code, x)
 	}
 	v.end(os.Kill)
 	v.start()
 	v.ready()
 	x = contract.Tracepoint{}
-	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Wish == nil || x.Wish.Kind != contract.WishKindPin {
+	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Override == nil || x.Override.Kind != contract.OverrideKindPin {
 		t.Errorf("after a kill: %d, %+v", code, x)
 	}
 	write("assembly: {settle: 100ms}\nbudget: {tracepoints: 5}\n")

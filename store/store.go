@@ -30,7 +30,7 @@ const (
 )
 
 // Version is the version of the format that this program writes, with what checkpoints hold.
-const Version = 4
+const Version = 5
 
 // migrations make of the data of a version those of the next, the first one of version 1: what each adds to the batch is committed with
 // the number of the version, so that a crash leaves the one or the other.
@@ -38,6 +38,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 2: trees are kept without the catalogue, which is left out when those of 1 are read
 	func(*Store, *pebble.Batch) error { return nil }, // to 3: requests sampled say when they came, but those of 2, which are read as they are
 	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; the gob of 3 is read as it is
+	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes and the state of the search are CBOR; the JSON of 4 is read as it is
 }
 
 // ErrNewer is wrapped by errors of [Open] when a newer program wrote the data.

@@ -347,7 +347,7 @@ func (f *fleet) change(ctx context.Context, server *served, o ControlOptions) (t
 	}
 	for service := range o.Services {
 		for point := range o.Tracepoints - 1 {
-			if err := f.wish(ctx, service, point, `{"kind":"pin","force":true}`); err != nil {
+			if err := f.override(ctx, service, point, `{"kind":"pin","force":true}`); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -369,7 +369,7 @@ func (f *fleet) change(ctx context.Context, server *served, o ControlOptions) (t
 		if round%2 == 1 {
 			kind = `{"kind":"forbid"}`
 		}
-		if err := f.wish(ctx, 0, o.Tracepoints, kind); err != nil {
+		if err := f.override(ctx, 0, o.Tracepoints, kind); err != nil {
 			return nil, 0, err
 		}
 		decided := time.Now().Truncate(time.Second).Add(time.Second) // when the epoch ends
@@ -382,8 +382,8 @@ func (f *fleet) change(ctx context.Context, server *served, o ControlOptions) (t
 	return times, (cpuTime(server.cmd.Process.Pid) - began) / time.Duration(o.Rounds), nil
 }
 
-// wish has a person decide about a tracepoint.
-func (f *fleet) wish(ctx context.Context, service, point int, what string) error {
+// override puts an override of a tracepoint.
+func (f *fleet) override(ctx context.Context, service, point int, what string) error {
 	path := fmt.Sprintf("/api/v1/tracepoints/%016x", uint64(trace.SymbolOf([]byte(pointID(service, point)))))
 	for deadline := time.Now().Add(patience); ; pause(ctx, 100*time.Millisecond) {
 		code, answer, _ := f.call(ctx, http.MethodPut, path, []byte(what), "")

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report"
@@ -101,7 +101,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	r, err := engine.Analyze(c.Context(), files, options)
+	r, err := offline.Analyze(c.Context(), files, options)
 	n.Close()
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (p *process) reportNoTrace(f *analyzeFlags) error {
 
 // write writes the report unless ctx is cancelled. A cancelled write leaves either no output or invalid JSON, because a
 // part of a report in another format could pass for the whole.
-func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
+func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, files []string, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
 	if f.output.Value == "json" { // may be too large to buffer
 		out := bufio.NewWriter(stopping{stopped, w})
@@ -161,7 +161,7 @@ func (w stopping) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-func (f *analyzeFlags) render(w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
+func (f *analyzeFlags) render(w io.Writer, r *offline.Report, files []string, style terminal.Style) error {
 	switch f.output.Value {
 	case "pprof":
 		return report.Pprof(w, r)
@@ -200,8 +200,8 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 }
 
 // options returns the options of the analysis. The configuration is the result of configured.
-func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Config) (engine.AnalyzeOptions, error) {
-	o := engine.DefaultAnalyzeOptions()
+func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Config) (offline.Options, error) {
+	o := offline.DefaultOptions()
 	if !(f.cov >= 0) || f.top < 0 {
 		return o, errors.New("--cov-threshold and --top must not be negative")
 	}

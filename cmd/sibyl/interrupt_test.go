@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -52,7 +52,7 @@ func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 
 // An interrupt before the first write leaves the output empty.
 func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
-	r, err := engine.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, engine.DefaultAnalyzeOptions())
+	r, err := offline.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, offline.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
@@ -112,7 +113,7 @@ func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, tr
 func TestReplayShowsTheSameGroups(t *testing.T) {
 	for _, file := range []string{"../../testdata/small.jaeger.json.gz", "../../testdata/shop.otlp.jsonl.gz"} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			report, err := engine.Analyze(t.Context(), []string{file}, engine.DefaultAnalyzeOptions())
+			report, err := offline.Analyze(t.Context(), []string{file}, offline.DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -364,7 +364,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	if len(deploys) < 2 {
 		t.Errorf("%d services were deployed", len(deploys))
 	}
-	for _, want := range []string{"ann pins ", "bob withdraws what was decided about ", search.WhyUnavailable, "From:opened To:exhausted"} {
+	for _, want := range []string{"ann pins ", "bob withdraws the override of ", search.WhyUnavailable, "From:opened To:exhausted"} {
 		if !strings.Contains(decisions, want) {
 			t.Errorf("no decision says %q", want)
 		}

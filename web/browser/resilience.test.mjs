@@ -105,7 +105,7 @@ test("what could not be taken back says so", async () => {
       response,
       json: {
         ...(await response.json()),
-        wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
+        override: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
       },
     });
   });

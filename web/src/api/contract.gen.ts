@@ -368,10 +368,10 @@ export interface paths {
          * Enable, pin or forbid a tracepoint
          * @description Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
          */
-        put: operations["wishTracepoint"];
+        put: operations["overrideTracepoint"];
         post?: never;
         /** Withdraw an override */
-        delete: operations["withdrawWish"];
+        delete: operations["withdrawOverride"];
         options?: never;
         head?: never;
         patch?: never;
@@ -611,10 +611,10 @@ export interface components {
          */
         State: "none" | "opened" | "investigating" | "located" | "explained" | "exhausted" | "gone";
         /**
-         * @description `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
+         * @description `on`: for all or some requests; `pending`: enabled or pinned by a person, but not on yet or beyond the budget; `forbidden`: by a person; `baseline`: always on.
          * @enum {string}
          */
-        TracepointState: "on" | "wanted" | "forbidden" | "off" | "baseline";
+        TracepointState: "on" | "pending" | "forbidden" | "off" | "baseline";
         /** @description A value with its 95 % interval. */
         Interval: {
             /** Format: double */
@@ -1303,7 +1303,7 @@ export interface components {
             /** Format: double */
             mean_share: number | null;
         };
-        Want: {
+        RequestedTracepoint: {
             tracepoint: string;
             /** Format: date-time */
             since: string;
@@ -1316,7 +1316,8 @@ export interface components {
         };
         InvestigationDetail: {
             investigation: components["schemas"]["Investigation"];
-            wants: components["schemas"]["Want"][];
+            /** @description Tracepoints that the investigation asks for. */
+            requested: components["schemas"]["RequestedTracepoint"][];
             /** @description Largest share first, at most 200. */
             evidence: components["schemas"]["Evidence"][];
             evidence_total: number;
@@ -1440,7 +1441,8 @@ export interface components {
             items: components["schemas"]["Deploy"][];
             next_cursor: string | null;
         };
-        Wish: {
+        /** @description A person's decision about a tracepoint; it takes precedence over investigations. */
+        Override: {
             /** @enum {string} */
             kind: "enable" | "pin" | "forbid";
             forced: boolean;
@@ -1448,7 +1450,7 @@ export interface components {
             /** Format: date-time */
             until?: string;
         };
-        WishRequest: {
+        OverrideRequest: {
             /**
              * @description `pin`: never evicted by the search.
              * @enum {string}
@@ -1493,7 +1495,7 @@ export interface components {
             share: number | null;
             cost: components["schemas"]["Usage"];
             leases: components["schemas"]["Lease"][];
-            wish?: components["schemas"]["Wish"];
+            override?: components["schemas"]["Override"];
             /** @description Number of trees that contain it. */
             request_types: number;
         };
@@ -2375,7 +2377,7 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
-    wishTracepoint: {
+    overrideTracepoint: {
         parameters: {
             query?: never;
             header?: never;
@@ -2386,7 +2388,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WishRequest"];
+                "application/json": components["schemas"]["OverrideRequest"];
             };
         };
         responses: {
@@ -2402,7 +2404,7 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
-    withdrawWish: {
+    withdrawOverride: {
         parameters: {
             query?: never;
             header?: never;

@@ -173,7 +173,7 @@ function wireOf(span: Span, below: Span[]): Interval[] {
 }
 
 // shown returns the indexes of the rows that are not below a folded one and were during a part of the request; only those on the critical path
-// if so wished.
+// if criticalOnly.
 export function visibleRows(all: Row[], folded: ReadonlySet<string>, criticalOnly: boolean, part: Interval): number[] {
   const found: number[] = [];
   for (let i = 0; i < all.length; i++) {

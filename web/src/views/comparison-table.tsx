@@ -31,7 +31,7 @@ function sides(c: Comparison): [a: string, b: string] {
   return ["Selection", c.a.label.startsWith("the requests sampled") ? "Rest" : "Before"];
 }
 
-// Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
+// Places lists the places that differ most first; only the first few, and no more than their names, if few is set.
 export function ComparisonTable({ label, c, few }: { label: string; c: Comparison; few?: number }) {
   const [a, b] = sides(c);
   const parts = hasDifference(c);

@@ -24,7 +24,7 @@ const page = 1000;
 const firstDepth = 4;
 const mostIndent = 40; // levels
 const shortService = 28; // signs
-const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
+const states = ["", "on", "pending", "off", "forbidden", "baseline"] as const;
 
 // read reads all pages of a tree, and again from the start if it changed in between.
 async function read(id: string, problem: string, signal: AbortSignal): Answer<Whole> {
@@ -76,7 +76,7 @@ export default function TreeView({ id }: { id: string }) {
           <h1>Calls of {tree.name}</h1>
           <Contexts
             tree={tree}
-            wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))}
+            requested={new Set(investigation.value?.requested.map((r) => r.tracepoint))}
             located={locatedIn(investigation.value)}
             again={again}
           />
@@ -92,9 +92,9 @@ function locatedIn(detail: Schemas["InvestigationDetail"] | undefined): string {
   return state === "located" || state === "explained" ? (suspects?.[0]?.tracepoint ?? "") : "";
 }
 
-type ContextsProps = { tree: Whole; wanted: ReadonlySet<string>; located: string; again: () => void };
+type ContextsProps = { tree: Whole; requested: ReadonlySet<string>; located: string; again: () => void };
 
-function Contexts({ tree, wanted, located, again }: ContextsProps) {
+function Contexts({ tree, requested, located, again }: ContextsProps) {
   const { nodes, matches } = tree;
   const [q, setQ] = useSearchText();
   const [state, setState] = useEnum("state", states);
@@ -106,7 +106,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const fresh = () => ({
     folded: initiallyFolded(
       nodes,
-      [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)],
+      [...matched.keys(), cause, ...nodes.filter((n) => requested.has(n.tracepoint_name)).map((n) => n.index)],
       firstDepth,
     ),
     leading: nodes[leading]?.context ?? "",
@@ -118,7 +118,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
     () => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))),
     [first, foldedSince, unfolded],
   );
-  const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
+  const known = requested.size > 0 || cause >= 0; // what matters is known later than the tree
   const [seen, setSeen] = useState(known);
   if (known && !seen) {
     setSeen(true);
@@ -220,7 +220,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             const marks = [
               matched.has(i) && "◆",
               i === cause && "★ located",
-              wanted.has(n.tracepoint_name) && "▶ next",
+              requested.has(n.tracepoint_name) && "▶ next",
               !passes && folded.has(n.context) && "▸",
             ].filter(Boolean);
             return {
@@ -271,7 +271,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
                 <NodeRow
                   key={n.index}
                   n={n}
-                  next={wanted.has(n.tracepoint_name)}
+                  next={requested.has(n.tracepoint_name)}
                   cause={n.index === cause}
                   match={matched.get(n.index)}
                   folded={folded.has(n.context)}

@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"context"
@@ -15,27 +15,28 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Attributes by which the hosts and versions of a service differ; healthy ones are a reference for slow ones.
+// contrastKeys are the attributes that identify hosts and versions of a service; healthy ones are the reference for
+// slow ones.
 var contrastKeys = [...]string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
 
-// Bounds of what is looked at beyond the statistics.
+// Bounds of the comparison of edges of different request types.
 const (
-	seriesOfType    = 5 // edges of a request type whose times are compared with other types'
+	seriesOfType    = 5 // edges of a request type
 	typesCompared   = 40
 	windowsCompared = 360
 	shortestWindow  = 10 * time.Second
 )
 
-// explain reports the problems, the first ones with what accounts for them.
-func (a *offline) explain(ctx context.Context, problems []detect.Problem) ([]ProblemReport, error) {
+// explain returns the problems, the first ones with their explanations.
+func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Problem, error) {
 	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
-	for o, err := range a.requests(ctx) {
+	for o, err := range a.each(ctx) {
 		if err != nil {
 			return nil, err
 		}
 		e.observe(o)
 	}
-	reports := make([]ProblemReport, len(problems))
+	reports := make([]Problem, len(problems))
 	for i := range problems {
 		reports[i].Problem, reports[i].Joint = problems[i], math.NaN()
 		if i < a.options.Explained {
@@ -45,21 +46,21 @@ func (a *offline) explain(ctx context.Context, problems []detect.Problem) ([]Pro
 			return nil, context.Cause(ctx)
 		}
 	}
-	if err := e.replays.run(ctx, a); err != nil {
+	if err := e.simulations.run(ctx, a); err != nil {
 		return nil, err
 	}
 	a.report.Common = e.series.common()
 	return reports, nil
 }
 
-// explainer collects what explanations are drawn from.
+// explainer collects the samples that explanations rest on.
 type explainer struct {
-	*offline
-	samples   map[analysis.Hash]*stats.Sample[*observation.Observation] // by group or request type
-	exemplars map[analysis.Hash]*exemplars                              // likewise
-	loads     map[analysis.Hash]*arrivals                               // by request type
-	series    *seriesSet
-	replays   *replays
+	*analyzer
+	samples     map[analysis.Hash]*stats.Sample[*observation.Observation] // by group or request type
+	exemplars   map[analysis.Hash]*exemplars                              // by group or request type
+	loads       map[analysis.Hash]*arrivals                               // by request type
+	series      *seriesSet
+	simulations *simulations
 }
 
 // arrivals are the requests of one type.
@@ -79,14 +80,14 @@ func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
 	}
 }
 
-func newExplainer(a *offline, problems []detect.Problem) *explainer {
+func newExplainer(a *analyzer, problems []detect.Problem) *explainer {
 	e := &explainer{
-		offline: a, samples: make(map[analysis.Hash]*stats.Sample[*observation.Observation]),
+		analyzer: a, samples: make(map[analysis.Hash]*stats.Sample[*observation.Observation]),
 		exemplars: make(map[analysis.Hash]*exemplars), loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
-		replays: newReplays(),
+		simulations: newSimulations(),
 	}
 	for i := range problems {
-		s := stats.NewSample[*observation.Observation](offlineSample)
+		s := stats.NewSample[*observation.Observation](sampleSize)
 		e.samples[problems[i].Group] = &s
 		e.exemplars[problems[i].Group] = newExemplars()
 		e.loads[problems[i].RequestType] = &arrivals{}
@@ -114,8 +115,8 @@ func (e *explainer) observe(o *observation.Observation) {
 	}
 }
 
-// explain fills in what accounts for one problem.
-func (e *explainer) explain(r *ProblemReport) {
+// explain fills in the explanations of one problem.
+func (e *explainer) explain(r *Problem) {
 	p := &r.Problem
 	var requests []*observation.Observation
 	for _, o := range e.samples[p.Group].All() {
@@ -128,26 +129,26 @@ func (e *explainer) explain(r *ProblemReport) {
 	options := explain.Options{Concurrency: load.load.Concurrency}
 	a := explain.Associate(p, requests, e.report.Table, options)
 	p.Explanations, r.Joint, r.Unrelated = a.Explanations, a.Joint, a.Unrelated
-	for _, key := range contrastKeys { // of whoever the leading edge belongs to
+	for _, key := range contrastKeys { // where the leading edge has them
 		by := explain.ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
 		for _, c := range explain.Contrast(p, requests, by, e.report.Table, options) {
 			r.Contrasts = append(r.Contrasts, NamedContrast{Key: key, Contrasted: c})
 		}
 	}
-	e.replays.add(r, requests)
+	e.simulations.add(r, requests)
 	r.Exemplars = e.exemplars[p.Group].all()
 }
 
-// seriesSet holds, for the leading edges of the most frequent request types, their mean times in successive windows.
+// seriesSet holds the mean times, in successive windows, of the leading edges of the most frequent request types.
 type seriesSet struct {
 	first   trace.Nanos
 	width   time.Duration
 	windows int
 	series  []explain.EdgeSeries
-	byType  map[analysis.Hash][]int // series of a type
+	byType  map[analysis.Hash][]int // indices of series, by request type
 }
 
-func newSeriesSet(a *offline) *seriesSet {
+func newSeriesSet(a *analyzer) *seriesSet {
 	s := &seriesSet{byType: make(map[analysis.Hash][]int)}
 	first, last := a.span()
 	s.width = max(shortestWindow, last.Sub(first)/windowsCompared)
@@ -170,8 +171,8 @@ func newSeriesSet(a *offline) *seriesSet {
 	return s
 }
 
-// span returns when the first and the last request began.
-func (a *offline) span() (first, last trace.Nanos) {
+// span returns the starts of the first and the last request.
+func (a *analyzer) span() (first, last trace.Nanos) {
 	some := false
 	for _, g := range a.grouper.Groups() {
 		if w := &g.Current; w.Total.N > 0 && (!some || w.First < first) {

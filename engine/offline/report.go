@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -9,29 +9,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Report is what an offline analysis found.
+// Report is the result of an analysis.
 type Report struct {
-	Table    *trace.Table // gives everything below its names
+	Table    *trace.Table // has the names of everything below
 	Traces   int
 	Spans    int
-	Complete int                  // traces that entered the statistics
-	Rejected map[trace.Reason]int // spans, and traces, that did not
-	Refused  uint64               // requests that were not told apart by group, as there were too many groups
+	Complete int                  // traces in the statistics
+	Rejected map[trace.Reason]int // spans and traces that are not
+	Refused  uint64               // requests counted by request type only, because there were too many groups
 	Groups   []group.Summary      // request types first, each followed by its groups; most requests first
-	Problems []ProblemReport      // ranked
-	Common   []CommonEdges        // what different request types seem to share, the strongest first
+	Problems []Problem            // ranked
+	Common   []CommonEdges        // places that different request types seem to share, the strongest correlation first
 }
 
-// ProblemReport is one ranked problem with what accounts for it, what it would bring to mend it, and the tracepoints that the search
-// would switch on next. The later ones of many problems have nothing but the problem.
-type ProblemReport struct {
+// Problem is a ranked problem with its explanations and the tracepoints that the search would enable next. Problems
+// beyond [Options.Explained] have the embedded problem only.
+type Problem struct {
 	detect.Problem
-	Joint      float64                     // see explain.Association; NaN where nothing was explained
-	Unrelated  []explain.UnrelatedVariable // likewise
+	Joint      float64                     // see explain.Association; NaN if the problem was not explained
+	Unrelated  []explain.UnrelatedVariable // see explain.Association
 	Contrasts  []NamedContrast             // hosts and versions that are slower than the others
 	Recoveries []explain.Recovery          // of the leading edges, the leading one first
 	Proposed   []search.Pick
-	Missing    []trace.Op // operations that carry what is wrong and have no tracepoint that is not on
+	Missing    []trace.Op // operations that carry the problem and have no further tracepoint
 	Exemplars  Exemplars
 }
 

@@ -1,4 +1,4 @@
-package engine
+package offline
 
 import (
 	"time"
@@ -8,28 +8,28 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Exemplars are requests of one problem for people to look at, and to compare. Nothing is inferred from them.
+// Exemplars are requests of one problem for people to view and compare. No result depends on them.
 type Exemplars struct {
 	Slow    []Exemplar // the slowest, slowest first
 	Typical []Exemplar // around the median, fastest first
 	Fast    []Exemplar // the fastest, fastest first
 }
 
-// Exemplar is a request to be looked at in its trace.
+// Exemplar is a request whose trace is worth viewing.
 type Exemplar struct {
 	Trace    trace.ID
 	Duration time.Duration
 }
 
-// exemplarsShown is how many of each kind there are: enough to see what they have in common.
-const exemplarsShown = 3
+// exemplarsOfKind is the number of exemplars of each kind.
+const exemplarsOfKind = 3
 
 // exemplars collects the exemplars of one problem.
 type exemplars struct {
 	sample stats.Stratified[Exemplar]
 }
 
-func newExemplars() *exemplars { return &exemplars{stats.NewStratified[Exemplar](exemplarsShown)} }
+func newExemplars() *exemplars { return &exemplars{stats.NewStratified[Exemplar](exemplarsOfKind)} }
 
 func (e *exemplars) observe(o *observation.Observation) {
 	e.sample.Add(o.Key(), o.Duration.Nanoseconds(), Exemplar{o.Trace, o.Duration})

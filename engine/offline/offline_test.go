@@ -1,4 +1,4 @@
-package engine_test
+package offline_test
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-const corpus = "../testdata/shop.otlp.jsonl.gz"
+const corpus = "../../testdata/shop.otlp.jsonl.gz"
 
 // spansOf returns the spans of an OTLP/JSON lines file, each as a request of its own.
 func spansOf(t *testing.T, path string) (spans [][]byte) {
@@ -92,19 +92,19 @@ func write(t *testing.T, spans [][]byte, files int) (paths []string) {
 	return paths
 }
 
-func analyze(t *testing.T, paths []string, options engine.AnalyzeOptions) *engine.Report {
+func analyze(t *testing.T, paths []string, options offline.Options) *offline.Report {
 	t.Helper()
-	report, err := engine.Analyze(t.Context(), paths, options)
+	report, err := offline.Analyze(t.Context(), paths, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return report
 }
 
-// The report is the same for any order of spans, any split into files and batches, any number of workers, any memory, and with every
-// span sent twice.
+// The report is the same for any order of spans, any split into files and batches, any number of workers, any memory,
+// and with every span sent twice.
 func TestReportDependsOnSpansOnly(t *testing.T) {
-	want := analyze(t, []string{corpus}, engine.DefaultAnalyzeOptions())
+	want := analyze(t, []string{corpus}, offline.DefaultOptions())
 	if want.Complete < 100 || len(want.Groups) < 4 {
 		t.Fatalf("%d traces, %d groups: too little to compare", want.Complete, len(want.Groups))
 	}
@@ -124,7 +124,7 @@ func TestReportDependsOnSpansOnly(t *testing.T) {
 		"hardly any memory, as it came":     {[]string{corpus}, 1, 1, 0},
 		"every other span twice, two files": {append(write(t, spans, 2), write(t, spans[:half], 1)...), 2, 0, half},
 	} {
-		options := engine.DefaultAnalyzeOptions()
+		options := offline.DefaultOptions()
 		options.Input = file.Options{Workers: c.workers, Memory: c.memory, TempDir: t.TempDir()}
 		got := analyze(t, c.paths, options)
 		if got.Spans != want.Spans+c.more {
@@ -138,8 +138,8 @@ func TestReportDependsOnSpansOnly(t *testing.T) {
 }
 
 // diffReports compares reports and the names of all that is in them.
-func diffReports(want, got *engine.Report) string {
-	names := func(r *engine.Report) (all []string) {
+func diffReports(want, got *offline.Report) string {
+	names := func(r *offline.Report) (all []string) {
 		name := func(op trace.Op) { all = append(all, r.Table.ServiceName(op)+" "+r.Table.OpName(op)) }
 		for _, g := range r.Groups {
 			name(g.Entry)
@@ -154,12 +154,12 @@ func diffReports(want, got *engine.Report) string {
 		}
 		return all
 	}
-	return cmp.Diff(names(want), names(got)) + cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(engine.Report{}, "Table"))
+	return cmp.Diff(names(want), names(got)) + cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(offline.Report{}, "Table"))
 }
 
 // Shares of each group add up to 1, every edge has a name, problems are in order.
 func TestReport(t *testing.T) {
-	options := engine.DefaultAnalyzeOptions()
+	options := offline.DefaultOptions()
 	options.Input.Keys = ingest.AllKeys()
 	r := analyze(t, []string{corpus}, options)
 	for _, g := range r.Groups {
@@ -196,7 +196,7 @@ func TestReport(t *testing.T) {
 
 // With splits, the requests of the faulty host are a group of their own, and nothing is lost.
 func TestAnalyzeSplits(t *testing.T) {
-	options := engine.DefaultAnalyzeOptions()
+	options := offline.DefaultOptions()
 	options.Split, options.Input.Keys = true, ingest.AllKeys()
 	counts := make(map[analysis.Hash]uint64)
 	byHost := 0
@@ -224,12 +224,12 @@ func TestAnalyzeSplits(t *testing.T) {
 
 // Requests are replayed for the problems of groups however these are told apart.
 func TestRecoveries(t *testing.T) {
-	for name, set := range map[string]func(*engine.AnalyzeOptions){
-		"by skeleton":  func(*engine.AnalyzeOptions) {},
-		"by split":     func(o *engine.AnalyzeOptions) { o.Split = true },
-		"by attribute": func(o *engine.AnalyzeOptions) { o.Rules.GroupBy = []string{"host.name"} },
+	for name, set := range map[string]func(*offline.Options){
+		"by skeleton":  func(*offline.Options) {},
+		"by split":     func(o *offline.Options) { o.Split = true },
+		"by attribute": func(o *offline.Options) { o.Rules.GroupBy = []string{"host.name"} },
 	} {
-		options := engine.DefaultAnalyzeOptions()
+		options := offline.DefaultOptions()
 		options.Input.Keys = ingest.AllKeys()
 		set(&options)
 		replayed := 0
@@ -249,7 +249,7 @@ func TestRecoveries(t *testing.T) {
 func off(sum float64) bool { return !(sum > 1-1e-9 && sum < 1+1e-9) }
 
 func TestObjectives(t *testing.T) {
-	options := engine.DefaultAnalyzeOptions()
+	options := offline.DefaultOptions()
 	all := analyze(t, []string{corpus}, options)
 	entry := all.Groups[0].Entry
 	name := all.Table.ServiceName(entry) + " " + all.Table.OpName(entry)
@@ -262,19 +262,19 @@ func TestObjectives(t *testing.T) {
 		t.Errorf("no problem for an objective of 1 ns for %q", name)
 	}
 	options.Objectives = map[string]time.Duration{"nobody knows": 1}
-	if _, err := engine.Analyze(t.Context(), []string{corpus}, options); err == nil || !strings.Contains(err.Error(), "nobody knows") {
+	if _, err := offline.Analyze(t.Context(), []string{corpus}, options); err == nil || !strings.Contains(err.Error(), "nobody knows") {
 		t.Errorf("an objective for what is not there: %v", err)
 	}
 }
 
 func TestAnalyzeErrors(t *testing.T) {
-	if _, err := engine.Analyze(t.Context(), []string{"missing"}, engine.DefaultAnalyzeOptions()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := offline.Analyze(t.Context(), []string{"missing"}, offline.DefaultOptions()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
-	if _, err := engine.Analyze(ctx, []string{corpus}, engine.DefaultAnalyzeOptions()); !errors.Is(err, enough) {
+	if _, err := offline.Analyze(ctx, []string{corpus}, offline.DefaultOptions()); !errors.Is(err, enough) {
 		t.Errorf("a context that is over: %v", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestTimesFromZero(t *testing.T) {
 	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := analyze(t, []string{path}, engine.DefaultAnalyzeOptions()); r.Complete != 200 {
+	if r := analyze(t, []string{path}, offline.DefaultOptions()); r.Complete != 200 {
 		t.Errorf("%d complete traces, want 200", r.Complete)
 	}
 }

@@ -1,4 +1,7 @@
-package engine
+// Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the groups
+// of requests, their problems in order of rank, what accounts for the first problems, and the tracepoints to enable for
+// them. It shares critical paths, groups, detection, explanations and search with the online core, package engine.
+package offline
 
 import (
 	"cmp"
@@ -11,58 +14,61 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// AnalyzeOptions choose how files are analysed. Use [DefaultAnalyzeOptions] and change what you need.
-type AnalyzeOptions struct {
+// Options configure an analysis. Start from [DefaultOptions].
+type Options struct {
 	Input      file.Options
 	Path       critpath.Options
-	Thresholds detect.Thresholds        // Objectives are filled in from the next field
+	Thresholds detect.Thresholds        // Analyze sets Thresholds.Objectives from the next field
 	Objectives map[string]time.Duration // by "service operation" of the entry
 	Budget     search.Budget
 	Strategy   string // the name of a published strategy; empty: the default
 	Rules      group.Rules
-	Split      bool // groups are split by variables that explain their variance
-	Explained  int  // how many of the first problems are explained; 0: none
+	Split      bool // split groups by variables that explain their variance
+	Explained  int  // number of problems to explain, in order of rank; 0: none
 }
 
-// DefaultAnalyzeOptions returns what `sibyl analyze` does without flags.
-func DefaultAnalyzeOptions() AnalyzeOptions {
-	return AnalyzeOptions{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
+// DefaultOptions returns the options of `sibyl analyze` without flags.
+func DefaultOptions() Options {
+	return Options{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
 }
 
-// Offline these bounds are out of reach, so that the statistics do not depend on the order of the input. What is replayed,
-// compared and explained beside them is bounded, see replayedRequests, windowsCompared and their neighbours.
+// The bounds of the statistics are out of reach, so that these do not depend on the order of the input. Explanations
+// are bounded.
 const (
-	offlineEdges  = 1 << 20
-	offlineGroups = 1 << 20
-	offlineSample = 256 // requests of a group that intervals and explanations are drawn from
+	mostEdges  = 1 << 20
+	mostGroups = 1 << 20
+	sampleSize = 256 // requests of a group, for intervals and explanations
 )
 
-// logShare is the part, one in so much, of the memory for open traces that their observations may take beside them: they are packed.
-const logShare = 4
+// spoolShare is the divisor that gives the memory for packed observations from the memory for open traces.
+const spoolShare = 4
 
-// offline is one analysis while it runs.
-type offline struct {
-	options AnalyzeOptions
-	input   *file.Input
-	report  *Report
-	log     *log
-	types   *group.RequestTypes
-	grouper *group.Grouper
-	trees   map[analysis.Hash]*cct.Builder
+// analyzer is the state of one [Analyze].
+type analyzer struct {
+	options  Options
+	input    *file.Input
+	report   *Report
+	requests *spool.Spool
+	types    *group.RequestTypes
+	grouper  *group.Grouper
+	trees    map[analysis.Hash]*cct.Builder // by request type
 }
 
-// Analyze reads traces from files and directories and reports what is wrong with the requests in them. The report depends on the
-// set of spans only: not on their order, nor on how they are spread over files.
-func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (report *Report, err error) {
+// Analyze reads traces from files and directories and reports the problems of their requests. The report depends on the
+// set of spans only: neither on their order nor on their distribution over files.
+func Analyze(ctx context.Context, paths []string, options Options) (report *Report, err error) {
 	if options.Path.OverlapTolerance > 0 {
 		return nil, errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
 	}
@@ -73,14 +79,14 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 	if err != nil {
 		return nil, err
 	}
-	a := &offline{
+	a := &analyzer{
 		options: options, input: in,
-		report: &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
-		log:    newLog(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/logShare)),
-		types:  &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
-		trees:  make(map[analysis.Hash]*cct.Builder),
+		report:   &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
+		requests: spool.New(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare)),
+		types:    &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
+		trees:    make(map[analysis.Hash]*cct.Builder),
 	}
-	defer func() { err = errors.Join(err, in.Close(), a.log.close()) }()
+	defer func() { err = errors.Join(err, in.Close(), a.requests.Close()) }()
 	for _, pass := range []func(context.Context) error{a.extract, a.group, a.judge} {
 		if err := pass(ctx); err != nil {
 			return nil, err
@@ -90,7 +96,7 @@ func Analyze(ctx context.Context, paths []string, options AnalyzeOptions) (repor
 }
 
 // extract reduces every trace to observations and learns the request types.
-func (a *offline) extract(ctx context.Context) error {
+func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Broken {
 		r.Rejected[reason] += int(n.Records + n.Spans)
@@ -121,7 +127,7 @@ func (a *offline) extract(ctx context.Context) error {
 			usable = true
 			observer.Observe(p, i, &o)
 			a.types.Learn(&o)
-			if err := a.log.add(&o); err != nil {
+			if err := a.requests.Add(&o); err != nil {
 				return err
 			}
 		}
@@ -133,19 +139,19 @@ func (a *offline) extract(ctx context.Context) error {
 	return nil
 }
 
-// group puts the observations into groups, and their contexts into the trees of their request types.
-func (a *offline) group(ctx context.Context) error {
+// group assigns the observations to groups and adds their contexts to the trees of their request types.
+func (a *analyzer) group(ctx context.Context) error {
 	a.grouper = group.NewGrouper(a.types, a.report.Table, group.Options{
-		Edges: offlineEdges, Sample: offlineSample, Groups: offlineGroups,
+		Edges: mostEdges, Sample: sampleSize, Groups: mostGroups,
 	})
 	if a.options.Split {
-		s := newSplitter()
-		if err := s.learnFrom(a.requests(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
+		s := explain.NewSplitLearner()
+		if err := s.LearnFrom(a.each(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
 			return err
 		}
-		a.grouper.Keys.Splits = s.splits
+		a.grouper.Keys.Splits = s.Splits
 	}
-	for o, err := range a.requests(ctx) {
+	for o, err := range a.each(ctx) {
 		if err != nil {
 			return err
 		}
@@ -158,7 +164,7 @@ func (a *offline) group(ctx context.Context) error {
 			t = &cct.Builder{}
 			a.trees[requestType.ID] = t
 		}
-		t.Observe(cct.Observation{Seen: o.Start, Contexts: sightings(o)})
+		t.Observe(cct.Observation{Seen: o.Start, Contexts: engine.Sightings(o)})
 	}
 	a.grouper.Close(0)
 	a.report.Refused = a.grouper.Refused
@@ -171,10 +177,11 @@ func (a *offline) group(ctx context.Context) error {
 	return nil
 }
 
-// requests yields what was observed, each until the next one comes, and an error at last if ctx is done or the log is broken.
-func (a *offline) requests(ctx context.Context) iter.Seq2[*observation.Observation, error] {
+// each yields the observations; each is valid until the next. If ctx is done or the spool fails, it yields an error
+// last.
+func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
-		for o, err := range a.log.all() {
+		for o, err := range a.requests.All() {
 			if err == nil {
 				err = context.Cause(ctx)
 			}
@@ -185,8 +192,8 @@ func (a *offline) requests(ctx context.Context) iter.Seq2[*observation.Observati
 	}
 }
 
-// judge ranks the problems, explains the first ones, and asks the search what to switch on for them.
-func (a *offline) judge(ctx context.Context) error {
+// judge ranks the problems, explains the first ones and proposes tracepoints for these.
+func (a *analyzer) judge(ctx context.Context) error {
 	thresholds := a.options.Thresholds
 	objectives, err := a.objectives()
 	if err != nil {
@@ -210,8 +217,8 @@ func (a *offline) judge(ctx context.Context) error {
 	return nil
 }
 
-// objectives resolves the names of entry operations.
-func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
+// objectives returns the objectives by entry operation. It returns an error if no request enters at one of the names.
+func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
 	if len(a.options.Objectives) == 0 {
 		return nil, nil
 	}
@@ -233,9 +240,9 @@ func (a *offline) objectives() (map[trace.Op]time.Duration, error) {
 	return byOp, nil
 }
 
-// propose asks the search what it would do first about each problem.
-func (a *offline) propose(ctx context.Context, problems []detect.Problem) (map[analysis.Hash]search.Decision, error) {
-	strategy, err := strategyNamed(a.options.Strategy, nil)
+// propose returns the first decision of the search about each problem, by its identity.
+func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[analysis.Hash]search.Decision, error) {
+	strategy, err := engine.StrategyNamed(a.options.Strategy, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -249,13 +256,13 @@ func (a *offline) propose(ctx context.Context, problems []detect.Problem) (map[a
 		}
 	}
 	proposals := make(map[analysis.Hash]search.Decision)
-	for i := range problems { // each by itself: a report does not share a budget between problems
+	for i := range problems { // one at a time: in a report, problems do not share a budget
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		_, decisions := search.Next(search.Input{
 			Now: problemsAt, Problems: problems[i : i+1], Trees: trees, Rates: rates, Table: a.report.Table,
-			Budget: a.options.Budget, Strategy: strategy, Epoch: DefaultOptions().Epoch,
+			Budget: a.options.Budget, Strategy: strategy, Epoch: engine.DefaultOptions().Epoch,
 		})
 		for _, d := range decisions {
 			if d.Investigation == problems[i].ID {
@@ -266,5 +273,5 @@ func (a *offline) propose(ctx context.Context, problems []detect.Problem) (map[a
 	return proposals, nil
 }
 
-// problemsAt is the time at which an offline search decides. Nothing it says depends on it.
+// problemsAt is the time of the search's decisions, on which no result depends.
 const problemsAt = trace.Nanos(1)

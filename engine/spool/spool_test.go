@@ -1,4 +1,4 @@
-package engine
+package spool
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -21,19 +22,19 @@ func numbered(i int) *observation.Observation {
 	return o
 }
 
-func fill(t *testing.T, l *log, n int) {
+func fill(t *testing.T, s *Spool, n int) {
 	t.Helper()
 	for i := range n {
-		if err := l.add(numbered(i)); err != nil {
+		if err := s.Add(numbered(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // read returns the starts of the first observations, at most limit, and checks each.
-func read(t *testing.T, l *log, limit int) (starts []trace.Nanos) {
+func read(t *testing.T, s *Spool, limit int) (starts []trace.Nanos) {
 	t.Helper()
-	for o, err := range l.all() {
+	for o, err := range s.All() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,23 +49,23 @@ func read(t *testing.T, l *log, limit int) (starts []trace.Nanos) {
 	return starts
 }
 
-// With any bound on memory all observations come back in order, as often as one likes, also after reading stopped early, and while
-// more are added.
-func TestLog(t *testing.T) {
+// With any bound on memory all observations come back in order, as often as one likes, also after reading stopped
+// early, and while more are added.
+func TestSpool(t *testing.T) {
 	const n = 300 // some 3 MiB
 	for _, limit := range []int{0, 1 << 20, 1 << 30} {
 		dir := t.TempDir()
-		l := newLog(dir, limit)
-		fill(t, l, n)
-		if spilled := l.file != nil; spilled != (limit < 1<<30) {
+		s := New(dir, limit)
+		fill(t, s, n)
+		if spilled := s.file != nil; spilled != (limit < 1<<30) {
 			t.Errorf("limit %d: spilled %v", limit, spilled)
 		}
-		if got := read(t, l, 5); len(got) != 5 {
+		if got := read(t, s, 5); len(got) != 5 {
 			t.Errorf("limit %d: stopped after %d", limit, len(got))
 		}
-		fill(t, l, n)
+		fill(t, s, n)
 		for range 2 {
-			got := read(t, l, -1)
+			got := read(t, s, -1)
 			if len(got) != 2*n {
 				t.Fatalf("limit %d: %d of %d came back", limit, len(got), 2*n)
 			}
@@ -77,56 +78,85 @@ func TestLog(t *testing.T) {
 		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 			t.Errorf("the temporary file has a name: %v, %v", files, err)
 		}
-		if err := l.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestLogWithoutDirectory(t *testing.T) {
-	l := newLog(filepath.Join(t.TempDir(), "missing"), 0)
+func TestMissingDirectory(t *testing.T) {
+	s := New(filepath.Join(t.TempDir(), "missing"), 0)
 	var err error
 	for i := 0; err == nil && i < 300; i++ {
-		err = l.add(numbered(i))
+		err = s.Add(numbered(i))
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("spilling into a directory that is missing: %v", err)
 	}
-	if err := l.close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
 // A full disk is an error, and so is a file that lost its end.
-func TestLogOnFullDisk(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no device that is always full")
 	}
-	l := newLog(t.TempDir(), 0)
-	l.spillTo(full)
+	s := New(t.TempDir(), 0)
+	s.spillTo(full)
 	for i := 0; err == nil && i < 600; i++ {
-		err = l.add(numbered(i))
+		err = s.Add(numbered(i))
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("spilling to a full disk: %v", err)
 	}
-	if err := l.close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestLogLosesItsEnd(t *testing.T) {
-	l := newLog(t.TempDir(), 0)
-	fill(t, l, 400)
-	if err := l.file.Truncate(l.written - 1); err != nil {
+func TestTruncatedFile(t *testing.T) {
+	s := New(t.TempDir(), 0)
+	fill(t, s, 400)
+	if err := s.file.Truncate(s.written - 1); err != nil {
 		t.Fatal(err)
 	}
 	var last error
-	for _, err := range l.all() {
+	for _, err := range s.All() {
 		last = err
 	}
 	if last == nil {
 		t.Error("observations are missing without an error")
+	}
+}
+
+// An observation that cannot be decoded ends the sequence with an error, after those before it.
+func TestDamaged(t *testing.T) {
+	for _, limit := range []int{0, 1 << 30} {
+		s := New(t.TempDir(), limit)
+		fill(t, s, 300)
+		if limit == 0 && s.file == nil {
+			t.Fatal("nothing was spilled")
+		}
+		chunk := &s.chunks[len(s.chunks)-1]
+		*chunk = (*chunk)[:len(*chunk)-1]
+		read := 0
+		var last error
+		for _, err := range s.All() {
+			if last != nil {
+				t.Fatal("the sequence goes on after an error")
+			}
+			if last = err; err == nil {
+				read++
+			}
+		}
+		if !errors.Is(last, codec.ErrCorrupt) || read != 299 || !errors.Is(s.check(), codec.ErrCorrupt) {
+			t.Errorf("limit %d: %d observations and error %v, want 299 and %v", limit, read, last, codec.ErrCorrupt)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
