@@ -52,7 +52,7 @@ var unplain = []string{
 	"bench/fixtures/tracegen", "bench/fixtures/transfergen", "bench/oracle", "bench/requests",
 	"bench/sim", "bench/throughput", "bench/tracetest", "cct", "cmd/sibylbench", "describe", "engine",
 	"engine/live", "ingest/otlp", "ingest/otlp/receiver", "internal/archtest", "internal/codec",
-	"internal/codec/plain", "internal/connlimit", "internal/pebbledb", "notify", "notify/export",
+	"internal/codec/plain", "internal/connlimit", "internal/pebbledb",
 	"report", "report/waterfall", "search", "store", "trace", "web/pack",
 }
 
