@@ -53,7 +53,7 @@ var unplain = []string{
 	"bench/sim", "bench/throughput", "bench/tracetest", "cct", "cmd/sibylbench", "describe", "engine",
 	"engine/live", "ingest/otlp", "ingest/otlp/receiver", "internal/archtest", "internal/codec",
 	"internal/codec/plain", "internal/connlimit", "internal/pebbledb",
-	"report", "report/waterfall", "search", "store", "trace", "web/pack",
+	"report", "report/waterfall", "store", "trace", "web/pack",
 }
 
 // The comments of each folder are plain: they use "what" rarely, no doc comment is a riddle, and no line is wider than an editor.
