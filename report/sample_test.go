@@ -16,8 +16,8 @@ import (
 
 const ms = time.Millisecond
 
-// sample is a report made by hand: a shop whose bank is slow on one route, an index page that got slower, and a third
-// request type with names that try to break out of every format.
+// sample is a hand-written report: a shop whose bank is slow on one route, an index page that got slower, and a third
+// request type whose names contain the special characters of every format.
 type sample struct {
 	*offline.Report
 
@@ -145,7 +145,7 @@ func (s *sample) indexGroups() {
 	}, Joint: math.NaN()}}, s.Problems...)
 }
 
-// hostile adds a request type whose names hold what formats and terminals give a meaning to.
+// hostile adds a request type whose names contain special characters of formats and terminals.
 func (s *sample) hostile() {
 	id := analysis.Hash{Hi: 3, Lo: 3}
 	op := s.op("a\x1b[31m;b", "</script><img src=x onerror=alert(1)> \n{{.}} \u202egnp", trace.Server)

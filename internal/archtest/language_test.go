@@ -51,10 +51,8 @@ var unplain = []string{
 	"analysis/group", "analysis/observation", "analysis/stats", "bench/benchdoc", "bench/benchreport",
 	"bench/demo", "bench/demo/shop", "bench/fixtures/devdata", "bench/fixtures/gentestdata",
 	"bench/fixtures/tracegen", "bench/fixtures/transfergen", "bench/oracle", "bench/requests",
-	"bench/sim", "bench/throughput", "bench/tracetest", "cct", "cmd/sibylbench", "describe", "engine",
-	"engine/live", "internal/codec",
-	"internal/codec/plain",
-	"report", "report/waterfall", "store", "trace", "web/pack",
+	"bench/sim", "bench/throughput", "bench/tracetest", "cct", "cmd/sibylbench", "engine",
+	"engine/live", "internal/codec", "internal/codec/plain", "store", "trace", "web/pack",
 }
 
 // Comments use `what` rarely, no doc comment is a riddle, and no comment line is wider than commentColumn.
