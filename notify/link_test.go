@@ -36,7 +36,7 @@ func TestWrongLinks(t *testing.T) {
 	for template, want := range map[string]string{
 		"https://a.example/{traceid}":             "did you mean {trace_id}?",
 		"https://a.example/{trace_id}/{servcie}":  "did you mean {service}?",
-		"https://a.example/":                      "want {trace_id} in it",
+		"https://a.example/":                      "want {trace_id} in the URL",
 		"ftp://a.example/{trace_id}":              "starts with http",
 		"https:///{trace_id}":                     "starts with http",
 		"https://{service}.example/{trace_id}":    "the host cannot depend",
@@ -49,7 +49,7 @@ func TestWrongLinks(t *testing.T) {
 	}
 }
 
-// FuzzLinks holds that no trace changes where a link leads, whatever the template.
+// FuzzLinks checks that names from traces add no delimiters to a URL.
 func FuzzLinks(f *testing.F) {
 	f.Add("https://a.example/{trace_id}/{service}", "x", "y")
 	f.Add("https://a.example?{operation}#{trace_id}", "/../", "@evil.example")
