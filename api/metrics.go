@@ -82,7 +82,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Counter("journal_damaged_records_total", "Unreadable records of the journal.", n.Damaged.Load())
 	e.Counter("journal_commits_total", "Commits to the journal.", n.Commits.Load())
 	e.Seconds("journal_commit_seconds_total", "Time spent on commits to the journal.", time.Duration(n.Waited.Load()))
-	for reason := range assemble.Closings {
+	for reason := range assemble.CloseReasons {
 		e.Counter("traces_closed_total", "Closed traces, by reason; only complete traces enter the statistics.", n.Closed[reason].Load(), "reason", reason.String())
 	}
 	for reason, count := range n.Unusable() {

@@ -26,8 +26,8 @@ import (
 
 // Engine is told what agents say.
 type Engine interface {
-	// Tell returns when feedback is durable. On an error it is told again later.
-	Tell(ctx context.Context, f *search.Feedback) error
+	// Record returns once f is durable. After an error it is called again later.
+	Record(ctx context.Context, f *search.Feedback) error
 }
 
 // Options choose how a [Plane] works. Zero fields have the values of the constants below.
@@ -50,7 +50,7 @@ const (
 	maxOutcomes      = 4_000_000 // of tracepoints, of all agents together
 	tick             = time.Second
 	measureTicks     = 5 // ticks between two looks at what agents measured
-	tellWithin       = 10 * time.Second
+	recordWithin     = 10 * time.Second
 )
 
 // Plane is the control plane. Its life is New, Begin, Run and Close; it is safe for concurrent use.
@@ -64,12 +64,12 @@ type Plane struct {
 	closing   chan struct{} // closed when nobody waits any more
 	counts    Counts
 
-	mu          sync.Mutex // guards all below, and what agents and catalogues hold
-	agents      map[string]*agent
-	catalogues  map[string]*catalogue // by hash
-	tracepoints int                   // of all catalogues
-	held        int                   // outcomes of all agents
-	told        told
+	mu           sync.Mutex // guards all below, and what agents and catalogues hold
+	agents       map[string]*agent
+	catalogues   map[string]*catalogue // by hash
+	tracepoints  int                   // of all catalogues
+	held         int                   // outcomes of all agents
+	lastReported lastReported
 }
 
 // Counts says what happened since the start.
@@ -97,7 +97,7 @@ func New(engine Engine, o Options) *Plane {
 func (p *Plane) Begin(known []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = newTold(known, p.options.Clock())
+	p.lastReported = newLastReported(known, p.options.Clock())
 	close(p.begun)
 }
 
@@ -119,18 +119,18 @@ func (p *Plane) Counts() *Counts { return &p.counts }
 
 // published is a plan for all agents. It is immutable.
 type published struct {
-	plan *protocol.Plan  // all tracepoints
-	on   map[string]bool // these, in any arm; nil: whatever there is, because an arm has everything on
-	next chan struct{}   // closed when another plan is published
-	told <-chan struct{} // closed when all that waited for this one have it; nil: nobody did
+	plan      *protocol.Plan  // all tracepoints
+	on        map[string]bool // these, in any arm; nil: whatever there is, because an arm has everything on
+	next      chan struct{}   // closed when another plan is published
+	delivered <-chan struct{} // closed when all that waited for this one have it; nil: nobody did
 
 	waiting atomic.Int64 // agents that have this one and wait for the next
 	once    sync.Once
 	gone    chan struct{} // closed, once, when the next one is published and nobody waits any more
 }
 
-func newPublished(plan *protocol.Plan, told <-chan struct{}) *published {
-	b := &published{plan: plan, on: make(map[string]bool), next: make(chan struct{}), told: told, gone: make(chan struct{})}
+func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
+	b := &published{plan: plan, on: make(map[string]bool), next: make(chan struct{}), delivered: delivered, gone: make(chan struct{})}
 	for i := range plan.Arms {
 		if plan.Arms[i].Everything {
 			b.on = nil
@@ -202,8 +202,8 @@ func (p *Plane) Run(ctx context.Context) error {
 		if f == nil {
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, tellWithin)
-		err := p.engine.Tell(within, f)
+		within, cancel := context.WithTimeout(ctx, recordWithin)
+		err := p.engine.Record(within, f)
 		cancel()
 		if err == nil {
 			accepted()

@@ -32,7 +32,7 @@ type told struct {
 	deaf bool
 }
 
-func (e *told) Tell(_ context.Context, f *search.Feedback) error {
+func (e *told) Record(_ context.Context, f *search.Feedback) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.deaf {
@@ -420,10 +420,10 @@ func TestMeasured(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		var costs []search.Cost
-		var broken []search.Broken
+		var broken []search.Unavailable
 		var measured search.Measured
 		for _, f := range w.engine.heard() {
-			costs, broken = append(costs, f.Costs...), append(broken, f.Broken...)
+			costs, broken = append(costs, f.Costs...), append(broken, f.Unavailable...)
 			if f.Measured != nil {
 				measured = *f.Measured
 			}
@@ -434,7 +434,7 @@ func TestMeasured(t *testing.T) {
 		if want := (search.Cost{ID: "shop/000000", CPU: 2 * time.Microsecond, Bytes: 500}); !slices.Contains(costs, want) || len(costs) != 2 {
 			t.Errorf("costs %+v", costs)
 		}
-		if want := []search.Broken{{ID: "shop/000001", For: 30 * time.Minute}}; !slices.Equal(broken, want) {
+		if want := []search.Unavailable{{ID: "shop/000001", For: 30 * time.Minute}}; !slices.Equal(broken, want) {
 			t.Errorf("broken %+v", broken)
 		}
 		if all := w.Agents(); len(all) != 3 || all[1].Failed != 1 || all[1].Problem != "shop/000001: no such place" || all[0].Problem != "" || all[1].State != control.Current || all[0].Applied != 2 || all[0].Hits != 3000+3e6 {
@@ -456,7 +456,7 @@ func TestMeasured(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if !slices.ContainsFunc(w.engine.heard(), func(f search.Feedback) bool {
-			return len(f.Catalogues) == 1 && slices.Equal(f.Broken, []search.Broken{{ID: "shop/000001"}})
+			return len(f.Catalogues) == 1 && slices.Equal(f.Unavailable, []search.Unavailable{{ID: "shop/000001"}})
 		}) {
 			t.Error("a new version of the program does not get another chance")
 		}
@@ -486,7 +486,7 @@ func TestCounterGoesBack(t *testing.T) {
 }
 
 // A tracepoint is broken once more agents could not switch it on than could.
-func TestBrokenForMost(t *testing.T) {
+func TestUnavailableForMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.on("shop/000000")
@@ -500,9 +500,9 @@ func TestBrokenForMost(t *testing.T) {
 			w.register(c.agent, "1", "shop", points("shop", 1))
 			w.report(c.agent, c.outcome)
 			time.Sleep(10 * time.Second)
-			var broken []search.Broken
+			var broken []search.Unavailable
 			for _, f := range w.engine.heard() {
-				broken = append(broken, f.Broken...)
+				broken = append(broken, f.Unavailable...)
 			}
 			if len(broken) != c.broken {
 				t.Errorf("when %s said %s: broken %+v", c.agent, c.outcome.State, broken)
@@ -531,8 +531,8 @@ func TestMadeUp(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		for _, f := range w.engine.heard() {
-			if len(f.Costs) > 1 || len(f.Broken) > 0 || f.Measured != nil {
-				t.Errorf("%d costs, %d broken, %+v", len(f.Costs), len(f.Broken), f.Measured)
+			if len(f.Costs) > 1 || len(f.Unavailable) > 0 || f.Measured != nil {
+				t.Errorf("%d costs, %d broken, %+v", len(f.Costs), len(f.Unavailable), f.Measured)
 			}
 		}
 		if all := w.Agents(); len(all) != 1 || all[0].Applied != 1 || all[0].Failed != 0 {

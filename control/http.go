@@ -186,19 +186,19 @@ const plansFirst = time.Second
 
 // afterPlans waits until all agents that waited for the present plan have it: what they say about it is not as urgent.
 func (h *handler) afterPlans(ctx context.Context) {
-	told := h.published.Load().told
+	delivered := h.published.Load().delivered
 	select {
-	case <-told:
+	case <-delivered:
 		return
 	default:
-		if told == nil {
+		if delivered == nil {
 			return
 		}
 	}
 	timer := time.NewTimer(plansFirst)
 	defer timer.Stop()
 	select {
-	case <-told:
+	case <-delivered:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

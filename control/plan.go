@@ -65,8 +65,8 @@ func (b *body) distinct() int {
 	return len(ids)
 }
 
-// Told is what an agent is told.
-type Told struct {
+// PlanAnswer answers the request of an agent for its plan.
+type PlanAnswer struct {
 	Hash      string
 	JSON      []byte // a protocol.Plan
 	Unchanged bool   // it has that plan
@@ -76,7 +76,7 @@ type Told struct {
 }
 
 // Plan returns what an agent is told now, which renews its lease. Has is the hash of the plan that it has.
-func (p *Plane) Plan(c Caller, has string) (Told, error) {
+func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	from := p.published.Load()
 	p.mu.Lock()
 	a, err := p.find(c)
@@ -88,7 +88,7 @@ func (p *Plane) Plan(c Caller, has string) (Told, error) {
 	}
 	if err != nil {
 		p.mu.Unlock()
-		return Told{}, err
+		return PlanAnswer{}, err
 	}
 	var done <-chan struct{} // nil: it is complete
 	if !list.complete() {
@@ -97,12 +97,12 @@ func (p *Plane) Plan(c Caller, has string) (Told, error) {
 	moved := a.moved
 	p.mu.Unlock()
 	b := list.bodyOf(from)
-	return Told{b.hash, b.json, b.hash == has, from, done, moved}, nil
+	return PlanAnswer{b.hash, b.json, b.hash == has, from, done, moved}, nil
 }
 
 // Wait returns what an agent is told as soon as that is not what it has, at the latest when so much time passed or ctx is done. Of several
 // callers for one agent all but the last are answered at once.
-func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (Told, error) {
+func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (PlanAnswer, error) {
 	wait = min(wait, p.options.Lease/3)
 	t, err := p.Plan(c, has)
 	if err != nil || !t.Unchanged || wait <= 0 {
@@ -112,7 +112,7 @@ func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Durati
 	defer cancel()
 	left, err := p.poll(c, cancel)
 	if err != nil {
-		return Told{}, err
+		return PlanAnswer{}, err
 	}
 	defer left()
 	from := t.from

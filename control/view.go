@@ -83,7 +83,7 @@ type Summary struct {
 func (p *Plane) Summary() Summary {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Summary{Agents: len(p.agents), Catalogues: len(p.catalogues), Tracepoints: p.tracepoints, Measured: p.told.measured}
+	s := Summary{Agents: len(p.agents), Catalogues: len(p.catalogues), Tracepoints: p.tracepoints, Measured: p.lastReported.measured}
 	now, version := p.options.Clock(), p.published.Load().plan.Version
 	for _, a := range p.agents {
 		s.Polls += a.polls

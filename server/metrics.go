@@ -77,13 +77,13 @@ func (c collector) exports(e metric.Emitter) {
 // fetches emits the metrics of fetching from Jaeger servers.
 func (c collector) fetches(e metric.Emitter) {
 	for _, p := range c.server.outbound.fetching.all() {
-		n, name := p.puller.Counts(), p.puller.Name()
+		n, name := p.fetcher.Counts(), p.fetcher.Name()
 		e.Counter("jaeger_traces_total", "Traces fetched from a Jaeger server.", n.Traces.Load(), "server", name)
 		e.Counter("jaeger_spans_total", "Spans fetched from a Jaeger server.", n.Spans.Load(), "server", name)
 		e.Counter("jaeger_rejected_spans_total", "Fetched spans that were rejected.", n.Rejected.Load(), "server", name)
 		e.Counter("jaeger_queries_total", "Queries to a Jaeger server.", n.Queries.Load(), "server", name)
 		e.Counter("jaeger_failed_queries_total", "Failed queries to a Jaeger server.", n.Failed.Load(), "server", name)
-		e.Counter("jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Cut.Load(), "server", name)
+		e.Counter("jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Incomplete.Load(), "server", name)
 		if through := n.Through.Load(); through > 0 {
 			e.Gauge("jaeger_through_seconds", "Time up to which all traces were fetched, in seconds since 1970.", float64(through)/float64(time.Second), "server", name)
 		}

@@ -70,7 +70,7 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pullers, err := o.fetching.prepare(c.Jaeger.Query)
+	fetchers, err := o.fetching.prepare(c.Jaeger.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 		rates := c.Sampling.Rates()
 		o.rates.Store(&rates)
 		o.hooks.Store(int64(len(endpoints)))
-		o.fetching.replace(pullers)
+		o.fetching.replace(fetchers)
 		return o.notifier.Configure(endpoints)
 	}, nil
 }

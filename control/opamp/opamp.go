@@ -208,21 +208,21 @@ func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.A
 	if err == nil && m.Health != nil {
 		err = a.became(m.Health)
 	}
-	var told control.Told
+	var plan control.PlanAnswer
 	if err == nil {
-		told, err = a.plane.Plan(a.caller, a.plane.Has(a.caller))
+		plan, err = a.plane.Plan(a.caller, a.plane.Has(a.caller))
 	}
 	if err != nil {
 		return a.explain(answer, err)
 	}
 	if a.socket {
 		if a.stop == nil {
-			a.follow(conn, m.InstanceUid, told)
+			a.follow(conn, m.InstanceUid, plan)
 		}
 		return answer // plans are sent by what follows them
 	}
-	if !told.Unchanged {
-		answer.RemoteConfig = remote(told)
+	if !plan.Unchanged {
+		answer.RemoteConfig = remote(plan)
 	}
 	return answer
 }
@@ -354,14 +354,14 @@ func textOf(v *protobufs.AnyValue) string {
 }
 
 // remote returns a plan as a remote configuration.
-func remote(t control.Told) *protobufs.AgentRemoteConfig {
+func remote(t control.PlanAnswer) *protobufs.AgentRemoteConfig {
 	return &protobufs.AgentRemoteConfig{ConfigHash: []byte(t.Hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
 		protocol.ConfigPlan: {Body: t.JSON, ContentType: "application/json"},
 	}}}
 }
 
 // follow sends the agent at the other end of a socket its plans until the connection ends, beginning with told.
-func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
+func (a *agent) follow(conn types.Connection, id []byte, plan control.PlanAnswer) {
 	if !a.admit() {
 		_ = conn.Disconnect() // it may be gone
 		return
@@ -378,15 +378,15 @@ func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
 		}()
 		for ctx.Err() == nil {
 			m := &protobufs.ServerToAgent{InstanceUid: id, Capabilities: capabilities}
-			if !told.Unchanged {
-				m.RemoteConfig = remote(told)
+			if !plan.Unchanged {
+				m.RemoteConfig = remote(plan)
 			}
 			_ = conn.Connection().SetWriteDeadline(time.Now().Add(writeWithin)) // a connection that is gone fails below
 			if conn.Send(ctx, m) != nil {
 				return
 			}
 			var err error
-			if told, err = a.plane.Wait(ctx, caller, told.Hash, math.MaxInt64); err != nil {
+			if plan, err = a.plane.Wait(ctx, caller, plan.Hash, math.MaxInt64); err != nil {
 				return
 			}
 		}

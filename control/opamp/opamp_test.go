@@ -27,7 +27,7 @@ import (
 // told is an engine that takes what it is told.
 type told struct{}
 
-func (told) Tell(context.Context, *search.Feedback) error { return nil }
+func (told) Record(context.Context, *search.Feedback) error { return nil }
 
 // silent is a logger of the client.
 type silent struct{}

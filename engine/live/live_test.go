@@ -290,7 +290,7 @@ func feedback() map[int]*search.Feedback {
 		5:  {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points}}},
 		9:  {Measured: &search.Measured{Plan: 1, Hits: 1e3, Bytes: 1e9, CPU: 7}},
 		10: {Costs: []search.Cost{{ID: "point 1", CPU: time.Millisecond, Bytes: 1 << 20}}},
-		17: {Broken: []search.Broken{{ID: "point 1", For: 20 * time.Second}}},
+		17: {Unavailable: []search.Unavailable{{ID: "point 1", For: 20 * time.Second}}},
 		23: {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points[2:]}}},
 	}
 }

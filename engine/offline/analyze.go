@@ -98,7 +98,7 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 // extract reduces every trace to observations and learns the request types.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
-	for reason, n := range a.input.Summary.Broken {
+	for reason, n := range a.input.Summary.Rejected {
 		r.Rejected[reason] += int(n.Records + n.Spans)
 	}
 	extractor := critpath.NewExtractor(a.options.Path)

@@ -2,7 +2,6 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import { coarse } from "./bins.ts";
-import { contrastAttributes } from "./contrasts.ts";
 import { axis, cells, quantile } from "./heatmap.ts";
 import { boxes } from "./icicle.ts";
 import { initiallyFolded, visible } from "./tree.ts";
@@ -123,16 +122,6 @@ test("spans that are each other's parents are there once, one ID is one row, and
     false,
   );
   expect([deep.length, deep.at(-1)!.depth, deep[0]!.end]).toEqual([50_000, 49_999, 50_000]);
-});
-
-test("attributes that slow requests have and others lack come first", () => {
-  const with_ = (...values: string[]) =>
-    traceOf([span("r", "", 0, 1, { attributes: values.map((value) => ({ key: "host", value })) })]);
-  const found = contrastAttributes([with_("a", "x"), with_("a", "y")], [with_("b", "x"), with_("b"), with_("b")]);
-  expect(found.map((c) => [c.value, c.slow, +c.rest.toFixed(2)])).toEqual([
-    ["a", 1, 0],
-    ["b", 0, 1],
-  ]);
 });
 
 const node = (index: number, parent: number, end: number, depth: number, operation: string) =>

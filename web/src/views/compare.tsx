@@ -11,7 +11,8 @@ import { Figure } from "../components/figure.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { useID, useTimestamp, useNanos, useEnum, useSearchText } from "../url.ts";
-import { ComparisonTable, hasDifference, comparisonData } from "./comparison-table.tsx";
+import { Attributes } from "./attributes.tsx";
+import { type ComparisonKind, ComparisonTable, hasDifference, comparisonData } from "./comparison-table.tsx";
 
 type Comparison = Schemas["Comparison"];
 
@@ -78,7 +79,7 @@ function chosenDurations(longer: string, shorter: string, median: number | null 
   return { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) };
 }
 
-const emptySide = {
+const emptySide: Record<ComparisonKind, string> = {
   slowest:
     "Too few requests were sampled since the last healthy period. Wait for the next epoch, choose another share, or compare times.",
   duration: "All or none of the sampled requests match. Choose other durations or times.",
@@ -86,7 +87,7 @@ const emptySide = {
 };
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
-  const [by, setBy] = useEnum("by", ["slowest", "duration", "time"]);
+  const [by, setBy] = useEnum<ComparisonKind>("by", ["slowest", "duration", "time"]);
   const [part, setPart] = useEnum("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
   const [from, setFrom] = useTimestamp("from");
   const [to, setTo] = useTimestamp("to");
@@ -199,7 +200,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
             {c.a.requests === 0 || c.b.requests === 0 ? (
               <Empty title="One side has no requests">{emptySide[by]}</Empty>
             ) : (
-              <Difference c={c} />
+              <Difference kind={by} c={c} />
             )}
           </>
         )}
@@ -298,7 +299,7 @@ function Time(props: {
   );
 }
 
-function Difference({ c }: { c: Comparison }) {
+function Difference({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
   const [zone] = useZone();
   const now = useNow();
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
@@ -310,7 +311,7 @@ function Difference({ c }: { c: Comparison }) {
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
         {keepUnits(
-          `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`,
+          `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total)}`,
         )}
         {leading && keepUnits(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
       </p>
@@ -331,15 +332,16 @@ function Difference({ c }: { c: Comparison }) {
             return {
               fill: `color-mix(in srgb, var(--${d >= 0 ? "more" : "less"}) ${strength}%, var(--heat-0))`,
               ink: strength > 50 ? "var(--heat-ink)" : "var(--text)",
-              note: b.edges.length > 0 ? signed(d, duration) : "",
+              note: b.edges.length > 0 ? signed(d) : "",
             };
           }}
-          title={(b) => `${b.label}\n${signed(difference(b.edges), duration)} self time`}
+          title={(b) => `${b.label}\n${signed(difference(b.edges))} self time`}
         />
       </Figure>
       <Figure title="Locations" table={table} tableOnly>
-        <ComparisonTable label="Locations" c={c} />
+        <ComparisonTable label="Locations" kind={kind} c={c} />
       </Figure>
+      <Attributes title="Attributes" kind={kind} of={c.attributes} />
     </>
   );
 }

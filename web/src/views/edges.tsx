@@ -171,9 +171,9 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
             </td>
             <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
             <td className="number nowrap">{duration(e.mean_ns)}</td>
-            <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
+            <td className="number nowrap">{signed(e.tail_lift_ns)}</td>
             <td className="number nowrap" title={range(e.excess_ns, duration)}>
-              {signed(e.excess_ns.value, duration)}
+              {signed(e.excess_ns.value)}
             </td>
           </tr>
         ))}

@@ -6,7 +6,7 @@ import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
 import { byWindow, describeDeploy } from "../logic/deploys.ts";
-import { count, duration, hundredths, milli, time } from "../logic/format.ts";
+import { count, duration, ratio, milli, time } from "../logic/format.ts";
 import { quantile } from "../logic/heatmap.ts";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
@@ -27,7 +27,7 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
       <OverTime group={group} problem={problem} decisions={decisions} deploys={deploys} />
       <Figure
         title="Duration distribution"
-        hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
+        hint={`${count(group.judged)} requests, CoV ${ratio(group.cov.value)}; logarithmic axis.`}
         table={() => ({
           header: ["above (ms)", "to (ms)", "requests"],
           rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]),

@@ -2,10 +2,10 @@
 import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { type Resource, useResource } from "../api/queries.ts";
 import { sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
-import { count, duration, hundredths, milli, percent, range, rate, ratio, keepUnits } from "../logic/format.ts";
+import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { markdown } from "../logic/markdown.ts";
 import { useKeys } from "../use-keys.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
@@ -16,6 +16,7 @@ import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { query } from "../url.ts";
+import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarReading, traceLink } from "./exemplars.tsx";
 import { Latency } from "./latency.tsx";
@@ -60,6 +61,12 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
     (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }),
     true,
   );
+  const comparison = useResource(
+    `slowest ${p.group}`,
+    (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
+    true,
+  );
+  const attributes = comparison.value?.attributes;
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
@@ -88,7 +95,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
       <Edges p={p} edges={edges} />
       <div className="columns">
         <Explanations of={detail.explanations} />
-        <Contrast p={p} />
+        <Slowest p={p} comparison={comparison} />
       </div>
       {detail.refined.length > 0 && (
         <Refined
@@ -98,6 +105,9 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
       )}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars kept={kept} problem={p} />
+      {attributes && attributes.a + attributes.b > 0 && (
+        <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />
+      )}
     </>
   );
 }
@@ -136,7 +146,7 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
           [
             "CoV",
             <>
-              {hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span>
+              {ratio(p.cov.value)} <span className="dim small">{range(p.cov, ratio)}</span>
             </>,
             "Coefficient of variation with its 95 % interval",
           ],
@@ -147,7 +157,7 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
               {p.expected_ns !== null && (
                 <span className="dim small">
                   {" "}
-                  {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}
+                  {factor(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}
                 </span>
               )}
             </>,
@@ -278,22 +288,17 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
   );
 }
 
-// Contrast says what the slowest requests spend more time in.
-function Contrast({ p }: { p: Problem }) {
-  const reading = useResource(
-    `contrast ${p.group}`,
-    (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
-    true,
-  );
+// Slowest lists the locations in which the slowest requests spend more time than the others.
+function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["Comparison"]> }) {
   return (
     <Figure
-      id="contrast"
+      id="slowest"
       title="Slowest tenth vs. the rest"
       tools={<Link href={`/compare${query({ group: p.group })}`}>Full comparison</Link>}
-      table={() => comparisonData(reading.value)}
+      table={() => comparisonData(comparison.value)}
       tableOnly
     >
-      <Async of={reading} what="the comparison">
+      <Async of={comparison} what="the comparison">
         {(c) =>
           c.a.requests === 0 || c.b.requests === 0 ? (
             <p className="dim">Too few requests were sampled to compare.</p>
@@ -303,7 +308,7 @@ function Contrast({ p }: { p: Problem }) {
                 {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) vs. {duration(c.b.mean_ns)} (
                 {count(c.b.requests)})
               </p>
-              <ComparisonTable label="Slowest tenth vs. the rest" c={c} few={6} />
+              <ComparisonTable label="Slowest tenth vs. the rest" kind="slowest" c={c} few={6} />
             </>
           )
         }

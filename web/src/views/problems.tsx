@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, milli, range, rate, ratio, stateLabel, keepUnits } from "../logic/format.ts";
+import { ago, count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
@@ -345,14 +345,14 @@ function Severity({ p }: { p: Problem }) {
   if (p.kind !== "variable" && p.expected_ns) {
     return (
       <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
-        {ratio(p.mean_ns / p.expected_ns)} <span className="dim small range">{duration(p.expected_ns)} expected</span>
+        {factor(p.mean_ns / p.expected_ns)} <span className="dim small range">{duration(p.expected_ns)} expected</span>
       </span>
     );
   }
   if (p.kind === "shifted") return <span>{kindLabels.shifted}</span>;
   return (
     <span title="Coefficient of variation with its 95 % interval">
-      CoV {hundredths(p.cov.value)} <span className="dim small range">{range(p.cov, hundredths)}</span>
+      CoV {ratio(p.cov.value)} <span className="dim small range">{range(p.cov, ratio)}</span>
     </span>
   );
 }

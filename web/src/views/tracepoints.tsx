@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { bytes, count, digits, duration, percent, ratio } from "../logic/format.ts";
+import { bytes, count, digits, duration, percent, factor } from "../logic/format.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Bar, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
@@ -72,8 +72,8 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       </div>
       {b.measured_plan > 0 && b.estimate.tracepoints > 0 && (
         <p className="under">
-          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and{" "}
-          {ratio(b.overrun_cpu)} the estimates.
+          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {factor(b.overrun_bytes)} and{" "}
+          {factor(b.overrun_cpu)} the estimates.
         </p>
       )}
     </>

@@ -165,9 +165,9 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 
 // How what agents measured becomes what decisions depend on.
 const (
-	fewestHits = 100              // that a mean cost is made of
-	otherCost  = 1.25             // by which factor it must differ from what was told to be told again
-	brokenFor  = 30 * time.Minute // a tracepoint stays off that agents could not switch on
+	fewestHits     = 100              // that a mean cost is made of
+	otherCost      = 1.25             // by which factor it must differ from what was told to be told again
+	unavailableFor = 30 * time.Minute // a tracepoint stays off that agents could not switch on
 )
 
 // outcome is what all agents together say of a tracepoint.

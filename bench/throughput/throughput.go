@@ -1,7 +1,8 @@
-// Package throughput measures how fast the parts of Sibyl are, and how accurate its models: what `sibyl bench` prints.
+// Package throughput measures the speed of Sibyl's parts and of the whole service, and the accuracy of its size model. sibylbench
+// prints the results.
 //
-// Input is generated in memory before the clock starts, at least [InputBytes] of distinct traces, so that no figure is one of
-// caches that hold everything. Every measurement runs on one goroutine and one core, so that whoever leaves garbage pays for its collection.
+// Benchmarks of parts generate their input in memory before the clock starts: at least [InputBytes] of distinct traces, more than
+// caches hold. Each measurement runs on one goroutine and one core, so that it includes the collection of its garbage.
 package throughput
 
 import (
@@ -18,15 +19,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// InputBytes is the least size of the input of a measurement: many times what a core's caches hold.
+// InputBytes is the default size of the input of a measurement, many times the size of a core's caches.
 const InputBytes = 64 << 20
 
-// Options say how to measure.
+// Options configures a benchmark.
 type Options struct {
-	Bytes int           // of input; 0: InputBytes
+	Bytes int           // least size of the input; 0: InputBytes
 	Time  time.Duration // least duration of a measurement; 0: a second
-	Seed  uint64
-	Small bool // leave out what is large whatever Bytes says
+	Seed  uint64        // of the generated input
+	Small bool          // shrink inputs whose size does not depend on Bytes, for tests
 }
 
 func (o Options) withDefaults() Options {
@@ -42,7 +43,7 @@ func (o Options) withDefaults() Options {
 // Result is the outcome of one benchmark.
 type Result struct {
 	Benchmark string
-	Input     string // what was worked on, for people
+	Input     string // description for people
 	Rows      []Row
 }
 
@@ -54,7 +55,7 @@ type Row struct {
 
 // Value is one figure of a row.
 type Value struct {
-	Key    string // as in JSON, with its unit
+	Key    string // in JSON, with the unit
 	Number float64
 	Text   string // for people
 }
@@ -74,7 +75,7 @@ func (r *Result) JSON(w io.Writer) error {
 	return enc.Encode(map[string]any{"benchmark": r.Benchmark, "input": r.Input, "results": rows})
 }
 
-// Table writes r to be read in a terminal.
+// Table writes r as a table for terminals.
 func (r *Result) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(t, "%s: %s\n", r.Benchmark, r.Input)
@@ -90,15 +91,14 @@ func (r *Result) Table(w io.Writer) error {
 
 func (r *Result) add(name string, values ...Value) { r.Rows = append(r.Rows, Row{name, values}) }
 
-// cost is what one pass over the input took.
+// cost is the cost of one pass over the input.
 type cost struct {
-	time   time.Duration
-	allocs float64
+	time   time.Duration // of the fastest pass
+	allocs float64       // mean
 }
 
-// measure calls pass, which works through the input once, first to warm up and then until it has run for o.Time. It returns
-// the time of the fastest pass, since whatever else runs on the machine only makes passes slower, and the mean allocations.
-// It stops early, with an error, when ctx ends or a pass fails.
+// measure calls pass, which processes the input once, first to warm up and then repeatedly for o.Time. It takes the time of the
+// fastest pass because other work on the machine only makes passes slower. It returns an error when ctx ends or a pass fails.
 func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := pass(); err != nil {
@@ -122,25 +122,25 @@ func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
 	return cost{max(fastest, 1), float64(after.Mallocs-before.Mallocs) / float64(passes)}, nil
 }
 
-// rate returns how many of what were worked on per second.
+// rate returns the rate at which a pass processed n items.
 func (c cost) rate(n int, key, noun string) Value {
 	x := float64(n) / c.time.Seconds()
 	return Value{key, x, millions(x) + " " + noun + "/s"}
 }
 
-// each returns the time for one of n.
+// each returns the time per item of n.
 func (c cost) each(n int, key, noun string) Value {
 	x := float64(c.time) / float64(n)
 	return Value{key, x, units.Nanos(x) + "/" + noun}
 }
 
-// allocated returns the allocations for one of n.
+// allocated returns the allocations per item of n.
 func (c cost) allocated(n int, key, noun string) Value {
 	x := c.allocs / float64(n)
 	return Value{key, x, units.Ratio(x) + " allocations/" + noun}
 }
 
-// millions returns x like "7.4 M".
+// millions formats x like "7.4 M".
 func millions(x float64) string {
 	switch {
 	case x >= 1e5:
@@ -151,5 +151,5 @@ func millions(x float64) string {
 	return units.Ratio(x)
 }
 
-// mebibytes returns a number of bytes for people.
+// mebibytes formats a number of bytes.
 func mebibytes(n int) string { return units.Count(n>>20) + " MiB" }

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestBenchmarks runs every benchmark on little input: it must end well and say the figures that it is there for.
+// TestBenchmarks runs each benchmark with little input and checks that the result has its figures.
 func TestBenchmarks(t *testing.T) {
 	o := Options{Bytes: 1 << 18, Time: time.Nanosecond, Seed: 1, Small: true}
 	for name, c := range map[string]struct {
@@ -33,14 +33,14 @@ func TestBenchmarks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.Benchmark != name || r.Input == "" {
-				t.Errorf("it calls itself %q and works on %q", r.Benchmark, r.Input)
+				t.Errorf("benchmark %q, input %q; want name %q and an input", r.Benchmark, r.Input, name)
 			}
 			checkOutput(t, r, strings.Fields(c.keys))
 		})
 	}
 }
 
-// checkOutput looks for figures above 0 in r's JSON, and for every row in its table.
+// checkOutput checks that r's JSON has each figure, none of them negative, and that its table has each row.
 func checkOutput(t *testing.T, r *Result, keys []string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -66,33 +66,34 @@ func checkOutput(t *testing.T, r *Result, keys []string) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n"); n != len(r.Rows)+1 {
-		t.Errorf("%d lines for %d rows", n, len(r.Rows))
+		t.Errorf("table has %d lines, want a title and %d rows", n, len(r.Rows))
 	}
 }
 
+// TestBenchmarksStop: a cancelled benchmark returns the cause.
 func TestBenchmarksStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Path(ctx, Options{Bytes: 1 << 16, Small: true}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that of the context", err)
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 }
 
-// TestTraces looks whether what is generated is what it is said to be.
+// TestTraces: generated traces are distinct, well-formed, and at least as many as requested.
 func TestTraces(t *testing.T) {
 	var table trace.Table
-	traces := requestTraces(1, &table, 10, spansOfTrace, 1<<20)
-	if bytes := len(traces) * spansOfTrace * spanBytes; bytes < 1<<20 {
-		t.Errorf("%d bytes", bytes)
+	traces := requestTraces(1, &table, 10, spansPerTrace, 1<<20)
+	if bytes := len(traces) * spansPerTrace * spanBytes; bytes < 1<<20 {
+		t.Errorf("%d bytes of traces, want at least %d", bytes, 1<<20)
 	}
 	seen := make(map[trace.ID]bool)
 	for _, tr := range append(traces, wide(100), deep(100)) {
 		p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
 		if odd := p.Flags &^ (critpath.FlagSkewCorrected | critpath.FlagNoRoot); odd != 0 || len(p.Roots) != 1 {
-			t.Fatalf("flags %v, %d roots", p.Flags.Names(), len(p.Roots))
+			t.Fatalf("flags %v, %d roots; want a well-formed trace with one root", p.Flags.Names(), len(p.Roots))
 		}
 		if seen[tr.ID] && !tr.ID.IsZero() {
-			t.Fatal("the same trace twice")
+			t.Fatalf("trace ID %v appears twice", tr.ID)
 		}
 		seen[tr.ID] = true
 	}

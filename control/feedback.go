@@ -14,18 +14,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// told is what the engine was told, so that it is told changes only.
-type told struct {
-	services map[string]string // hash of the catalogue by service; "": it has one from before the start
-	began    time.Time         // until Forget after it services that the engine has from before keep their catalogues
-	sets     string            // of catalogues that the services were made from; "": look again
-	costs    map[string]search.Cost
-	broken   map[string]time.Time // until when
-	measured search.Measured
+// lastReported is the state last reported to the engine, so that only changes are reported.
+type lastReported struct {
+	services    map[string]string // hash of the catalogue by service; "": it has one from before the start
+	began       time.Time         // until Forget after it services that the engine has from before keep their catalogues
+	sets        string            // of catalogues that the services were made from; "": look again
+	costs       map[string]search.Cost
+	unavailable map[string]time.Time // until when
+	measured    search.Measured
 }
 
-func newTold(known []string, now time.Time) told {
-	t := told{services: make(map[string]string), began: now, costs: make(map[string]search.Cost), broken: make(map[string]time.Time)}
+func newLastReported(known []string, now time.Time) lastReported {
+	t := lastReported{services: make(map[string]string), began: now, costs: make(map[string]search.Cost), unavailable: make(map[string]time.Time)}
 	for _, service := range known {
 		t.services[service] = ""
 	}
@@ -38,20 +38,20 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, accepted func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, now := &search.Feedback{}, p.options.Clock()
-	after := p.told
+	after := p.lastReported
 	p.forget(now)
-	p.tellCatalogues(f, &after, now)
+	p.reportCatalogues(f, &after, now)
 	if measured {
-		p.tellMeasured(f, &after, now)
+		p.reportMeasured(f, &after, now)
 	}
-	if len(f.Catalogues) == 0 && len(f.Costs) == 0 && len(f.Broken) == 0 && f.Measured == nil {
-		p.told = after
+	if len(f.Catalogues) == 0 && len(f.Costs) == 0 && len(f.Unavailable) == 0 && f.Measured == nil {
+		p.lastReported = after
 		return nil, nil
 	}
 	return f, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.told = after
+		p.lastReported = after
 	}
 }
 
@@ -80,10 +80,10 @@ func (p *Plane) forget(now time.Time) {
 	}
 }
 
-// tellCatalogues adds the catalogues that changed since they were told. The caller holds mu.
-func (p *Plane) tellCatalogues(f *search.Feedback, after *told, now time.Time) {
+// reportCatalogues adds the catalogues that changed since they were told. The caller holds mu.
+func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now time.Time) {
 	hashes := slices.DeleteFunc(slices.Sorted(maps.Keys(p.catalogues)), func(hash string) bool { return !p.catalogues[hash].complete() })
-	settled := now.Sub(p.told.began) > p.options.Forget
+	settled := now.Sub(p.lastReported.began) > p.options.Forget
 	sets := strings.Join(hashes, " ")
 	if settled {
 		sets += " all"
@@ -98,7 +98,7 @@ func (p *Plane) tellCatalogues(f *search.Feedback, after *told, now time.Time) {
 			services[t.Service] = append(services[t.Service], t)
 		}
 	}
-	after.services = maps.Clone(p.told.services)
+	after.services = maps.Clone(p.lastReported.services)
 	for service, list := range services {
 		slices.SortStableFunc(list, func(a, b protocol.Tracepoint) int { return cmp.Compare(a.ID, b.ID) })
 		list = unite(list)
@@ -107,14 +107,14 @@ func (p *Plane) tellCatalogues(f *search.Feedback, after *told, now time.Time) {
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service, Tracepoints: announced(list)})
 		}
 	}
-	for service, hash := range p.told.services {
+	for service, hash := range p.lastReported.services {
 		if services[service] == nil && (hash != "" || settled) {
 			delete(after.services, service)
 			f.Catalogues = append(f.Catalogues, search.Catalogue{Service: service})
 		}
 	}
 	slices.SortFunc(f.Catalogues, func(a, b search.Catalogue) int { return cmp.Compare(a.Service, b.Service) })
-	p.mend(f, after)
+	p.retryUnavailable(f, after)
 }
 
 // unite returns a list, which is ascending by ID, with each ID once. Agents that saw a place run in different spans do not know its owner.
@@ -133,17 +133,17 @@ func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	return list[:n]
 }
 
-// mend has what was broken in services whose catalogues changed tried again. The caller holds mu.
-func (p *Plane) mend(f *search.Feedback, after *told) {
-	if len(after.broken) == 0 {
+// retryUnavailable re-enables tracepoints marked unavailable in services whose catalogue has changed. The caller holds mu.
+func (p *Plane) retryUnavailable(f *search.Feedback, after *lastReported) {
+	if len(after.unavailable) == 0 {
 		return
 	}
-	after.broken = maps.Clone(after.broken)
+	after.unavailable = maps.Clone(after.unavailable)
 	for i := range f.Catalogues {
 		for _, t := range f.Catalogues[i].Tracepoints {
-			if _, found := after.broken[t.ID]; found {
-				delete(after.broken, t.ID)
-				f.Broken = append(f.Broken, search.Broken{ID: t.ID})
+			if _, found := after.unavailable[t.ID]; found {
+				delete(after.unavailable, t.ID)
+				f.Unavailable = append(f.Unavailable, search.Unavailable{ID: t.ID})
 			}
 		}
 	}
@@ -173,20 +173,20 @@ func announced(list []protocol.Tracepoint) []search.Announced {
 	return all
 }
 
-// tellMeasured adds what agents measured since it was told, and what most of them could not switch on. The caller holds mu.
-func (p *Plane) tellMeasured(f *search.Feedback, after *told, now time.Time) {
+// reportMeasured adds what agents measured since it was told, and what most of them could not switch on. The caller holds mu.
+func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time.Time) {
 	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
-	if measured.Hits > 0 || measured != p.told.measured && p.told.measured.Hits > 0 {
+	if measured.Hits > 0 || measured != p.lastReported.measured && p.lastReported.measured.Hits > 0 {
 		f.Measured, after.measured = &measured, measured
 	}
-	after.costs, after.broken = maps.Clone(after.costs), maps.Clone(after.broken)
+	after.costs, after.unavailable = maps.Clone(after.costs), maps.Clone(after.unavailable)
 	maps.DeleteFunc(after.costs, func(id string, _ search.Cost) bool { return outcomes[id] == nil })
-	maps.DeleteFunc(after.broken, func(_ string, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(after.unavailable, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for _, id := range slices.Sorted(maps.Keys(outcomes)) {
 		o := outcomes[id]
-		if _, known := after.broken[id]; !known && o.breaks > o.works {
-			after.broken[id] = now.Add(brokenFor)
-			f.Broken = append(f.Broken, search.Broken{ID: id, For: brokenFor})
+		if _, known := after.unavailable[id]; !known && o.breaks > o.works {
+			after.unavailable[id] = now.Add(unavailableFor)
+			f.Unavailable = append(f.Unavailable, search.Unavailable{ID: id, For: unavailableFor})
 		}
 		if o.costed < fewestHits {
 			continue

@@ -12,19 +12,19 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// silent is a logger of OpAMP's client.
-type silent struct{}
+// nopLogger discards the log of OpAMP's client.
+type nopLogger struct{}
 
-// Debugf implements the logger of the library.
-func (silent) Debugf(context.Context, string, ...any) {}
+// Debugf implements [types.Logger].
+func (nopLogger) Debugf(context.Context, string, ...any) {}
 
-// Errorf implements the logger of the library.
-func (silent) Errorf(context.Context, string, ...any) {}
+// Errorf implements [types.Logger].
+func (nopLogger) Errorf(context.Context, string, ...any) {}
 
-// opampAgent is an agent that is connected over a WebSocket, by OpAMP's own client, until ctx is done. It counts as registered when the server
-// said something since it is connected.
+// opampAgent runs an agent with OpAMP's own client, over a WebSocket, until ctx ends. The agent counts as registered after the
+// server's first message on a connection.
 func (f *fleet) opampAgent(ctx context.Context, i int) {
-	c := client.NewWebSocket(silent{})
+	c := client.NewWebSocket(nopLogger{})
 	var id types.InstanceUid
 	binary.BigEndian.PutUint64(id[8:], uint64(i)+1)
 	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
@@ -33,11 +33,11 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 	must(c.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{{
 		Key: "service.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: serviceName(i % f.o.Services)}},
 	}}}))
-	var heard atomic.Bool
+	var answered atomic.Bool // on the current connection
 	must(c.Start(ctx, types.StartSettings{
 		OpAMPServerURL: "ws://" + f.o.opamp + "/v1/opamp", InstanceUid: id,
 		Callbacks: types.Callbacks{
-			OnConnect: func(context.Context) { heard.Store(false) },
+			OnConnect: func(context.Context) { answered.Store(false) },
 			GetEffectiveConfig: func(context.Context) (*protobufs.EffectiveConfig, error) {
 				return &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
 					protocol.ConfigCatalogue: {Body: f.catalogues[i%f.o.Services], ContentType: "application/json"},
@@ -45,13 +45,13 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 			},
 			OnMessage: func(_ context.Context, m *types.MessageData) {
 				f.requests.Add(1)
-				if heard.CompareAndSwap(false, true) {
+				if answered.CompareAndSwap(false, true) {
 					f.registered.Add(1)
 				}
 				if m.RemoteConfig == nil {
 					return
 				}
-				f.arrived(string(m.RemoteConfig.ConfigHash), m.RemoteConfig.Config.ConfigMap[protocol.ConfigPlan].Body)
+				f.received(string(m.RemoteConfig.ConfigHash), m.RemoteConfig.Config.ConfigMap[protocol.ConfigPlan].Body)
 				must(c.SetRemoteConfigStatus(&protobufs.RemoteConfigStatus{
 					LastRemoteConfigHash: m.RemoteConfig.ConfigHash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
 				}))
@@ -59,10 +59,10 @@ func (f *fleet) opampAgent(ctx context.Context, i int) {
 		},
 	}))
 	<-ctx.Done()
-	_ = c.Stop(context.WithoutCancel(ctx)) // the process ends anyway
+	_ = c.Stop(context.WithoutCancel(ctx)) // the process exits soon
 }
 
-// must panics if what cannot fail did.
+// must panics if err is not nil, for calls that fail only because of a bug.
 func must(err error) {
 	if err != nil {
 		panic(err)
