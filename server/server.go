@@ -62,7 +62,8 @@ const (
 	bodiesShare   = 8 // bodies from agents while they are read
 )
 
-// groupBytes is the memory of a large group with its contexts. The configured memory bounds the number of groups by it.
+// groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
+// memory.
 const groupBytes = 20 << 10
 
 // New opens the data directory, locks it against other processes, and connects the parts of the service. A database

@@ -80,8 +80,11 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 		if !announced {
 			announced = true
 			n.Close()
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to),
-				units.Duration(length), map[bool]string{true: ", repeatedly until interrupted"}[f.loop])
+			repeat := ""
+			if f.loop {
+				repeat = ", repeatedly until interrupted"
+			}
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length), repeat)
 		}
 		if terminal.Is(p.err) {
 			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("sending"),
