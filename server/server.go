@@ -110,7 +110,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
-	s.plane = control.New(feedback{s.live}, control.Options{Reading: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
+	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
 	if s.outbound, err = newOutbound(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}

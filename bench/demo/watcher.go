@@ -15,25 +15,25 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// watcher hears what the server tells, says it in words, and remembers what the result needs. Its fields are guarded by lock.
+// watcher prints the events of the server and collects figures of the result. It is safe for concurrent use.
 type watcher struct {
-	server *server
-	out    io.Writer
+	server  *server
+	located chan struct{} // closed when found is set
 
-	lock     sync.Mutex
-	since    time.Time         // when the fault was made; zero: it was not
-	epochs   int               // since then
-	problems int               // that were raised
-	open     map[string]string // diagnoses of the open ones, as they were raised
-	ever     map[string]bool
-	names    map[string]string // operations of the tracepoints that were picked
-	peak, on int               // tracepoints
-	largest  *contract.Plan    // in which peak were on; nil: nothing was
-	found    *finding
-	located  chan struct{} // closed when found is set
+	mu            sync.Mutex // guards the fields below
+	out           io.Writer
+	since         time.Time         // of the injection of the fault; zero before
+	epochs        int               // since then
+	problems      int               // raised problems
+	open          map[string]string // diagnoses of open problems, by ID
+	ever          map[string]bool   // tracepoints that were ever enabled
+	names         map[string]string // operations of picked tracepoints, by ID
+	peak, enabled int               // tracepoints
+	largest       *contract.Plan    // with peak tracepoints; nil: no plan had any
+	found         *finding
 }
 
-// finding is the first answer after the fault was made.
+// finding is the first answer after the injection of the fault.
 type finding struct {
 	edge    shop.Edge
 	seconds float64
@@ -46,15 +46,15 @@ func newWatcher(s *server, out io.Writer) *watcher {
 	}
 }
 
-// begin is called when the fault is made.
+// begin marks the injection of the fault.
 func (w *watcher) begin() {
-	w.lock.Lock()
-	defer w.lock.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.since, w.epochs = time.Now(), 0
 }
 
-// say tells something that happened now.
-func (w *watcher) say(format string, arguments ...any) {
+// print prints a line with the time since the injection. It requires w.mu.
+func (w *watcher) print(format string, arguments ...any) {
 	at := "        "
 	if !w.since.IsZero() {
 		at = fmt.Sprintf("%6.1f s", time.Since(w.since).Seconds())
@@ -62,17 +62,17 @@ func (w *watcher) say(format string, arguments ...any) {
 	fmt.Fprintf(w.out, "%s  %s\n", at, terminal.Printable(fmt.Sprintf(format, arguments...)))
 }
 
-// tell is say for others.
-func (w *watcher) tell(format string, arguments ...any) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.say(format, arguments...)
+// report is print for callers without w.mu.
+func (w *watcher) report(format string, arguments ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.print(format, arguments...)
 }
 
-// hear takes an event.
-func (w *watcher) hear(ctx context.Context, e contract.Event) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
+// handle handles an event.
+func (w *watcher) handle(ctx context.Context, e contract.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch e.Type {
 	case "epoch":
 		w.epochs++
@@ -80,60 +80,61 @@ func (w *watcher) hear(ctx context.Context, e contract.Event) {
 		w.readAnswer(ctx, false)
 	case "problem.opened":
 		w.problems++
-		w.open[word(e.Problem)] = word(e.Diagnosis)
-		w.say("problem: %s", word(e.Diagnosis))
+		w.open[deref(e.Problem)] = deref(e.Diagnosis)
+		w.print("problem: %s", deref(e.Diagnosis))
 	case "problem.closed":
-		w.say("gone: %s", w.open[word(e.Problem)])
-		delete(w.open, word(e.Problem))
+		w.print("closed: %s", w.open[deref(e.Problem)])
+		delete(w.open, deref(e.Problem))
 	case "decision":
-		w.readDecision(ctx, word(e.Decision))
+		w.readDecision(ctx, deref(e.Decision))
 	}
 }
 
-func word(s *string) string {
+// deref returns *s, "" if s is nil.
+func deref(s *string) string {
 	if s == nil {
 		return ""
 	}
 	return *s
 }
 
-// readPlan counts what is on.
+// readPlan counts the enabled tracepoints.
 func (w *watcher) readPlan(ctx context.Context) {
 	r, err := w.server.client.GetPlanWithResponse(ctx)
 	if err != nil || r.JSON200 == nil {
-		return // the next epoch tells
+		return // the next epoch retries
 	}
-	on := make(map[string]bool)
+	enabled := make(map[string]bool)
 	for i := range r.JSON200.Arms {
 		for _, t := range r.JSON200.Arms[i].Tracepoints {
-			on[t.ID], w.ever[t.ID] = true, true
+			enabled[t.ID], w.ever[t.ID] = true, true
 		}
 	}
-	if w.on = len(on); w.on > w.peak {
-		w.peak, w.largest = w.on, r.JSON200
+	if w.enabled = len(enabled); w.enabled > w.peak {
+		w.peak, w.largest = w.enabled, r.JSON200
 	}
 }
 
-// readDecision says what was decided, what that shows so far, and why.
+// readDecision prints a decision with the evidence for it.
 func (w *watcher) readDecision(ctx context.Context, id string) {
 	r, err := w.server.client.GetDecisionWithResponse(ctx, id)
 	if err != nil || r.JSON200 == nil {
-		return // it is only not told
+		return // the result does not depend on it
 	}
 	d := r.JSON200
-	w.say("%s", d.Text)
+	w.print("%s", d.Text)
 	for i := range d.Picks {
 		w.names[d.Picks[i].Tracepoint] = d.Picks[i].Operation
 	}
 	if names := pickNames(d.Picks); names != "" {
-		w.say("  on: %s", names)
+		w.print("  on: %s", names)
 	}
 	if names := w.offNames(d.Off); names != "" {
-		w.say("  off: %s", names)
+		w.print("  off: %s", names)
 	}
 	if len(d.Suspects) > 0 && d.Suspects[0].Share.Value != nil {
 		s := &d.Suspects[0]
-		w.say("  it shows: %s carries %s of what is wrong", s.Operation, units.Share(*s.Share.Value))
+		w.print("  first suspect: %s, with %s of the problem", s.Operation, units.Share(*s.Share.Value))
 	}
 }
 
@@ -153,22 +154,22 @@ func (w *watcher) offNames(off []contract.Judged) string {
 	return strings.Join(names, ", ")
 }
 
-// end takes what was located until now, if there was no answer.
-func (w *watcher) end(ctx context.Context) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
+// timeOut takes the best answer so far, if there is none yet.
+func (w *watcher) timeOut(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.readAnswer(ctx, true)
 }
 
-// readAnswer takes the first answer: the place that was located for the problem that ranks first, leaving out those that nobody searches
-// any more without having located them and, where time is over, those that are still searched.
-func (w *watcher) readAnswer(ctx context.Context, over bool) {
+// readAnswer takes the first answer: the place located for the highest-ranked problem. It skips problems whose search ended without a
+// place and, if final, those whose search is still running.
+func (w *watcher) readAnswer(ctx context.Context, final bool) {
 	if w.found != nil || w.since.IsZero() {
 		return
 	}
 	r, err := w.server.client.ListProblemsWithResponse(ctx, nil)
 	if err != nil || r.JSON200 == nil {
-		return // the next epoch tells
+		return // the next epoch retries
 	}
 	for i := range r.JSON200.Items {
 		switch p := &r.JSON200.Items[i]; p.State {
@@ -177,29 +178,29 @@ func (w *watcher) readAnswer(ctx context.Context, over bool) {
 			return
 		case contract.StateNone, contract.StateExhausted, contract.StateGone:
 		case contract.StateOpened, contract.StateInvestigating:
-			if !over {
+			if !final {
 				return
 			}
 		}
 	}
 }
 
-// readPlace takes the place that an investigation located.
+// readPlace takes the place located by the investigation of a problem.
 func (w *watcher) readPlace(ctx context.Context, problem string) {
 	r, err := w.server.client.GetInvestigationWithResponse(ctx, problem)
 	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
-		return // the next epoch tells
+		return // the next epoch retries
 	}
 	s := &r.JSON200.Investigation.Suspects[0]
 	service, operation, _ := strings.Cut(s.Operation, " ")
 	w.found = &finding{edge: shop.Edge{Service: service, Operation: operation}, seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
-	w.say("located: %s", s.Operation)
+	w.print("located: %s", s.Operation)
 	close(w.located)
 }
 
-// settled reports whether nothing is on any more.
-func (w *watcher) settled() bool {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.on == 0
+// allOff reports whether no tracepoint is enabled.
+func (w *watcher) allOff() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.enabled == 0
 }

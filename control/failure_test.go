@@ -16,26 +16,26 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 )
 
-// link is a network between agents and a control plane.
+// link is a network between agents and a control plane, which can fail.
 type link struct {
-	mu   sync.Mutex // guards all below
-	to   http.Handler
-	cut  bool
-	ends []context.CancelFunc // of what is on its way
+	mu      sync.Mutex // guards the fields below
+	to      http.Handler
+	down    bool
+	cancels []context.CancelFunc // of requests in progress
 }
 
-var errCut = errors.New("the network is cut")
+var errDown = errors.New("the network is down")
 
 // RoundTrip implements http.RoundTripper.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
-	if l.cut {
+	if l.down {
 		l.mu.Unlock()
-		return nil, errCut
+		return nil, errDown
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l.ends = append(l.ends, cancel)
+	l.cancels = append(l.cancels, cancel)
 	to := l.to
 	l.mu.Unlock()
 	in := r.Clone(ctx)
@@ -46,8 +46,8 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	to.ServeHTTP(a, in)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cut {
-		return nil, errCut
+	if l.down {
+		return nil, errDown
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -55,48 +55,48 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.Result(), nil
 }
 
-// set cuts the network, or mends it.
-func (l *link) set(cut bool) {
+// setDown interrupts or restores the network. It cancels requests in progress.
+func (l *link) setDown(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = cut
-	for _, end := range l.ends {
-		end()
+	l.down = down
+	for _, cancel := range l.cancels {
+		cancel()
 	}
-	l.ends = nil
+	l.cancels = nil
 }
 
-// replace puts another control plane at the end of the network.
+// replace connects the network to another control plane.
 func (l *link) replace(to http.Handler) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.to = to
 }
 
-// program is a process with tracepoints, of which the Go library takes care.
+// program is a process with tracepoints and the agent of the Go library.
 type program struct {
-	*tracepoint.Registry
-	agent *tracepoint.Agent
+	registry *tracepoint.Registry
+	agent    *tracepoint.Agent
 }
 
 func start(t *testing.T, l *link, options ...tracepoint.Option) *program {
 	t.Helper()
-	p := &program{Registry: tracepoint.NewRegistry("shop")}
+	p := &program{registry: tracepoint.NewRegistry("shop")}
 	for _, name := range []string{"price", "stock", "pay"} {
-		p.Span(name)
+		p.registry.Span(name)
 	}
 	var err error
 	options = append(options, tracepoint.WithEndpoint("http://sibyl.invalid"), tracepoint.WithHTTPClient(&http.Client{Transport: l}))
-	if p.agent, err = p.Connect(t.Context(), options...); err != nil {
+	if p.agent, err = p.registry.Connect(t.Context(), options...); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// on returns how many tracepoints of the plan are on.
+// on returns the number of applied tracepoints.
 func (p *program) on() int {
 	n := 0
-	for _, o := range p.Outcomes() {
+	for _, o := range p.registry.Outcomes() {
 		if o.State == protocol.Applied {
 			n++
 		}
@@ -104,53 +104,55 @@ func (p *program) on() int {
 	return n
 }
 
-// current returns how many agents applied the present plan, of how many.
-func (w *world) current() (current, all int) {
-	s := w.Summary()
+// current returns the number of agents that applied the current plan, and of all agents.
+func (w *harness) current() (current, all int) {
+	s := w.plane.Summary()
 	return s.Current, s.Agents
 }
 
-// While the network is cut an agent keeps what is on until its lease ends, and not longer; when the network is back it gets the present plan.
-func TestNetworkCut(t *testing.T) {
+// While the network is down, an agent keeps its tracepoints on until its lease ends. Afterwards it receives the current
+// plan.
+func TestNetworkDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		l := &link{to: w.http}
 		p := start(t, l)
 		defer p.agent.Close()
 		time.Sleep(5 * time.Second)
-		ids := p.Catalogue()
+		ids := p.registry.Catalogue()
 		w.on(ids[0].ID)
 		time.Sleep(2 * time.Second)
 		if n, all := w.current(); p.on() != 1 || n != 1 || all != 1 {
 			t.Fatalf("%d on, %d of %d agents current", p.on(), n, all)
 		}
-		l.set(true)
-		time.Sleep(55 * time.Second) // it heard something at most 30 s before
+		l.setDown(true)
+		time.Sleep(55 * time.Second) // the last answer was at most 30 s earlier
 		if p.on() != 1 {
-			t.Error("what is on went off before the lease ended")
+			t.Error("the tracepoint was disabled before the lease ended")
 		}
 		time.Sleep(40 * time.Second)
 		if p.on() != 0 {
-			t.Error("what is on stayed on when the lease had ended")
+			t.Error("the tracepoint stayed on after the lease")
 		}
 		w.on(ids[0].ID, ids[1].ID)
 		time.Sleep(4 * time.Minute)
 		if _, all := w.current(); all != 0 {
-			t.Errorf("%d agents are known while the network is cut", all)
+			t.Errorf("%d agents are known while the network is down, want none", all)
 		}
-		l.set(false)
+		l.setDown(false)
 		time.Sleep(time.Minute)
 		if n, all := w.current(); p.on() != 2 || n != 1 || all != 1 {
-			t.Errorf("when the network is back: %d on, %d of %d agents current", p.on(), n, all)
+			t.Errorf("after the failure: %d on, %d of %d agents current", p.on(), n, all)
 		}
 	})
 }
 
-// A server that is killed and comes back within the lease switches nothing off, and all agents are there again, not all at once.
+// If the server is killed and restarted within the lease, no tracepoint is disabled, and the agents return spread over
+// time.
 func TestServerKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents = 50
-		w := newWorld(t)
+		w := newHarness(t)
 		l := &link{to: w.http}
 		var programs []*program
 		for range agents {
@@ -162,24 +164,24 @@ func TestServerKilled(t *testing.T) {
 			}
 		}()
 		time.Sleep(5 * time.Second)
-		w.on(programs[0].Catalogue()[0].ID)
+		w.on(programs[0].registry.Catalogue()[0].ID)
 		time.Sleep(2 * time.Second)
 		if n, _ := w.current(); n != agents {
 			t.Fatalf("%d agents are current", n)
 		}
-		l.set(true)
+		l.setDown(true)
 		time.Sleep(10 * time.Second)
-		again := newWorld(t, "shop") // it knows nothing but the plan, which the engine kept
+		again := newHarness(t, "shop") // without state but the plan, which the engine saved
 		again.plan.Version = w.plan.Version - 1
-		again.on(programs[0].Catalogue()[0].ID)
+		again.on(programs[0].registry.Catalogue()[0].ID)
 		l.replace(again.http)
-		l.set(false)
+		l.setDown(false)
 		known := 0
 		for second := range 75 {
 			time.Sleep(time.Second)
-			_, all := again.current() // which of them are current is told by statuses, every ten seconds
+			_, all := again.current() // statuses, sent every ten seconds, show which are current
 			if n := all - known; n > agents/2 {
-				t.Errorf("%d of %d agents come back in the same second, the %dth", n, agents, second)
+				t.Errorf("%d of %d agents return in second %d", n, agents, second)
 			}
 			known = all
 			for i, p := range programs {
@@ -193,44 +195,45 @@ func TestServerKilled(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if got := again.engine.catalogues(); got != "map[shop:3]" {
-			t.Errorf("the engine knows %s", got)
+			t.Errorf("catalogues in the engine: %s", got)
 		}
 	})
 }
 
-// An agent that is killed is shown as lost, then forgotten. Nobody waits for it, and what comes in its place gets the plan.
+// A program that replaces a killed one, with the same ID, receives the plan at once. The killed one leaves no agent
+// behind.
 func TestAgentKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		l := &link{to: w.http}
 		p := start(t, l, tracepoint.WithID("pod-1"))
 		time.Sleep(5 * time.Second)
-		w.on(p.Catalogue()[0].ID)
+		w.on(p.registry.Catalogue()[0].ID)
 		time.Sleep(time.Second)
 		p.agent.Close()
-		next := start(t, l, tracepoint.WithID("pod-1")) // at once, with the same id
+		next := start(t, l, tracepoint.WithID("pod-1"))
 		defer next.agent.Close()
 		time.Sleep(20 * time.Second)
 		if next.on() != 1 {
-			t.Errorf("its successor has %d tracepoints on", next.on())
+			t.Errorf("%d tracepoints are on in the new program, want 1", next.on())
 		}
 		time.Sleep(4 * time.Minute)
-		if all := w.Agents(); len(all) != 1 || all[0].State != control.Current {
+		if all := w.plane.Agents(); len(all) != 1 || all[0].State != control.Current {
 			t.Errorf("%+v", all)
 		}
 	})
 }
 
-// Two programs that were given the same id both work: one of them takes another id, and neither loses its plan again and again.
+// Of two programs configured with the same ID, one chooses another ID, and both keep their plans.
 func TestTwoProgramsWithOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		l := &link{to: w.http}
 		a, b := start(t, l, tracepoint.WithID("same")), start(t, l, tracepoint.WithID("same"))
 		defer a.agent.Close()
 		defer b.agent.Close()
 		time.Sleep(10 * time.Second)
-		w.on(a.Catalogue()[0].ID)
+		w.on(a.registry.Catalogue()[0].ID)
 		for range 120 {
 			time.Sleep(time.Second)
 			if a.on() != 1 || b.on() != 1 {
@@ -240,8 +243,8 @@ func TestTwoProgramsWithOneID(t *testing.T) {
 		if n, all := w.current(); n != 2 || all != 2 || a.agent.ID() == b.agent.ID() {
 			t.Errorf("%d of %d agents are current: %s and %s", n, all, a.agent.ID(), b.agent.ID())
 		}
-		if n := w.Counts().Conflicts.Load(); n == 0 || n > 5 {
-			t.Errorf("%d conflicts are counted", n)
+		if n := w.plane.Counts().Conflicts.Load(); n == 0 || n > 5 {
+			t.Errorf("%d conflicts, want 1 to 5", n)
 		}
 	})
 }
