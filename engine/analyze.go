@@ -158,7 +158,7 @@ func (a *offline) group(ctx context.Context) error {
 			t = &cct.Builder{}
 			a.trees[requestType.ID] = t
 		}
-		t.Observe(cct.Observation{Seen: o.Start, Contexts: sightings(o)})
+		t.Observe(cct.Observation{Seen: o.Start, Contexts: contextCounts(o)})
 	}
 	a.grouper.Close(0)
 	a.report.Refused = a.grouper.Refused

@@ -178,11 +178,7 @@ func (c *Core) saved() *savedCore {
 	}
 	c.causes.save(s)
 	for _, id := range hashes(c.trees) {
-		data, err := c.trees[id].builder.AppendBinary(nil)
-		if err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // it never is
-		}
-		s.Trees = append(s.Trees, savedPart{id, data})
+		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
 	}
 	if c.splitter != nil {
 		s.Splits, s.SplitEpochs = c.splitter.splits.AppendBinary(nil), c.splitter.epochs

@@ -368,20 +368,14 @@ func coreDecoders(t testing.TB) []decoder {
 		seen := cct.Observation{Seen: now, On: []trace.Symbol{trace.Symbol(1 + i%3)}}
 		for k := range o.Contexts {
 			c := &o.Contexts[k]
-			seen.Contexts = append(seen.Contexts, cct.Sighting{Context: c.Context, Parent: c.Parent, Op: c.Op, Count: c.Count})
+			seen.Contexts = append(seen.Contexts, cct.ContextCount{Context: c.Context, Parent: c.Parent, Op: c.Op, Count: c.Count})
 		}
 		tree.Observe(seen)
 	}
 	settings := options.Settings()
 	return []decoder{
 		cores,
-		newDecoder("tree", false, whole(cct.Decode), func(b []byte, x **cct.Builder) []byte {
-			b, err := (*x).AppendBinary(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
-		}, walkTree, &cct.Builder{}, &tree),
+		newDecoder("tree", false, whole(cct.Decode), appendBinary, walkTree, &cct.Builder{}, &tree),
 		newDecoder("state of the search", false, whole(engine.DecodeSearchState), engine.AppendSearchState, walkState, search.State{}, *core.State()),
 		newDecoder("change", false, whole(engine.DecodeChange), func(b []byte, x *engine.Change) []byte { return x.Append(b) }, func(x *engine.Change) {
 			engine.NewCore(&trace.Table{}, options).Apply(x)

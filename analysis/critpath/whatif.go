@@ -10,7 +10,7 @@ import (
 
 // WhatIf returns the duration that root number root of p would have had if the time of each of its edges had been what level
 // says: level is given every edge on the critical path with its ns in this request, and returns other ns, at least 0. Coarse says that
-// edges are whole ones, as in a request type: [trace.WholeEdge].
+// edges are whole ones, as in a request type: [trace.ContextEdge].
 //
 // The walk is replayed forwards. Every span's own work is the gaps between its children: a child starts when all the children
 // that had ended before it started have ended, and after the gap that lay between; a span ends likewise. Gaps of an edge
@@ -86,7 +86,7 @@ func (r *replay) measure(level func(edge trace.Edge, nanos int64) int64) {
 func (r *replay) edge(node, before, after int32) trace.Edge {
 	context := r.path.Nodes[node].Full
 	if r.coarse {
-		return trace.WholeEdge(context)
+		return trace.ContextEdge(context)
 	}
 	return trace.EdgeOf(context, r.op(before), r.op(after))
 }

@@ -135,7 +135,7 @@ func newForest(seed uint64, nodes, baseline int) *forest {
 }
 
 // node makes node i below another: baseline operations first, then tracepoints.
-func (f *forest) node(i int, above treeNode, baseline int) (treeNode, cct.Sighting) {
+func (f *forest) node(i int, above treeNode, baseline int) (treeNode, cct.ContextCount) {
 	name := f.table.Symbol(fmt.Sprintf("op-%d", i))
 	p := treeNode{depth: above.depth + 1, on: i < baseline, service: above.service, id: name, baseline: above.baseline}
 	kind := trace.Internal
@@ -144,7 +144,7 @@ func (f *forest) node(i int, above treeNode, baseline int) (treeNode, cct.Sighti
 	}
 	op := f.table.Op(p.service, name, kind)
 	p.full = f.table.Child(above.full, op)
-	s := cct.Sighting{Context: p.full, Parent: above.full, Op: op, Count: 1, Nanos: 1000}
+	s := cct.ContextCount{Context: p.full, Parent: above.full, Op: op, Count: 1, Nanos: 1000}
 	if p.on {
 		p.baseline = f.table.Child(above.baseline, op)
 	} else {
@@ -162,7 +162,7 @@ func (f *forest) edges(nodesSoFar []treeNode) {
 			share /= float64(len(nodesSoFar) - 1)
 		}
 		f.problem.Edges = append(f.problem.Edges, group.EdgeShare{
-			Edge: trace.WholeEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
+			Edge: trace.ContextEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
 			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
 		})
 	}
