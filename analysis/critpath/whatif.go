@@ -114,11 +114,11 @@ func (r *replay) run() time.Duration {
 // Its children are taken by start. Behind ended there are always those that had ended by then, all of which were taken before:
 // latest is when the last of them ends now, was when it did.
 func (r *replay) span(i int32) int64 {
-	nodes, fam := r.path.Nodes, r.path.families[i]
+	nodes, fam := r.path.Nodes, r.path.children[i]
 	n := &nodes[i]
-	children := int(fam.switched - fam.candidates)
+	children := int(fam.tracepoints - fam.candidates)
 	r.order, r.ends = r.order[:0], sized(r.ends, children)
-	for c := fam.candidates; c < fam.switched; c++ {
+	for c := fam.candidates; c < fam.tracepoints; c++ {
 		if nodes[c].Start < nodes[c].End {
 			r.order = append(r.order, c)
 		}

@@ -207,5 +207,5 @@ func BenchmarkWhatIf(b *testing.B) {
 		critpath.WhatIf(p, 0, false, func(e trace.Edge, had int64) int64 { return had / 2 })
 		i++
 	}
-	perSpan(b, 50)
+	reportSpans(b, 50)
 }

@@ -11,7 +11,7 @@ func TestLargeTracesReleased(t *testing.T) {
 	x := NewExtractor(DefaultOptions())
 	x.Extract(&trace.Trace{Spans: make([]trace.Span, maxKept+1)})
 	x.Extract(&trace.Trace{Spans: make([]trace.Span, 1)})
-	if n := cap(x.up); n > maxKept {
+	if n := cap(x.parents.caller); n > maxKept {
 		t.Errorf("buffers for %d spans are kept", n)
 	}
 }
