@@ -10,7 +10,8 @@ import (
 )
 
 // benchTraces returns count traces of n spans that resemble requests across services. About half of the spans are calls
-// (CLIENT and SERVER) that end before their parents. About half of the INTERNAL spans are tracepoint spans if tracepoints is set.
+// (CLIENT and SERVER) that end before their parents. About half of the INTERNAL spans are tracepoint spans if
+// tracepoints is set.
 func benchTraces(count, n int, tracepoints bool) []trace.Trace {
 	r := rand.New(rand.NewPCG(1, 2))
 	traces := make([]trace.Trace, count)

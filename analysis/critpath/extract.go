@@ -22,8 +22,8 @@ type Extractor struct {
 	refine  refinement
 }
 
-// maxKept is the largest number of spans for which buffers, about 300 bytes per span, are kept for the next trace. Larger
-// traces are rare.
+// maxKept is the largest number of spans for which buffers, about 300 bytes per span, are kept for the next trace.
+// Larger traces are rare.
 const maxKept = 1 << 18
 
 // NewExtractor returns an extractor with options o.
@@ -38,12 +38,13 @@ func NewExtractor(o Options) *Extractor {
 	}
 }
 
-// Extract returns the critical paths of t. The result is valid until the next call, and as long as t does not change. It
-// does not depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes]. Extract takes
-// time O(n log n) in their number.
+// Extract returns the critical paths of t. The result is valid until the next call, and as long as t does not change.
+// It does not depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes].
+// Extract takes time O(n log n) in their number.
 //
 //  1. IDs: select one of several spans with the same ID, or a CLIENT and a SERVER.
-//  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline ancestor.
+//  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline
+//     ancestor.
 //  3. Skew: estimate how far the clocks of hosts differ.
 //  4. Forest: link spans to trees of callers; detach messaging.
 //  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in the order of preference.

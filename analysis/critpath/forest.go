@@ -7,8 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// forest links spans to trees of callers. A CONSUMER span starts a tree of its own if its caller is a PRODUCER or belongs
-// to another service: the sender does not wait for it.
+// forest links spans to trees of callers. A CONSUMER span starts a tree of its own if its caller is a PRODUCER or
+// belongs to another service: the sender does not wait for it.
 type forest struct {
 	trees      []tree  // by start, then the longest, then the smallest ID of their top spans
 	firstChild []int32 // by span: its first child; -1 if it has none
@@ -28,7 +28,8 @@ type tree struct {
 	top        int32
 }
 
-// link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, nor are the spans below.
+// link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, nor are the spans
+// below.
 func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
 	f.reset(len(spans))
 	for i := int32(len(spans)) - 1; i >= 0; i-- { // descending, so that children are in the order of spans

@@ -8,8 +8,8 @@ import (
 )
 
 // layout turns trees of spans into nodes. It lays out each tree breadth-first, so that the children of a node are
-// adjacent, shifts spans by the clock skew, clamps them to their callers, and sorts siblings in the order in which a walk
-// considers them.
+// adjacent, shifts spans by the clock skew, clamps them to their callers, and sorts siblings in the order in which a
+// walk considers them.
 type layout struct {
 	ignoreAsync, latestStart bool // Options
 
@@ -114,7 +114,8 @@ func (l *layout) reset() {
 	l.counts = Counts{}
 }
 
-// add appends a node and returns its index. The caller sets all fields except Callee. There is room for a node of each span.
+// add appends a node and returns its index. The caller sets all fields except Callee. There is room for a node of each
+// span.
 func (l *layout) add() (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
@@ -151,7 +152,8 @@ func (l *layout) countLength(s *trace.Span) {
 	}
 }
 
-// addChildren adds the children of node i. It returns the latest end of the baseline ones, before clamping; 0 if there are none.
+// addChildren adds the children of node i. It returns the latest end of the baseline ones, before clamping; 0 if there
+// are none.
 func (l *layout) addChildren(i int32) trace.Nanos {
 	parent := &l.nodes[i]
 	c := l.forest.firstChild[parent.Span]
@@ -222,8 +224,8 @@ func (l *layout) offset(i, span int32) int64 {
 	return min(max(l.offsets[i]+l.shifts[span], -maxOffset), maxOffset)
 }
 
-// sortChildren sorts siblings. Most families are small: insertion in place is faster for them than slices.SortFunc, which
-// copies both children for each comparison.
+// sortChildren sorts siblings. Most families are small: insertion in place is faster for them than slices.SortFunc,
+// which copies both children for each comparison.
 func sortChildren(c []child, latest bool) {
 	const small = 12
 	if len(c) > small {
@@ -265,8 +267,8 @@ func (l *layout) addChild(caller int32, c *child) {
 	}
 }
 
-// addCallee makes n, which is node i, the callee of client, unless the client has an earlier callee, or one with a smaller ID
-// of the same start.
+// addCallee makes n, which is node i, the callee of client, unless the client has an earlier callee, or one with a
+// smaller ID of the same start.
 func (l *layout) addCallee(client *Node, i int32, n *Node) {
 	if client.Callee >= 0 {
 		c := &l.nodes[client.Callee]

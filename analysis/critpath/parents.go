@@ -73,8 +73,8 @@ const (
 	climbing
 )
 
-// anchor returns the nearest baseline span at or above span i, or the reason why there is none. All calls together climb
-// over each tracepoint span once.
+// anchor returns the nearest baseline span at or above span i, or the reason why there is none. All calls together
+// climb over each tracepoint span once.
 func (p *parents) anchor(i int32) int32 {
 	p.climbed = p.climbed[:0]
 	for i >= 0 && p.spans[i].Tracepoint != 0 {
@@ -95,8 +95,8 @@ func (p *parents) anchor(i int32) int32 {
 	return i
 }
 
-// breakCycles removes the caller of the smallest span, by start and ID, of every cycle. The spans of nodes are those that
-// a tree contains; the others are on a cycle or below one.
+// breakCycles removes the caller of the smallest span, by start and ID, of every cycle. The spans of nodes are those
+// that a tree contains; the others are on a cycle or below one.
 //
 //  1. Mark the spans of nodes as done.
 //  2. From each unmarked span climb to its callers, and mark them with the number of the climb.

@@ -7,29 +7,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options configure the extraction of critical paths. Start from [DefaultOptions]; the zero value also corrects no clock
-// skew.
+// Options configure the extraction of critical paths. Start from [DefaultOptions]; the zero value also corrects no
+// clock skew.
 type Options struct {
 	// MaxSkew is the largest clock shift between two hosts that is corrected; larger ones are only flagged. 0 disables
 	// the correction.
 	MaxSkew time.Duration
 	// IgnoreAsync excludes children that outlive their parent from the path, instead of clamping them to their parent.
 	IgnoreAsync bool
-	// OverlapTolerance is the fraction (0–1) of the parent's duration by which two critical children may overlap. Above 0,
-	// sections of different spans may overlap, so they do not add up to the duration of the root (see [Root.Overlaps]).
+	// OverlapTolerance is the fraction (0–1) of the parent's duration by which two critical children may overlap. Above
+	// 0, sections of different spans may overlap, so they do not add up to the duration of the root (see
+	// [Root.Overlaps]).
 	OverlapTolerance float64
 	// LatestStart selects, of children that end together, the one with the latest start, instead of the earliest.
 	LatestStart bool
-	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: of two children
-	// that touch, only the later is on the path.
+	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: of two
+	// children that touch, only the later is on the path.
 	StrictTouching bool
 }
 
 // DefaultOptions returns options that correct skew of up to one second. All other options are off.
 func DefaultOptions() Options { return Options{MaxSkew: time.Second} }
 
-// MaxDepth is the maximum depth of calling contexts. Deeper spans have the context of their ancestor at this depth. Real
-// call trees are far shallower. Without a limit, the contexts of a long chain of spans would take quadratic space.
+// MaxDepth is the maximum depth of calling contexts. Deeper spans have the context of their ancestor at this depth.
+// Real call trees are far shallower. Without a limit, the contexts of a long chain of spans would take quadratic space.
 const MaxDepth = 512
 
 // Node is a prepared span: its parent is resolved, its times are corrected for clock skew and clamped.
@@ -37,21 +38,21 @@ type Node struct {
 	ID     trace.SpanID // as sent; for the server half of a shared ID, an ID derived from it
 	Span   int32        // index in Path.Trace.Spans
 	Parent int32        // node of the parent, which may be a tracepoint span; -1 if there is none
-	// Anchor is the nearest baseline node at or above this one: the node itself for a baseline span; -1 for a tracepoint
-	// span without a baseline ancestor.
+	// Anchor is the nearest baseline node at or above this one: the node itself for a baseline span; -1 for a
+	// tracepoint span without a baseline ancestor.
 	Anchor int32
-	// Root is the index in Path.Roots of the root at or above the node. It is -1 if the node was dropped: if it is outside
-	// its parent, or a tracepoint span below no root.
+	// Root is the index in Path.Roots of the root at or above the node. It is -1 if the node was dropped: if it is
+	// outside its parent, or a tracepoint span below no root.
 	Root       int32
 	Start, End trace.Nanos // Start <= End
-	// Context is the calling context over baseline ancestors, so it does not depend on enabled tracepoints. A tracepoint
-	// span has the Context of its anchor.
+	// Context is the calling context over baseline ancestors, so it does not depend on enabled tracepoints. A
+	// tracepoint span has the Context of its anchor.
 	Context trace.Context
-	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does not
-	// depend on tracepoints above the anchor. For a baseline span it equals Context.
+	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does
+	// not depend on tracepoints above the anchor. For a baseline span it equals Context.
 	Full trace.Context
-	// Callee is, for a baseline CLIENT span, the node of its baseline SERVER child: of several the earliest, then the one
-	// with the smallest ID. It is -1 if there is none.
+	// Callee is, for a baseline CLIENT span, the node of its baseline SERVER child: of several the earliest, then the
+	// one with the smallest ID. It is -1 if there is none.
 	Callee int32
 	depth  int32 // length of Full − 1
 	caller int32 // see [Path.Caller]
@@ -60,8 +61,8 @@ type Node struct {
 // preference returns the preference of a baseline node that can be critical.
 func (n *Node) preference() preference { return preference{candidate, n.End, n.Start, n.ID} }
 
-// Section is a half-open interval [Start, End) of a critical path. It is own time of one span, between two of its critical
-// children. It is never empty.
+// Section is a half-open interval [Start, End) of a critical path. It is own time of one span, between two of its
+// critical children. It is never empty.
 type Section struct {
 	Node          int32 // the span
 	Before, After int32 // nodes of the critical children before and after; -1 at the start and the end of the span
@@ -86,8 +87,8 @@ type Root struct {
 	// Critical holds the baseline nodes on the critical path, including those that only wait. The root comes first, the
 	// others come after the node that waited for them, the latest first.
 	Critical []int32
-	// Refined holds the parts into which tracepoint spans divide Sections. The first part of a section has its Before, the
-	// last has its After. Refined is empty if the root has no tracepoint spans.
+	// Refined holds the parts into which tracepoint spans divide Sections. The first part of a section has its Before,
+	// the last has its After. Refined is empty if the root has no tracepoint spans.
 	Refined []Section
 	// Overlaps is empty unless Options.OverlapTolerance is set.
 	Overlaps []Overlap
@@ -122,8 +123,8 @@ type Path struct {
 	attrs       spanAttrs
 }
 
-// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. Statistics only
-// use complete traces.
+// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. Statistics
+// only use complete traces.
 func (p *Path) Complete() bool { return p.Flags&FlagIncomplete == 0 }
 
 // Duration returns the duration of root r.
@@ -132,8 +133,8 @@ func (p *Path) Duration(r *Root) time.Duration {
 	return n.End.Sub(n.Start)
 }
 
-// Unusable returns the reason why root number root yields no observation: the trace is incomplete, or the root's duration
-// is not in (0, trace.MaxDuration). It returns "" if the root yields one.
+// Unusable returns the reason why root number root yields no observation: the trace is incomplete, or the root's
+// duration is not in (0, trace.MaxDuration). It returns "" if the root yields one.
 func (p *Path) Unusable(root int) trace.Reason {
 	switch d := p.Duration(&p.Roots[root]); {
 	case !p.Complete():
@@ -149,8 +150,8 @@ func (p *Path) Unusable(root int) trace.Reason {
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
-// Caller returns the caller of node i: the nearest baseline ancestor of a baseline node, the parent of a tracepoint node;
-// -1 if there is none.
+// Caller returns the caller of node i: the nearest baseline ancestor of a baseline node, the parent of a tracepoint
+// node; -1 if there is none.
 func (p *Path) Caller(i int32) int32 { return p.Nodes[i].caller }
 
 // Children returns the range of the nodes whose caller is node i, without dropped ones: p.Nodes[first:last].

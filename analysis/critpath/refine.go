@@ -78,10 +78,10 @@ func (f *refinement) run(root int32, r *Root) {
 	r.Refined = slices.Clip(f.sections[first:])
 }
 
-// refine appends the parts of section s, the latest first, and reports whether tracepoint spans are among them. It walks
-// tracepoint spans as [walk.walk] does baseline spans, with two differences: the part of a span outside s does not count, and
-// if s ends at the start of a critical child, the walk begins in the tracepoint span that called that child. It needs no
-// stack, because the walk returns from a span to its caller.
+// refine appends the parts of section s, the latest first, and reports whether tracepoint spans are among them. It
+// walks tracepoint spans as [walk.walk] does baseline spans, with two differences: the part of a span outside s does
+// not count, and if s ends at the start of a critical child, the walk begins in the tracepoint span that called that
+// child. It needs no stack, because the walk returns from a span to its caller.
 func (f *refinement) refine(within int32, s *Section) (refined bool) {
 	cursor, after := s.End, s.After
 	i := f.openAt(s)
@@ -110,8 +110,8 @@ func (f *refinement) refine(within int32, s *Section) (refined bool) {
 	}
 }
 
-// openAt returns the innermost tracepoint span that called s.After, directly or not, and was running when s.After started;
-// s.Node if there is none. Spans lie within their callers, so the running ones are above the others.
+// openAt returns the innermost tracepoint span that called s.After, directly or not, and was running when s.After
+// started; s.Node if there is none. Spans lie within their callers, so the running ones are above the others.
 func (f *refinement) openAt(s *Section) int32 {
 	if s.After < 0 || f.nodes[s.After].caller != s.Node || f.nodes[s.After].Parent == s.Node {
 		return s.Node
@@ -131,9 +131,9 @@ func (f *refinement) openAt(s *Section) int32 {
 	return i
 }
 
-// pick returns the tracepoint child of node i that ends last, but not after cursor, starts before cursor, and ends after
-// low; -1 if there is none. last states that no child of node i after the cursor was picked. The cursor of a root only
-// moves back in time, so a child passed once is passed for good.
+// pick returns the tracepoint child of node i that ends last, but not after cursor, starts before cursor, and ends
+// after low; -1 if there is none. last states that no child of node i after the cursor was picked. The cursor of a root
+// only moves back in time, so a child passed once is passed for good.
 func (f *refinement) pick(i int32, cursor, low trace.Nanos, last bool) int32 {
 	p := &f.passed[i]
 	if p.root != f.root+1 {

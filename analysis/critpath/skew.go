@@ -29,8 +29,8 @@ type pair struct {
 // maxOffset bounds the sum of the shifts from a root down to a span, so that shifted times do not overflow.
 const maxOffset = 1 << 57
 
-// estimate fills k.shifts. All pairs of the same two hosts, whichever host calls the other, are shifted by the median of
-// their individual estimates.
+// estimate fills k.shifts. All pairs of the same two hosts, whichever host calls the other, are shifted by the median
+// of their individual estimates.
 func (k *skew) estimate(spans []trace.Span, caller []int32) {
 	k.shifts, k.excessive = k.shifts[:0], false
 	if k.limit <= 0 || !k.findPairs(spans, caller) {
@@ -72,8 +72,8 @@ func (k *skew) findPairs(spans []trace.Span, caller []int32) (shifted bool) {
 }
 
 // shiftInto returns the shift in ns that moves the SERVER span s into its CLIENT span c. A server span longer than its
-// client is moved only if it starts too early, to the start of the client. A server span inside its client is not moved. Any other
-// is centred in its client.
+// client is moved only if it starts too early, to the start of the client. A server span inside its client is not
+// moved. Any other is centred in its client.
 func shiftInto(c, s *trace.Span) int64 {
 	cEnd, sEnd := max(c.Start, c.End), max(s.Start, s.End)
 	slack := int64(cEnd-c.Start) - int64(sEnd-s.Start)

@@ -70,7 +70,8 @@ func (d *spanIDs) id(span int32) trace.SpanID {
 	return d.trace.Spans[span].ID
 }
 
-// parent returns the parent of s, which is a span of the trace, or the reason why it has none: dropped, noParent or missing.
+// parent returns the parent of s, which is a span of the trace, or the reason why it has none: dropped, noParent or
+// missing.
 func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
 	if len(d.dropped) > 0 {
 		switch {

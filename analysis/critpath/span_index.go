@@ -10,9 +10,10 @@ import (
 
 // spanIndex maps span IDs to positions in a trace. The zero spanIndex is empty.
 //
-// It is a hash table with open addressing. An entry is valid if it carries the current generation, so the table need not
-// be cleared between traces. If too many IDs collide, fill rebuilds the table with another hash factor. IDs that collide
-// under all factors are kept in a sorted list, so a lookup takes logarithmic time at most, even with hostile IDs.
+// It is a hash table with open addressing. An entry is valid if it carries the current generation, so the table need
+// not be cleared between traces. If too many IDs collide, fill rebuilds the table with another hash factor. IDs that
+// collide under all factors are kept in a sorted list, so a lookup takes logarithmic time at most, even with hostile
+// IDs.
 type spanIndex struct {
 	slots      []slot // length is a power of two, at least twice the number of spans
 	shift      int    // 64 − log2(len(slots))
@@ -27,8 +28,8 @@ type slot struct {
 	generation uint32
 }
 
-// maxProbes is the maximum distance of an entry from its home slot. In a table at most half full, about one random ID in
-// 10^10 exceeds it.
+// maxProbes is the maximum distance of an entry from its home slot. In a table at most half full, about one random ID
+// in 10^10 exceeds it.
 const maxProbes = 128
 
 // factors are odd and unrelated. IDs that collide under several of them have few free bits, so there can be only few.
@@ -120,8 +121,8 @@ func (x *spanIndex) entry(id trace.SpanID) *slot {
 	return nil
 }
 
-// probe returns the slot of id and true, or the free slot where id belongs and false. It returns nil if neither is within
-// maxProbes.
+// probe returns the slot of id and true, or the free slot where id belongs and false. It returns nil if neither is
+// within maxProbes.
 func (x *spanIndex) probe(id trace.SpanID) (s *slot, ok bool) {
 	mask := len(x.slots) - 1
 	h := int(uint64(id) * x.factor >> (x.shift & 63)) // the top bits of the product spread sequential and random IDs alike

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestSpanIndex compares the index with a map, for IDs that spread and for such that were chosen to collide.
+// TestSpanIndex compares the index with a map, for ordinary and for colliding IDs.
 func TestSpanIndex(t *testing.T) {
 	var x spanIndex
 	rapid.Check(t, func(t *rapid.T) {
@@ -17,7 +17,7 @@ func TestSpanIndex(t *testing.T) {
 		factor := rapid.SampledFrom([]uint64{1, 0xf1de83e19937733d, 1 << 32}).Draw(t, "factor")
 		distinct := rapid.IntRange(1, 600).Draw(t, "distinct")
 		spans := make([]trace.Span, n)
-		want := map[trace.SpanID]int32{}
+		want := make(map[trace.SpanID]int32)
 		var copies []int32
 		for i := range spans {
 			spans[i].ID = trace.SpanID(uint64(1+i*7%distinct) * factor)
@@ -30,7 +30,7 @@ func TestSpanIndex(t *testing.T) {
 		got := x.fill(spans, nil)
 		slices.Sort(got)
 		if !slices.Equal(got, copies) {
-			t.Fatalf("copies %v, want %v", got, copies)
+			t.Fatalf("fill() = %v, want %v", got, copies)
 		}
 		for i := range 700 {
 			id := trace.SpanID(uint64(i) * factor)
@@ -42,8 +42,7 @@ func TestSpanIndex(t *testing.T) {
 	})
 }
 
-// TestSpanIndexCollisions makes sure that IDs which were chosen to collide do not slow the index down: it is built again with
-// another factor, and without hashing if none helps.
+// Colliding IDs do not slow the index down: it uses another hash factor, or a sorted list.
 func TestSpanIndexCollisions(t *testing.T) {
 	spans := make([]trace.Span, 4096)
 	for i := range spans {
@@ -51,10 +50,10 @@ func TestSpanIndexCollisions(t *testing.T) {
 	}
 	var x spanIndex
 	if x.fill(spans, nil); x.factor == factors[0] || len(x.sorted) > 0 {
-		t.Errorf("IDs that hash alike are hashed with factor %x", x.factor)
+		t.Errorf("factor %x, sorted list of %d, want another factor and no list", x.factor, len(x.sorted))
 	}
-	for i, want := range x.fillSorted(spans, nil) {
-		t.Errorf("copy %d: %d", i, want)
+	for i, got := range x.fillSorted(spans, nil) {
+		t.Errorf("copy %d is span %d, want none", i, got)
 	}
 	for i := range spans {
 		if got := x.find(spans[i].ID); got != int32(i) {
@@ -66,6 +65,6 @@ func TestSpanIndexCollisions(t *testing.T) {
 	}
 	twice := append(spans[:100:100], spans[50:60]...)
 	if copies := x.fillSorted(twice, nil); len(copies) != 10 || slices.Min(copies) != 100 {
-		t.Errorf("copies %v, want 100..109", copies)
+		t.Errorf("fillSorted() = %v, want 100..109", copies)
 	}
 }

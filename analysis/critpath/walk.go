@@ -58,11 +58,11 @@ func (w *walk) run(root int32, r *Root) {
 // The cursor moves from the end of the root to its start. The span on top of the stack must account for the time before
 // the cursor:
 //
-//  1. Select its child, or the span it joined, that ends last, but not after the cursor, and starts before the cursor. The
-//     time between the end of that child and the cursor is the span's own.
+//  1. Select its child, or the span it joined, that ends last, but not after the cursor, and starts before the cursor.
+//     The time between the end of that child and the cursor is the span's own.
 //  2. Push the child; move the cursor to its end.
-//  3. If there is no such child, the time between the start of the span and the cursor is its own. Move the cursor to the
-//     start and pop the span.
+//  3. If there is no such child, the time between the start of the span and the cursor is its own. Move the cursor to
+//     the start and pop the span.
 //
 // The cursor only moves back in time, so a child rejected once is rejected for good.
 func (w *walk) walk(first int32) {
@@ -127,8 +127,9 @@ func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 	return -1
 }
 
-// pickJoining is pick for traces with joins. It merges the children of the span with the spans that it joined. Only the part
-// of a joined span after the start of the joining span counts. A span did not wait for a joined span that ended later.
+// pickJoining is pick for traces with joins. It merges the children of the span with the spans that it joined. Only the
+// part of a joined span after the start of the joining span counts. A span did not wait for a joined span that ended
+// later.
 func (w *walk) pickJoining(f *frame, latest, cursor trace.Nanos) int32 {
 	last := w.joins.at[f.node+1]
 	for {

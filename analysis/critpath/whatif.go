@@ -1,6 +1,7 @@
 package critpath
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"time"
@@ -8,35 +9,36 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// WhatIf returns the duration that root number root of p would have had if the time of each of its edges had been what level
-// says: level is given every edge on the critical path with its ns in this request, and returns other ns, at least 0. Coarse says that
-// edges are whole ones, as in a request type: [trace.WholeEdge].
+// WhatIf returns the duration of root number root of p if its edges had taken other times. For each edge on the
+// critical path, change receives the time in ns that the edge took in this request, and returns another time, at least
+// 0. If coarse is set, the edges are those of [trace.WholeEdge], as in a request type.
 //
-// The walk is replayed forwards. Every span's own work is the gaps between its children: a child starts when all the children
-// that had ended before it started have ended, and after the gap that lay between; a span ends likewise. Gaps of an edge
-// shrink (or grow) in proportion, off the critical path too. So all that comes later moves, and a branch that was not waited for may
-// become what is waited for.
+// WhatIf replays the walk forwards. The own work of a span is the gaps between its children. A child starts after the
+// end of all children that had ended before it started, plus the gap that was between them; a span ends likewise. The
+// gaps of an edge change in proportion to its time, off the critical path too. So everything later moves, and another
+// branch may become critical.
 //
-// Hence nothing changes if level changes nothing; if it shortens edges, what comes back is at most what they were shortened by on the
-// path, and less where another branch ends soon after. It may be that a child did not depend on all that had ended before: then more would
-// come back than is said here. Own time of spans that joined others is left as it is.
+// If no time changes, neither does the duration. Shortened edges save at most the time by which they are shortened on
+// the path, and less if another branch ends soon after. WhatIf underestimates the savings if a child did not depend on
+// all the children that had ended before it. It does not change the own time of spans that joined others.
 //
-// Paths are replayed as [DefaultOptions] extract them. It takes time O(n log n) in the number of nodes of the root.
-func WhatIf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos int64) int64) time.Duration {
+// Paths are replayed as [DefaultOptions] extract them. WhatIf takes time O(n log n) in the number of nodes of the root.
+func WhatIf(p *Path, root int, coarse bool, change func(edge trace.Edge, nanos int64) int64) time.Duration {
 	r := replay{path: p, root: &p.Roots[root], coarse: coarse, scales: make(map[trace.Edge]scale)}
-	r.measure(level)
+	r.measure(change)
 	return r.run()
 }
 
-// scale is a fraction that gaps are multiplied by.
+// scale is a fraction by which gaps are multiplied.
 type scale struct{ to, from int64 }
 
-// of returns nanos·to/from, rounded up, so that several gaps never save more than their edge does.
+// of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge. It returns at most
+// trace.MaxDuration.
 func (s scale) of(nanos int64) int64 {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(s.to))
 	lo, carry := bits.Add64(lo, uint64(s.from)-1, 0)
 	if hi += carry; hi >= uint64(s.from) {
-		return int64(trace.MaxDuration) // only what grows without bound
+		return int64(trace.MaxDuration)
 	}
 	q, _ := bits.Div64(hi, lo, uint64(s.from))
 	return int64(min(q, uint64(trace.MaxDuration)))
@@ -46,18 +48,19 @@ func (s scale) of(nanos int64) int64 {
 type replay struct {
 	path   *Path
 	root   *Root
-	coarse bool                 // edges are whole contexts
-	scales map[trace.Edge]scale // of edges whose time changes
-	joined map[int32]bool       // nodes that joined others
-	nanos  []int64              // of each node of the root, from First: the new duration
-	order  []int32              // scratch: children by start
-	ends   []int64              // scratch: of each child of the family when it ends, after the start of its parent
+	coarse bool
+	scales map[trace.Edge]scale // of the edges whose time changes
+	joined map[int32]bool       // spans of the trace that joined others
+	nanos  []int64              // by node of the root, from First: its new duration
+
+	byStart, byEnd []int32 // scratch: children of a node by start; by end, the latest first
+	ends           []int64 // scratch: by child, from the first candidate: its new end, after the start of its parent
 }
 
-// measure finds out which edges change.
-func (r *replay) measure(level func(edge trace.Edge, nanos int64) int64) {
+// measure finds the edges whose time changes.
+func (r *replay) measure(change func(edge trace.Edge, nanos int64) int64) {
 	totals := make(map[trace.Edge]int64)
-	var edges []trace.Edge
+	var edges []trace.Edge // in the order of the path
 	for i := range r.root.Sections {
 		s := &r.root.Sections[i]
 		e := r.edge(s.Node, s.Before, s.After)
@@ -67,22 +70,19 @@ func (r *replay) measure(level func(edge trace.Edge, nanos int64) int64) {
 		totals[e] += int64(s.End - s.Start)
 	}
 	for _, e := range edges {
-		if to := max(0, level(e, totals[e])); to != totals[e] {
+		if to := max(0, change(e, totals[e])); to != totals[e] {
 			r.scales[e] = scale{to, totals[e]}
 		}
 	}
 	if len(r.path.Trace.Joins) > 0 {
 		r.joined = make(map[int32]bool)
-		of := make(map[int32]bool)
 		for _, j := range r.path.Trace.Joins {
-			of[j.Span] = true
-		}
-		for i := r.root.First; i < r.root.Last; i++ {
-			r.joined[i] = of[r.path.Nodes[i].Span]
+			r.joined[j.Span] = true
 		}
 	}
 }
 
+// edge returns the edge of the own time of a node between two of its children.
 func (r *replay) edge(node, before, after int32) trace.Edge {
 	context := r.path.Nodes[node].Full
 	if r.coarse {
@@ -91,14 +91,15 @@ func (r *replay) edge(node, before, after int32) trace.Edge {
 	return trace.EdgeOf(context, r.op(before), r.op(after))
 }
 
-func (r *replay) op(i int32) trace.Op {
-	if i < 0 {
+// op returns the operation of a node; 0 for node -1.
+func (r *replay) op(node int32) trace.Op {
+	if node < 0 {
 		return 0
 	}
-	return r.path.Span(i).Op
+	return r.path.Span(node).Op
 }
 
-// run returns the root's new duration. Children lie behind their parents in Nodes, so that backwards they come first.
+// run returns the new duration of the root. A node comes before its children in Path.Nodes, so the loop runs backwards.
 func (r *replay) run() time.Duration {
 	r.nanos = make([]int64, r.root.Last-r.root.First)
 	for i := r.root.Last - 1; i >= r.root.First; i-- {
@@ -109,43 +110,45 @@ func (r *replay) run() time.Duration {
 	return time.Duration(r.nanos[r.root.Node-r.root.First])
 }
 
-// span returns the new duration of node i.
+// span returns the new duration of node i, whose children are known.
 //
-// Its children are taken by start. Behind ended there are always those that had ended by then, all of which were taken before:
-// latest is when the last of them ends now, was when it did.
+//  1. Take the children by start.
+//  2. Wait for the children that had ended by the start of the next one. All of them were taken before it.
+//  3. The next child starts after the latest new end of those, plus the new gap.
+//  4. The end of the node follows its children likewise.
 func (r *replay) span(i int32) int64 {
-	nodes, fam := r.path.Nodes, r.path.children[i]
+	nodes, c := r.path.Nodes, r.path.children[i]
 	n := &nodes[i]
-	children := int(fam.tracepoints - fam.candidates)
-	r.order, r.ends = r.order[:0], sized(r.ends, children)
-	for c := fam.candidates; c < fam.tracepoints; c++ {
-		if nodes[c].Start < nodes[c].End {
-			r.order = append(r.order, c)
+	r.byEnd = r.byEnd[:0]
+	for k := c.candidates; k < c.tracepoints; k++ {
+		if nodes[k].Start < nodes[k].End {
+			r.byEnd = append(r.byEnd, k)
 		}
 	}
-	ended := len(r.order) // in r.byEnd, which is by falling end
-	byEnd := slices.Clone(r.order)
-	slices.SortStableFunc(r.order, func(a, b int32) int { return int(min(1, max(-1, nodes[a].Start-nodes[b].Start))) })
-	latest, was, before := int64(0), n.Start, int32(-1)
-	await := func(cursor trace.Nanos) {
-		for ended > 0 && nodes[byEnd[ended-1]].End <= cursor {
-			ended--
-			before = byEnd[ended]
-			latest, was = max(latest, r.ends[before-fam.candidates]), nodes[before].End
+	r.byStart = append(r.byStart[:0], r.byEnd...)
+	slices.SortStableFunc(r.byStart, func(a, b int32) int { return cmp.Compare(nodes[a].Start, nodes[b].Start) })
+	r.ends = sized(r.ends, int(c.tracepoints-c.candidates))
+
+	running := r.byEnd                                 // children that have not ended
+	ended, end, newEnd := int32(-1), n.Start, int64(0) // the last child that ended; its end; the latest new end so far
+	wait := func(until trace.Nanos) {
+		for k := len(running) - 1; k >= 0 && nodes[running[k]].End <= until; k-- {
+			ended, running = running[k], running[:k]
+			end, newEnd = nodes[ended].End, max(newEnd, r.ends[ended-c.candidates])
 		}
 	}
-	for _, c := range r.order {
-		await(nodes[c].Start)
-		start := latest + r.gap(i, before, c, int64(nodes[c].Start-was))
-		r.ends[c-fam.candidates] = start + r.nanos[c-r.root.First]
+	for _, next := range r.byStart {
+		wait(nodes[next].Start)
+		start := newEnd + r.gap(i, ended, next, int64(nodes[next].Start-end))
+		r.ends[next-c.candidates] = start + r.nanos[next-r.root.First]
 	}
-	await(n.End)
-	return latest + r.gap(i, before, -1, int64(n.End-was))
+	wait(n.End)
+	return newEnd + r.gap(i, ended, -1, int64(n.End-end))
 }
 
-// gap returns the new length of a gap between children.
+// gap returns the new length of a gap between two children of a node.
 func (r *replay) gap(node, before, after int32, nanos int64) int64 {
-	if len(r.scales) == 0 || nanos == 0 || r.joined[node] {
+	if len(r.scales) == 0 || nanos == 0 || r.joined[r.path.Nodes[node].Span] {
 		return nanos
 	}
 	if s, ok := r.scales[r.edge(node, before, after)]; ok {
