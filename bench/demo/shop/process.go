@@ -95,7 +95,7 @@ type service struct {
 	propagator  propagation.TextMapPropagator
 	telemetry   *telemetry
 
-	fault atomic.Pointer[fault]
+	fault atomic.Pointer[placedFault]
 	large atomic.Pointer[string] // text of replies with pictures; nil until it is needed
 }
 
