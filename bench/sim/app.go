@@ -49,10 +49,10 @@ func (a *App) Entries() []trace.Op {
 	return ops
 }
 
-// Catalogue returns the tracepoints that agents announce, including the baseline. Their order does not depend on the fault. Agents have
-// limited knowledge of callers:
-//   - A function or runtime tracepoint with one caller has it as its Parent, except for a fraction Config.HintLoss of them, and the
-//     enclosing baseline operation as its Owner.
+// Catalogue returns the tracepoints that agents announce, including the baseline. Their order does not depend on the
+// fault. Agents have limited knowledge of callers:
+//   - A function or runtime tracepoint with one caller has it as its Parent, except for a fraction Config.HintLoss of
+//     them, and the enclosing baseline operation as its Owner.
 //   - One with several callers has no Parent, and an Owner only if all callers have the same.
 //   - Kernel probes have only their process, the service of Op.
 //   - Entries of services have no caller.
@@ -97,8 +97,8 @@ type Plan struct {
 	Arms    []Arm
 }
 
-// Arm is a random fraction of the requests, with its own enabled tracepoints. The shares of a plan's arms must add up to at most 1. The
-// remaining requests, and those of an arm that its Rate excludes, have the baseline only and no arm.
+// Arm is a random fraction of the requests, with its own enabled tracepoints. The shares of a plan's arms must add up
+// to at most 1. The remaining requests, and those of an arm that its Rate excludes, have the baseline only and no arm.
 type Arm struct {
 	Name  trace.Symbol
 	Share float64               // of all requests
@@ -153,13 +153,14 @@ func (a *App) selectArm(arms []compiledArm, version int64, seed uint64) {
 // Inject activates the fault from at on.
 func (a *App) Inject(at trace.Nanos) { a.inject = int64(at) }
 
-// Requests executes the requests that arrive in [from, to) under plan, and yields their traces in the order of arrival. A nil plan is
-// plan 0, the baseline. A trace is valid until the next iteration. from must not decrease from call to call.
+// Requests executes the requests that arrive in [from, to) under plan, and yields their traces in the order of arrival.
+// A nil plan is plan 0, the baseline. A trace is valid until the next iteration. from must not decrease from call to
+// call.
 //
-// A trace has the spans of the baseline and of enabled tracepoints, as children of the nearest emitted span above them. Spans of
-// tracepoints have Tracepoint set. The first span of each service has the attributes sibyl.plan (a number) and, in an arm, sibyl.arm.
-// SERVER and CONSUMER spans have host.name, service.version and http.response.status_code. Other attributes exist if their variable is
-// enabled.
+// A trace has the spans of the baseline and of enabled tracepoints, as children of the nearest emitted span above them.
+// Spans of tracepoints have Tracepoint set. The first span of each service has the attributes sibyl.plan (a number)
+// and, in an arm, sibyl.arm. SERVER and CONSUMER spans have host.name, service.version and http.response.status_code.
+// Other attributes exist if their variable is enabled.
 func (a *App) Requests(from, to trace.Nanos, plan *Plan) iter.Seq[*trace.Trace] {
 	return func(yield func(*trace.Trace) bool) {
 		arms, version := a.compile(plan), int64(0)
@@ -180,8 +181,8 @@ func (p *program) typeOf(seed uint64) int {
 	return min(sort.Search(len(p.types), func(i int) bool { return u < p.types[i].cumulative }), len(p.types)-1)
 }
 
-// arrivals calls yield for each request that arrives in [from, to), until it returns false. Arrivals are a Poisson process with a daily
-// cycle. They depend on the seed only, not on the division of time into calls.
+// arrivals calls yield for each request that arrives in [from, to), until it returns false. Arrivals are a Poisson
+// process with a daily cycle. They depend on the seed only, not on the division of time into calls.
 func (p *program) arrivals(from, to int64, yield func(t int64, seed uint64) bool) {
 	src := &source{}
 	rng := rand.New(src)
@@ -210,8 +211,8 @@ func (p *program) rateAt(t int64) float64 {
 	return p.config.Rate * (1 + p.config.Diurnal*math.Sin(2*math.Pi*day+p.phase))
 }
 
-// Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, enabled or not. Their number
-// is the denominator of fractions of tracepoints.
+// Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, enabled or
+// not. Their number is the denominator of fractions of tracepoints.
 func (a *App) Executed() map[trace.Symbol]bool {
 	set := make(map[trace.Symbol]bool)
 	for i, done := range a.executed {

@@ -60,7 +60,8 @@ func eachFault(t *testing.T, c Config, f func(t *testing.T, a *App)) {
 	}
 }
 
-// TestTracesAreWellFormed: parents exist and begin earlier than their children. Synchronous children end within their parents.
+// TestTracesAreWellFormed: parents exist and begin earlier than their children. Synchronous children end within their
+// parents.
 func TestTracesAreWellFormed(t *testing.T) {
 	eachFault(t, Config{Seed: 3, Tracepoints: 700, Async: -1}, func(t *testing.T, a *App) {
 		a.Inject(0)
@@ -115,7 +116,8 @@ func TestAsyncCalls(t *testing.T) {
 	}
 }
 
-// TestFirstSpansCarryPlanAndArm: one span of each service in a trace has the plan and the arm, as the agents' protocol specifies.
+// TestFirstSpansCarryPlanAndArm: one span of each service in a trace has the plan and the arm, as the agents' protocol
+// specifies.
 func TestFirstSpansCarryPlanAndArm(t *testing.T) {
 	a := New(Config{Seed: 1, Tracepoints: 500})
 	plan := everything(a)
@@ -143,8 +145,8 @@ func TestFirstSpansCarryPlanAndArm(t *testing.T) {
 	}
 }
 
-// TestTogglingChangesNothingElse: with free tracepoints, a trace under a plan is the fully instrumented trace without the spans of
-// disabled tracepoints. Times are equal, and parents are the nearest remaining ancestors.
+// TestTogglingChangesNothingElse: with free tracepoints, a trace under a plan is the fully instrumented trace without
+// the spans of disabled tracepoints. Times are equal, and parents are the nearest remaining ancestors.
 func TestTogglingChangesNothingElse(t *testing.T) {
 	eachFault(t, Config{Seed: 5, Tracepoints: 500, Overhead: -1}, func(t *testing.T, a *App) {
 		full := a.Fork()
@@ -199,8 +201,8 @@ func TestTracepointsCostTime(t *testing.T) {
 	}
 }
 
-// TestFaultChangesOnlyItsTarget: only spans that contain the target change their duration, and only after the injection. The test omits
-// faults of shared resources and of repeated calls, which affect other spans.
+// TestFaultChangesOnlyItsTarget: only spans that contain the target change their duration, and only after the
+// injection. The test omits faults of shared resources and of repeated calls, which affect other spans.
 func TestFaultChangesOnlyItsTarget(t *testing.T) {
 	for _, f := range []Fault{SlowPath, ThirdParty, Attribute, Host, Payload, Disk, Steady, None} {
 		t.Run(string(f), func(t *testing.T) {
@@ -215,7 +217,8 @@ func TestFaultChangesOnlyItsTarget(t *testing.T) {
 	}
 }
 
-// changedSpans returns the number of spans whose duration changes with the fault of a. It fails if a span cannot be affected.
+// changedSpans returns the number of spans whose duration changes with the fault of a. It fails if a span cannot be
+// affected.
 func changedSpans(t *testing.T, a *App) (changed int) {
 	t.Helper()
 	healthy := a.Fork()
@@ -293,7 +296,8 @@ func TestTargetContexts(t *testing.T) {
 	})
 }
 
-// TestEffect: each fault is locatable for some seeds, and then makes requests slower. Without a fault there is no effect.
+// TestEffect: each fault is locatable for some seeds, and then makes requests slower. Without a fault there is no
+// effect.
 func TestEffect(t *testing.T) {
 	for _, f := range Faults() {
 		located := 0

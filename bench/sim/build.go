@@ -289,7 +289,8 @@ func (b *builder) cov() float64 { return b.logUniform(0.1, 1) }
 // chance returns true with probability p.
 func (b *builder) chance(p float64) bool { return b.rng.Float64() < p }
 
-// setSites sets the calls of point i, adds their nodes and times to those of the point, and updates the callers of the callees.
+// setSites sets the calls of point i, adds their nodes and times to those of the point, and updates the callers of the
+// callees.
 func (b *builder) setSites(i int32, sites []site) {
 	first := int32(len(b.sites))
 	b.sites = append(b.sites, sites...)

@@ -2,15 +2,16 @@ package sim
 
 import "sort"
 
-// calendar holds the reservations of an exclusive resource, such as a lock or a core. Requests reserve it in the order of their
-// arrival. Each gets the first gap that is long enough.
+// calendar holds the reservations of an exclusive resource, such as a lock or a core. Requests reserve it in the order
+// of their arrival. Each gets the first gap that is long enough.
 type calendar struct {
 	taken []interval // ascending, disjoint; adjacent intervals are merged
 }
 
 type interval struct{ start, end int64 }
 
-// first returns the earliest time at or after t from which the calendar is free for d, and the index of the next interval in taken.
+// first returns the earliest time at or after t from which the calendar is free for d, and the index of the next
+// interval in taken.
 func (c *calendar) first(t, d int64) (start int64, before int) {
 	i := sort.Search(len(c.taken), func(i int) bool { return c.taken[i].end > t })
 	for ; i < len(c.taken) && c.taken[i].start < t+d; i++ {

@@ -41,7 +41,8 @@ func (r *executor) describe(p *point, span, host int32) int {
 	return len(r.trace.Attrs) - 1
 }
 
-// capture adds the values of captured variables to a span, or to none if span is negative. It returns the time at the end.
+// capture adds the values of captured variables to a span, or to none if span is negative. It returns the time at the
+// end.
 func (r *executor) capture(variables span32, t int64, span int32, hit bool) int64 {
 	for i := variables.first; i < variables.end; i++ {
 		r.executedVariable[i] = true

@@ -49,8 +49,8 @@ func (s *source) Uint64() uint64 {
 
 // executor executes requests of a program, one after the other in the order of arrival.
 //
-// Each execution of a point has a random stream of its own, which depends on the request and the position of the execution in it.
-// Therefore neither enabled tracepoints nor the fault affect other random choices.
+// Each execution of a point has a random stream of its own, which depends on the request and the position of the
+// execution in it. Therefore neither enabled tracepoints nor the fault affect other random choices.
 type executor struct {
 	*program
 	src    source
@@ -203,8 +203,8 @@ func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64
 	return t
 }
 
-// body executes the calls of p. p's own time is spread evenly around the calls; delay, the extra time of the fault, is spent in one
-// piece.
+// body executes the calls of p. p's own time is spread evenly around the calls; delay, the extra time of the fault, is
+// spent in one piece.
 func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, span, host int32) int64 {
 	sites := r.sites[p.sites.first:p.sites.end]
 	gap := own / int64(len(sites)+1)
@@ -237,8 +237,8 @@ func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, sp
 	return t
 }
 
-// fork executes the parallel calls that begin with sites[i]. It returns the time at which the last one ended, and the index of the next
-// call.
+// fork executes the parallel calls that begin with sites[i]. It returns the time at which the last one ended, and the
+// index of the next call.
 func (r *executor) fork(sites []site, i int, seed uint64, t int64, span, host int32) (int64, int) {
 	end, before, hits := t, r.hits, r.hits
 	for first := true; i < len(sites) && (first || sites[i].parallel); i++ {
@@ -300,8 +300,8 @@ func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int6
 	}
 }
 
-// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all. It returns the time
-// of its end.
+// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all. It
+// returns the time of its end.
 func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent, host int32) int64 {
 	span := r.open(p, seed, t, parent, host)
 	end := t + int64(r.logNormal(r.fault.mu, r.fault.sigma, mix(seed, saltFault)))
@@ -323,7 +323,8 @@ func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent,
 	return end
 }
 
-// attempt executes a remote call once. It returns the time at which the caller continues, and whether the call succeeded.
+// attempt executes a remote call once. It returns the time at which the caller continues, and whether the call
+// succeeded.
 func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, host int32) (end int64, ok bool) {
 	span := r.open(p, seed, begin, parent, host)
 	own := int64(r.logNormal(p.mu, p.sigma, seed))

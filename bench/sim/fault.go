@@ -25,8 +25,8 @@ const coresPerHost = 2
 // burstRatio is the mean length of bursts of other work on a busy host relative to those of requests.
 const burstRatio = 8
 
-// candidates returns the fitting points that are executed at least once in ten minutes on average, or else those that are executed
-// at all.
+// candidates returns the fitting points that are executed at least once in ten minutes on average, or else those that
+// are executed at all.
 func (b *builder) candidates(fits func(*point) bool) []int32 {
 	for _, least := range []float64{1.0 / 600, 0} {
 		var found []int32
@@ -140,9 +140,9 @@ func (b *builder) markReach() {
 	b.fault.reach = reach
 }
 
-// drawStrength draws the affected fraction of the executions of p, and the extra time. The extra time of an affected request is
-// log-normal, with a median of 0.4 of the healthy mean duration of the requests that execute p, and σ 0.7. It is twice that for faults
-// that affect few requests. The mean is drawn once for all requests.
+// drawStrength draws the affected fraction of the executions of p, and the extra time. The extra time of an affected
+// request is log-normal, with a median of 0.4 of the healthy mean duration of the requests that execute p, and σ 0.7.
+// It is twice that for faults that affect few requests. The mean is drawn once for all requests.
 func (b *builder) drawStrength(p *point) {
 	f, rng := &b.fault, b.rng
 	var requests float64
@@ -189,8 +189,8 @@ func (b *builder) drawStrength(p *point) {
 	f.mu, f.sigma = logNormal(max(delay, 1), cov)
 }
 
-// ownLoad returns the number of a host's cores that requests with the fault keep busy at the daily peak, if each of their bursts takes
-// the given time.
+// ownLoad returns the number of a host's cores that requests with the fault keep busy at the daily peak, if each of
+// their bursts takes the given time.
 func (b *builder) ownLoad(burst float64) float64 {
 	var rate float64
 	for _, i := range b.fault.points {

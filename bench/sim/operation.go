@@ -40,8 +40,8 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 	return sb.entry(top)
 }
 
-// shape returns a tree of n functions as the index of each function's parent, or -1 directly below the entry. Parents precede their
-// children. The depth is 4–8 if n is large enough; the fan-out is skewed.
+// shape returns a tree of n functions as the index of each function's parent, or -1 directly below the entry. Parents
+// precede their children. The depth is 4–8 if n is large enough; the fan-out is skewed.
 func (sb *serviceBuilder) shape(n int) []int {
 	depth := min(n, 4+sb.rng.IntN(5))
 	parent, level, fan := make([]int, n), make([]int, n), make([]int, n)

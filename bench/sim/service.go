@@ -23,7 +23,8 @@ func (o *operation) add(callee int32, nodes float64) {
 	o.nodes += nodes
 }
 
-// serviceBuilder builds a service: first the points that its operations share (kernel, runtime, helpers), then the operations.
+// serviceBuilder builds a service: first the points that its operations share (kernel, runtime, helpers), then the
+// operations.
 type serviceBuilder struct {
 	*builder
 	names      namer

@@ -9,8 +9,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Target is the ground truth about the fault. A search is correct if it ranks one of Tracepoints or Operations first, in any of
-// Contexts. Contexts of partly instrumented traces are shorter: compare their remaining part, or the operation and the baseline context.
+// Target is the ground truth about the fault. A search is correct if it ranks one of Tracepoints or Operations first,
+// in any of Contexts. Contexts of partly instrumented traces are shorter: compare their remaining part, or the
+// operation and the baseline context.
 //
 // Location and extra time of each fault (the package documentation defines the distribution of the "delay"):
 //
@@ -22,15 +23,16 @@ import (
 //	third-party  the wait for a third party: the delay, in 30–100 % of the calls; the CLIENT operation is correct, too
 //	dns          a resolver: caches fail, so that 30–100 % of the calls resolve names, with the delay
 //	disk         a disk probe: the delay, in 20–100 % of the accesses
-//	lock         a lock, if possible shared by operations: it is held longer, so that it is taken 40–80 % of the time at the daily
-//	             peak, but at most for the mean duration of a healthy request; callers queue
-//	cpu          the run queues of a service, on one host (Key, Value) or all: bursts of other work keep two cores 70–95 % busy
-//	retry-storm  a remote call: 20–60 % of the attempts, at most three in a row, fail after the delay; the functions that repeat the
-//	             call are correct, too
+//	lock         a lock, if possible shared by operations: it is held longer, so that it is taken 40–80 % of the time
+//	             at the daily peak, but at most for the mean duration of a healthy request; callers queue
+//	cpu          the run queues of a service, on one host (Key, Value) or all: bursts of other work keep two cores
+//	             70–95 % busy
+//	retry-storm  a remote call: 20–60 % of the attempts, at most three in a row, fail after the delay; the functions
+//	             that repeat the call are correct, too
 //	none         none
 //
-// A fault can be located only if [App.Effect] reports so. It may lie in a function that few requests execute, that runs in parallel to
-// a longer branch, or for which no caller waits.
+// A fault can be located only if [App.Effect] reports so. It may lie in a function that few requests execute, that runs
+// in parallel to a longer branch, or for which no caller waits.
 type Target struct {
 	Fault       Fault
 	Tracepoints []trace.Symbol  // tracepoints that show the fault

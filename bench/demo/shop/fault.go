@@ -106,8 +106,8 @@ func (f *placedFault) matches(q *Request) bool {
 	return q.Currency == currencies[f.seed%uint64(len(currencies)-1)]
 }
 
-// inject injects a fault if its location is in this process, and writes the location to the truth file. It reports whether the fault
-// was injected.
+// inject injects a fault if its location is in this process, and writes the location to the truth file. It reports
+// whether the fault was injected.
 func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	f, err := newFault(i.Fault, i.Seed)
 	if err != nil {
