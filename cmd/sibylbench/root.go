@@ -26,11 +26,7 @@ type process struct {
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	p := &process{in: in, out: out, err: errOut}
-	root := p.root()
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	return cli.Run(ctx, root, args)
+	return cli.Run(ctx, p.root(), args, in, out, errOut)
 }
 
 func (p *process) root() *cobra.Command {

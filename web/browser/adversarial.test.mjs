@@ -2,7 +2,7 @@
 // keep nothing, and others who do the same at the same time.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle } from "./harness.mjs";
+import { launch, open, places, serve, settle, violations } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
@@ -250,20 +250,44 @@ test("on the smallest of phones no view is wider than the page", async () => {
   await context.close();
 });
 
-test("a trace that holds many requests of a group is read once, and compared with others only", async () => {
-  const { page, context, wrongs } = await open(browser);
-  const { problem } = await service.api(paths.problem);
-  const { items } = await service.api(`/exemplars?group=${problem.group}`);
-  const [slow] = items.filter((e) => e.stratum === "slow");
-  const [fast] = items.filter((e) => e.stratum === "fast");
-  const again = [slow, slow, { ...slow, stratum: "typical" }, fast, { ...slow, stratum: "fast" }];
-  await page.route("**/api/v1/exemplars?*", (route) => route.fulfill({ json: { items: again } }));
-  const read = [];
-  page.on("request", (r) => r.url().includes("/api/v1/traces/") && read.push(r.url().split("/").at(-1)));
-  await page.goto(service.url + paths.problem);
-  await page.getByText("From the 1 slowest requests above and 1 others").waitFor();
-  assert.deepEqual(read.sort(), [slow.trace, fast.trace].sort());
-  assert.equal(await page.locator(".exemplars li").count(), again.length);
-  assert.deepEqual(wrongs, []);
+test("attributes are those of the comparison, significant ones first", async () => {
+  const { page, context } = await open(browser);
+  const difference = (key, value, p_value) => ({
+    key,
+    value,
+    where: ["shop GET /cart", "bank pay"],
+    service: "bank",
+    text: `${key} = ${value} at bank pay`,
+    a_share: 0.92,
+    b_share: 0.03,
+    p_value,
+    with_ns: 3e8,
+    without_ns: 1e8,
+    difference_ns: { value: 2e8, low: 1.5e8, high: 2.5e8 },
+  });
+  let items = [difference("host", "b7", 0.0001), difference("shard", "3", 0.4)];
+  await page.route("**/api/v1/groups/*/compare*", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), attributes: { a: 13, b: 115, items } } });
+  });
+  const figure = page.locator("#attributes");
+  for (const path of [paths.problem, paths.compare]) {
+    await page.goto(service.url + path);
+    await figure.getByText("From 13 and 115 sampled requests").waitFor();
+    assert.deepEqual(await figure.locator("tbody td").allInnerTexts(), [
+      "host = b7\nbank",
+      "92 %",
+      "3 %",
+      "+200 ms",
+      "< 0.001",
+    ]);
+    await figure.getByRole("button", { name: "1 more, not significant" }).click();
+    await figure.getByText("shard = 3").waitFor();
+    assert.equal(await figure.locator("tbody tr").count(), 2);
+  }
+  items = items.slice(1);
+  await page.goto(service.url + paths.compare);
+  await figure.getByText("No attribute differs significantly.").waitFor();
+  assert.deepEqual(await violations(page), []);
   await context.close();
 });

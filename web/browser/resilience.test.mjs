@@ -105,7 +105,7 @@ test("what could not be taken back says so", async () => {
       response,
       json: {
         ...(await response.json()),
-        wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
+        override: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
       },
     });
   });
@@ -147,13 +147,32 @@ test("long names and attributes stay within the page", async () => {
   await page.route("**/api/v1/traces/*", async (route) => {
     const response = await route.fetch();
     const trace = await response.json();
-    const slow = trace.duration_ns > 300e6;
     for (const span of trace.spans)
       Object.assign(span, {
         service: "s".repeat(5000),
-        attributes: [{ key: "k".repeat(5000), value: (slow ? "v" : "w").repeat(10_000) }],
+        attributes: [{ key: "k".repeat(5000), value: "v".repeat(10_000) }],
       });
     await route.fulfill({ response, json: trace });
+  });
+  await page.route("**/api/v1/groups/*/compare*", async (route) => {
+    const response = await route.fetch();
+    const long = {
+      key: "k".repeat(5000),
+      value: "v".repeat(10_000),
+      where: ["w".repeat(5000)],
+      service: "s".repeat(5000),
+      text: "t".repeat(20_000),
+      a_share: 1,
+      b_share: 0,
+      p_value: 0.001,
+      with_ns: 2e6,
+      without_ns: 1e6,
+      difference_ns: { value: 1e6, low: null, high: null },
+    };
+    await route.fulfill({
+      response,
+      json: { ...(await response.json()), attributes: { a: 9, b: 90, items: [long] } },
+    });
   });
   for (const path of [paths.problem, paths.trace]) {
     await page.goto(service.url + path);
