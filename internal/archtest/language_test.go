@@ -54,7 +54,7 @@ var unplain = []string{
 	"cmd/sibyl", "cmd/sibylbench", "config", "control", "control/opamp", "control/sampling", "describe",
 	"engine", "engine/live", "ingest/otlp", "ingest/otlp/receiver", "internal/archtest", "internal/codec",
 	"internal/codec/plain", "internal/connlimit", "internal/pebbledb", "notify", "notify/export", "report",
-	"report/waterfall", "search", "server", "store", "trace", "web/pack",
+	"report/waterfall", "search", "server", "store", "trace",
 }
 
 // The comments of each folder are plain: they use "what" rarely, no doc comment is a riddle, and no line is wider than an editor.
