@@ -6,7 +6,7 @@
 // override the environment, which overrides the file, which overrides the defaults. Load reports all errors at once,
 // each with its position and remedy, and returns no configuration if there is any.
 //
-// The file is untrusted as far as its size goes: it is bounded, and aliases, anchors and tags are rejected.
+// The size of the file is limited, and aliases, anchors and tags are rejected, because they could expand without limit.
 package config
 
 import (

@@ -58,7 +58,7 @@ func sample(t Type, service, operation string) *Facts {
 	}
 	d := &search.Decision{
 		At: opened, Plan: 12, Investigation: v.Problem, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
-		Reason: "searching what carries most", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
+		Reason: "searching the largest unexplained part", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
 		Matches:  []search.Matched{{Context: at, Score: 0.83, Nodes: []trace.Context{at}, RunnersUp: []search.RunnerUp{{Context: root, Distance: 1}}}},
 		Suspects: []search.Suspect{{Op: pay, Context: at, Share: 0.83, Low: 0.79, High: 0.87, Requests: 500, Open: 4}},
 		Picks:    []search.Pick{{Tracepoint: tracepoint, Context: at, Score: 0.4, Reason: "most of what is wrong", Cost: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}}},

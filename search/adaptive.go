@@ -63,15 +63,15 @@ func (q *Question) divide(r int) []Pick {
 			outside = append(outside, i)
 		}
 	}
-	picks := q.split(r, inside, q.splitCount(len(inside)), "divides what carries most")
+	picks := q.split(r, inside, q.splitCount(len(inside)), "divides the largest unexplained part")
 	if len(inside) == 0 {
-		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into what carries most")
+		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into the largest unexplained part")
 	}
 	most := maxUnanchored
 	if len(picks) > 0 {
 		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}
-	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may be anywhere in what carries most")...)
+	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may run anywhere in the largest unexplained part")...)
 }
 
 // split picks the n candidates of list that divide region r best, best first.

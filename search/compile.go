@@ -179,7 +179,7 @@ func (s *epochStep) planEntries() []planEntry {
 
 func (o *Override) planEntry() planEntry {
 	e := planEntry{
-		tp: o.Tracepoint, arms: allArms, cause: "wished by " + cmp.Or(o.By, "a person"), rank: rankEnabled, renew: true, pinned: o.Kind == Pin,
+		tp: o.Tracepoint, arms: allArms, cause: "requested by " + cmp.Or(o.By, "a person"), rank: rankEnabled, renew: true, pinned: o.Kind == Pin,
 	}
 	switch {
 	case o.Forced:
@@ -273,7 +273,7 @@ func (s *epochStep) explainRest() {
 			explained[o.Tracepoint] = true
 		}
 	}
-	d := Decision{At: s.in.Now, Strategy: s.strategy.Name, Reason: "what people or agents decided"}
+	d := Decision{At: s.in.Now, Strategy: s.strategy.Name, Reason: "an override, an expired lease or a report of an agent"}
 	for _, l := range old.Leases {
 		if !plan.has(l.Tracepoint) && !explained[l.Tracepoint] {
 			explained[l.Tracepoint] = true

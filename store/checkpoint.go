@@ -33,6 +33,42 @@ const pieceSize = 1 << 20
 // errCheckpoint reports a checkpoint that Save did not write.
 var errCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
+// head is the part of a checkpoint without its lists: one value of the database.
+type head struct {
+	seq    uint64
+	at     trace.Nanos
+	oldest uint64
+	pieces uint64 // of the state
+}
+
+func (h *head) append(b []byte) []byte {
+	return codec.AppendUvarints(b, h.seq, uint64(h.at), h.oldest, h.pieces)
+}
+
+func decodeHead(b []byte) (head, error) {
+	r := codec.NewReader(b)
+	h := head{r.Uvarint(), trace.Nanos(r.Uvarint()), r.Uvarint(), r.Uvarint()}
+	if r.Bad() || r.Len() > 0 {
+		return head{}, errCheckpoint
+	}
+	return h, nil
+}
+
+// closedKeySize is the size of a key of closed traces: the first byte, the time, and the position among those of one time.
+const closedKeySize = 1 + 8 + 2
+
+func decodeClosed(key, value []byte) (Closed, error) {
+	r := codec.NewReader(value)
+	if len(key) != closedKeySize || r.Len()%8 != 0 {
+		return Closed{}, errCheckpoint
+	}
+	x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
+	for r.Len() > 0 {
+		x.Hashes = append(x.Hashes, r.Word())
+	}
+	return x, nil
+}
+
 // Save replaces the last checkpoint. Of c.Closed it takes what is new: what was closed since that one. What was closed before forget
 // is forgotten.
 func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
@@ -49,7 +85,7 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 		}
 		n++
 	}
-	if err := b.Set([]byte{keyCheckpoint}, codec.AppendUvarints(nil, c.Seq, uint64(c.At), c.Oldest, n), nil); err != nil {
+	if err := b.Set([]byte{keyCheckpoint}, (&head{c.Seq, c.At, c.Oldest, n}).append(nil), nil); err != nil {
 		return err
 	}
 	for i, x := range c.Closed {
@@ -71,16 +107,15 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 
 // Load returns the last checkpoint; nil if there is none.
 func (s *Store) Load() (*Checkpoint, error) {
-	head, err := s.get([]byte{keyCheckpoint})
-	if head == nil || err != nil {
+	b, err := s.get([]byte{keyCheckpoint})
+	if b == nil || err != nil {
 		return nil, err
 	}
-	r := codec.NewReader(head)
-	c := &Checkpoint{Seq: r.Uvarint(), At: trace.Nanos(r.Uvarint()), Oldest: r.Uvarint()}
-	wantPieces := r.Uvarint()
-	if r.Bad() {
-		return nil, errCheckpoint
+	head, err := decodeHead(b)
+	if err != nil {
+		return nil, err
 	}
+	c := &Checkpoint{Seq: head.seq, At: head.at, Oldest: head.oldest}
 	var packed []byte
 	pieces := uint64(0)
 	err = s.each([]byte{keyState}, func(_, value []byte) error {
@@ -91,23 +126,18 @@ func (s *Store) Load() (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	if pieces != wantPieces {
-		return nil, errCheckpoint
+	if pieces != head.pieces {
+		return nil, fmt.Errorf("%w: %d pieces of %d", errCheckpoint, pieces, head.pieces)
 	}
-	if c.State, err = s2.Decode(nil, packed); err != nil {
+	if c.State, err = decompress(packed); err != nil {
 		return nil, fmt.Errorf("%w: %w", errCheckpoint, err)
 	}
 	err = s.each([]byte{keyClosed}, func(key, value []byte) error {
-		x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
-		r := codec.NewReader(value)
-		for r.Len() > 0 {
-			x.Hashes = append(x.Hashes, r.Word())
+		x, err := decodeClosed(key, value)
+		if err == nil {
+			c.Closed = append(c.Closed, x)
 		}
-		if r.Bad() {
-			return errCheckpoint
-		}
-		c.Closed = append(c.Closed, x)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)

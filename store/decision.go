@@ -58,12 +58,14 @@ func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []s
 }
 
 func decodeDecisions(packed []byte) (of []search.Decision, err error) {
-	data, err := s2.Decode(nil, packed)
+	data, err := decompress(packed)
 	if err != nil {
 		return nil, err
 	}
-	err = decodeValue(data, &of)
-	return of, err
+	if err := decodeValue(data, &of); err != nil {
+		return nil, err
+	}
+	return of, nil
 }
 
 // ForgetDecisions forgets what was decided before a time.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -79,7 +79,7 @@ func decodeExemplars(value []byte) (*Exemplars, error) {
 func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) error {
 	return s.each([]byte{keyExemplars}, func(key, value []byte) error {
 		if len(key) != 1+16 {
-			return errors.New("a key of exemplars has the wrong length")
+			return fmt.Errorf("%w: key of exemplars of %d bytes", codec.ErrCorrupt, len(key))
 		}
 		e, err := decodeExemplars(value)
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) Trace(id trace.ID) ([]byte, error) {
 	if err != nil || packed == nil {
 		return nil, err
 	}
-	request, err := s2.Decode(nil, packed)
+	request, err := decompress(packed)
 	if err != nil {
 		return nil, fmt.Errorf("trace %s: %w", id, err)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -130,28 +133,29 @@ func messageKey(kind byte, number uint64) []byte {
 // knownKey returns the key of the time at which an event was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
+// messageVersion is the first byte of an encoded message. Up to version 4 of the store messages were JSON behind its length, which is
+// greater than 1.
+const messageVersion = 1
+
 func encodeMessage(m *Message) []byte {
-	head, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // texts and numbers
-	}
-	b := binary.AppendUvarint(make([]byte, 0, len(head)+len(m.Body)+binary.MaxVarintLen64), uint64(len(head)))
-	return append(append(b, head...), m.Body...)
+	b := codec.AppendSection([]byte{messageVersion}, func(b []byte) []byte { return plain.Append(b, m) })
+	return append(b, m.Body...)
 }
 
-var errMessage = errors.New("a message of the outbox is damaged")
-
-// decodeMessage reverses encodeMessage. The body is a part of value.
-func decodeMessage(value []byte) (Message, error) {
-	var m Message
-	size, n := binary.Uvarint(value)
-	if n <= 0 || size > uint64(len(value)-n) {
-		return m, errMessage
+// decodeMessage decodes value, which encodeMessage of this version or an older one returned. The body is a part of value. An error wraps
+// [codec.ErrCorrupt].
+func decodeMessage(value []byte) (m Message, err error) {
+	r := codec.NewReader(value)
+	if len(value) > 0 && value[0] == messageVersion {
+		r.Byte()
+		err = plain.Decode(r.Section(), &m)
+	} else {
+		err = json.Unmarshal(r.Bytes(int(r.Below(uint64(len(value))))), &m)
 	}
-	if err := json.Unmarshal(value[n:n+int(size)], &m); err != nil {
-		return m, fmt.Errorf("%w: %w", errMessage, err)
+	if err != nil || r.Bad() {
+		return Message{}, fmt.Errorf("%w: message of the outbox: %w", codec.ErrCorrupt, cmp.Or(err, r.Err()))
 	}
-	m.Body = value[n+int(size):]
+	m.Body = r.Rest()
 	return m, nil
 }
 

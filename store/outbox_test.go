@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -276,15 +280,29 @@ func TestOutboxExpires(t *testing.T) {
 	}
 }
 
-func TestDamagedMessage(t *testing.T) {
-	for _, value := range [][]byte{nil, {9}, {2, '{'}, {2, '[', ']'}, bytes.Repeat([]byte{255}, 12)} {
-		if _, err := decodeMessage(value); err == nil {
-			t.Errorf("%v was read", value)
+func TestDecodeMessage(t *testing.T) {
+	m := Message{Number: 7, ID: "x", Problem: analysis.Hash{Hi: 1, Lo: 1 << 63}, At: 5, Size: 3, Body: []byte{0, 1, 2}}
+	encoded := encodeMessage(&m)
+	got, err := decodeMessage(encoded)
+	if diff := cmp.Diff(m, got); err != nil || diff != "" {
+		t.Errorf("error %v, %s", err, diff)
+	}
+	for _, value := range [][]byte{nil, {9}, {2, '{'}, {2, '[', ']'}, bytes.Repeat([]byte{255}, 12), encoded[:1], encoded[:20]} {
+		if got, err := decodeMessage(value); !errors.Is(err, codec.ErrCorrupt) || !reflect.DeepEqual(got, Message{}) {
+			t.Errorf("%q: %+v, error %v, want %v", value, got, err, codec.ErrCorrupt)
 		}
 	}
-	m := Message{ID: "x", Body: []byte{0, 1, 2}}
-	got, err := decodeMessage(encodeMessage(&m))
-	if err != nil || got.ID != "x" || !bytes.Equal(got.Body, m.Body) {
-		t.Errorf("%+v, %v", got, err)
+}
+
+// Messages that version 4 of the store wrote, in JSON, are read.
+func TestDecodeMessageOfVersion4(t *testing.T) {
+	head := `{"number":7,"id":"x","endpoint":"a","event":"b","format":"c","problem":{"Hi":1,"Lo":2},"at":5,"put":6,"next":8,"attempts":2,"error":"no","size":3}`
+	want := Message{
+		Number: 7, ID: "x", Endpoint: "a", Event: "b", Format: "c", Problem: analysis.Hash{Hi: 1, Lo: 2}, At: 5, Put: 6, Next: 8, Attempts: 2, Error: "no",
+		Size: 3, Body: []byte("xyz"),
+	}
+	got, err := decodeMessage(append(codec.AppendText(nil, head), "xyz"...))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("error %v, %s", err, diff)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 // SavePosition keeps how far somebody has come with a source.
@@ -26,7 +28,7 @@ func (s *Store) Position(source string) (through time.Time, err error) {
 		return time.Time{}, err
 	}
 	if err := through.UnmarshalBinary(value); err != nil {
-		return time.Time{}, fmt.Errorf("position in %s: %w", source, err)
+		return time.Time{}, fmt.Errorf("position in %s: %w: %w", source, codec.ErrCorrupt, err)
 	}
 	return through, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 // Version is the version of the format that this program writes, with what checkpoints hold.
-const Version = 4
+const Version = 5
 
 // migrations make of the data of a version those of the next, the first one of version 1: what each adds to the batch is committed with
 // the number of the version, so that a crash leaves the one or the other.
@@ -38,6 +39,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 2: trees are kept without the catalogue, which is left out when those of 1 are read
 	func(*Store, *pebble.Batch) error { return nil }, // to 3: requests sampled say when they came, but those of 2, which are read as they are
 	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; the gob of 3 is read as it is
+	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; the JSON of 4 is read as it is
 }
 
 // ErrNewer is wrapped by errors of [Open] when a newer program wrote the data.
@@ -73,8 +75,8 @@ func Open(o Options) (*Store, error) {
 	if err := s.migrate(Version, migrations); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
 	}
-	if db.Cut > 0 {
-		o.Log.Warn("the end of the store's log could not be read and was cut off", slog.Int64("bytes", db.Cut))
+	if db.Truncated > 0 {
+		o.Log.Warn("the end of the store's log could not be read and was cut off", slog.Int64("bytes", db.Truncated))
 	}
 	return s, nil
 }
@@ -87,7 +89,10 @@ func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) er
 	}
 	version := to // nothing was stored yet
 	if value != nil {
-		version, _ = binary.Uvarint(value)
+		r := codec.NewReader(value)
+		if version = r.Uvarint(); version == 0 {
+			return fmt.Errorf("%w: version of the format", codec.ErrCorrupt)
+		}
 	}
 	if version > to {
 		return fmt.Errorf("version %d: %w", version, ErrNewer)

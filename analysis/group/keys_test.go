@@ -39,8 +39,8 @@ func (s *byHit) Keep(kept func(whole analysis.Hash) bool) {
 }
 
 // hitsAndMisses returns requests with a hit or a miss, and a grouper that has seen the first and is about to split its group.
-func hitsAndMisses(options Options) (w *requests.World, g *Grouper, requestType, whole *Group, splits *byHit) {
-	w = requests.NewWorld()
+func hitsAndMisses(options Options) (w *requests.Builder, g *Grouper, requestType, whole *Group, splits *byHit) {
+	w = requests.NewBuilder()
 	for i := range 256 {
 		db, hit := 20*w.Heavy(0.1), "false"
 		if i%3 > 0 {

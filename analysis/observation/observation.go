@@ -83,6 +83,11 @@ type EdgeTime struct {
 	Nanos  int64
 }
 
+// compare orders by (Within, Edge).
+func (e *EdgeTime) compare(o *EdgeTime) int {
+	return cmp.Or(cmp.Compare(e.Within, o.Within), cmp.Compare(e.Edge, o.Edge))
+}
+
 // Variable is the value of an attribute at a place: of the earliest span with that calling context on the critical path.
 type Variable struct {
 	Context trace.Context
@@ -90,6 +95,11 @@ type Variable struct {
 	Text    trace.Symbol
 	Number  float64
 	Numeric bool
+}
+
+// compare orders by (Context, Key).
+func (v *Variable) compare(o *Variable) int {
+	return cmp.Or(cmp.Compare(v.Context, o.Context), cmp.Compare(v.Key, o.Key))
 }
 
 // Context returns what o says of a calling context; nil if it did not execute it.

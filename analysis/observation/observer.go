@@ -342,9 +342,7 @@ func (o *Observer) findRefined() {
 
 // compactEdges sorts edges by (Within, Edge) and adds up those that are the same, in place.
 func compactEdges(edges []EdgeTime) []EdgeTime {
-	slices.SortFunc(edges, func(a, b EdgeTime) int {
-		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Edge, b.Edge))
-	})
+	slices.SortFunc(edges, func(a, b EdgeTime) int { return a.compare(&b) })
 	out := edges[:0]
 	for _, e := range edges {
 		if n := len(out); n > 0 && out[n-1].Within == e.Within && out[n-1].Edge == e.Edge {

@@ -7,11 +7,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -88,7 +87,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	}
 	options.Sent = func(traces int64) {
 		if bar != nil {
-			_ = bar.Set64(traces) // a bar that cannot be drawn is no reason to stop
+			_ = bar.Set64(traces) // the replay goes on without a bar
 		}
 	}
 	s, err := replay.Replay(c.Context(), to, options)
@@ -98,11 +97,11 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	if err != nil && s.Requests == 0 {
 		return err
 	}
-	return errors.Join(err, p.replayed(&s, f))
+	return errors.Join(err, p.printSummary(&s, f))
 }
 
-// replayed writes the summary.
-func (p *process) replayed(s *replay.Summary, f *replayFlags) error {
+// printSummary writes the summary of a replay.
+func (p *process) printSummary(s *replay.Summary, f *replayFlags) error {
 	if s.Requests == 0 {
 		fmt.Fprintf(p.err, "sibyl: %v\n", cli.ErrNoTrace)
 	}

@@ -91,8 +91,8 @@ func TestReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	j = open(t, dir, false)
-	if j.First() != 200 || j.Next() != 301 || j.Cut() != 0 {
-		t.Fatalf("reopened: first %d, next %d, cut %d", j.First(), j.Next(), j.Cut())
+	if j.First() != 200 || j.Next() != 301 || j.Truncated() != 0 {
+		t.Fatalf("reopened: first %d, next %d, truncated %d", j.First(), j.Next(), j.Truncated())
 	}
 	fill(t, j, 400)
 	if err := j.Trim(t.Context(), j.Next()); err != nil {
@@ -152,7 +152,7 @@ func TestDamagedTail(t *testing.T) {
 		if len(seqs) > 0 {
 			checkRange(t, seqs, 1, uint64(len(seqs)))
 		}
-		if again.Cut() > 0 {
+		if again.Truncated() > 0 {
 			cuts++
 		}
 		if again.Next() != uint64(len(seqs))+1 {

@@ -18,6 +18,7 @@ func TestFinds(t *testing.T) {
 		{"analysis/stats/a.go", `import "sync"`, "computes on its arguments"},
 		{"cct/a.go", `import "github.com/cespare/xxhash/v2"`, "computes on its arguments"},
 		{"trace/a.go", `func f() { go f() }`, "starts a goroutine"},
+		{"engine/a.go", `func f() { go f() }`, "starts a goroutine"},
 		{"trace/a.go", `import "time"; var _ = time.Now`, "time.Now"},
 		{"store/a.go", `import t "time"; var _ = t.Since`, "time.Since"},
 		{"search/a.go", `import "math/rand/v2"; var _ = rand.Int`, "without a seed"},
@@ -33,7 +34,7 @@ func TestFinds(t *testing.T) {
 		{"search/a.go", `import "math/rand/v2"; var _ = rand.New`, ""},
 		{"search/a.go", `var n int; func f() { n := 1; n++ }`, ""},
 		{"search/a_test.go", `import "os"`, ""},
-		{"engine/a.go", `import "github.com/sibyl-trace/sibyl/search"; func f() { go f() }`, ""},
+		{"engine/live/a.go", `import "github.com/sibyl-trace/sibyl/search"; func f() { go f() }`, ""},
 		{"analysis/group/a.go", `import "github.com/sibyl-trace/sibyl/analysis/stats"`, ""},
 		{"ingest/otlp/a.go", `import "github.com/sibyl-trace/sibyl/ingest"`, ""},
 	} {

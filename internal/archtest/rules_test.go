@@ -30,6 +30,7 @@ var rules = []rule{
 	{folder: "internal/listener", clock: true, ours: []string{"internal/connlimit"}, about: "opens, serves and drains addresses over HTTP and gRPC"},
 	{folder: "internal/gogocodec", about: "gRPC codec of Jaeger's messages"},
 	{folder: "internal/refusal", about: "errors that refuse a request, over HTTP and gRPC"},
+	{folder: "internal/metric", about: "samples of Prometheus metrics"},
 	{folder: "internal/archtest", about: "this table, as tests"},
 
 	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
@@ -38,7 +39,7 @@ var rules = []rule{
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},
 	{folder: "analysis", pure: true, ours: []string{"trace"}, about: "the identity of groups and problems"},
 	{folder: "analysis/internal/codec", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "writes and reads saved state"},
-	{folder: "analysis/critpath", pure: true, ours: []string{"trace", "analysis"}, about: "closed traces to critical paths"},
+	{folder: "analysis/critpath", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "closed traces to critical paths"},
 	{folder: "analysis/observation", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
 	{folder: "analysis/group", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation"}, about: "request types, groups and their statistics over time"},
 	{folder: "analysis/detect", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation", "analysis/group"}, about: "groups to ranked problems"},
@@ -60,7 +61,9 @@ var rules = []rule{
 	{folder: "ingest/jaeger/query", clock: true, ours: []string{"internal/gogocodec", "internal/refusal", "ingest", "ingest/jaeger/translate", "ingest/otlp", "ingest/otlp/receiver"}, about: "fetches traces from a running Jaeger"},
 
 	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "search"}, about: "checkpoints, decisions, exemplars, outbox"},
-	{folder: "engine", clock: true, ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest", "ingest/assemble", "ingest/file"}, about: "epoch by epoch: observations to decisions; files to a report"},
+	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
+	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
+	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report"},
 	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
 
 	{folder: "control", clock: true, ours: []string{"trace", "internal/refusal", "agents/tracepoint/protocol", "cct", "search"}, about: "agents: plans to them, feedback from them"},
@@ -71,13 +74,13 @@ var rules = []rule{
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"internal/units", "internal/terminal", "api/contract"}, about: "the CLI's client of the API"},
 
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
-	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
+	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine/offline"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 

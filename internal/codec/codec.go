@@ -196,13 +196,20 @@ func (r *Reader) Uvarint() uint64 {
 		r.rest = r.rest[1:]
 		return uint64(v)
 	}
-	v, n := binary.Uvarint(r.rest)
-	if n <= 0 || r.rest[n-1] == 0 { // the last byte of a longer form is 0
-		r.Fail()
-		return 0
+	var v uint64
+	for i, c := range r.rest[:min(len(r.rest), binary.MaxVarintLen64)] {
+		v |= uint64(c&0x7f) << (7 * i)
+		if c >= 0x80 {
+			continue
+		}
+		if c == 0 || i == binary.MaxVarintLen64-1 && c > 1 { // a longer form, or above 2⁶⁴ − 1
+			break
+		}
+		r.rest = r.rest[i+1:]
+		return v
 	}
-	r.rest = r.rest[n:]
-	return v
+	r.Fail()
+	return 0
 }
 
 // Uvarint128 reads what AppendUvarint128 wrote and refuses any longer form of the same number.

@@ -38,7 +38,7 @@ type Options struct {
 // DB is an open database.
 type DB struct {
 	*pebble.DB
-	Cut int64 // bytes of its log that could not be read when it was opened, and were cut off
+	Truncated int64 // unreadable bytes at the end of its log that were removed when it was opened
 
 	lock  *pebble.Lock
 	syncs atomic.Int64
@@ -63,7 +63,7 @@ func Open(o Options) (*DB, error) {
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
 	}
 	db := &DB{lock: lock}
-	if db.Cut, err = cutLogs(o.Dir); err == nil { // Pebble would cut some of it untold, and refuse to open at the rest
+	if db.Truncated, err = truncateLogs(o.Dir); err == nil { // Pebble would cut some of it untold, and refuse to open at the rest
 		db.DB, err = pebble.Open(o.Dir, o.pebble(db))
 	}
 	if err != nil {
@@ -118,23 +118,23 @@ func (l logger) Fatalf(format string, args ...any) {
 	panic(err)
 }
 
-// cutLogs cuts every write-ahead log in dir at the first record that cannot be read, and returns how many bytes that were.
-func cutLogs(dir string) (cut int64, err error) {
+// truncateLogs cuts every write-ahead log in dir at the first record that cannot be read, and returns how many bytes that were.
+func truncateLogs(dir string) (removed int64, err error) {
 	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: dir})
 	if err != nil {
 		return 0, err
 	}
 	for _, l := range logs {
-		n, err := cutLog(dir, l)
+		n, err := truncateLog(dir, l)
 		if err != nil {
-			return cut, err
+			return removed, err
 		}
-		cut += n
+		removed += n
 	}
-	return cut, nil
+	return removed, nil
 }
 
-func cutLog(dir string, l wal.LogicalLog) (cut int64, err error) {
+func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 	r := l.OpenForRead()
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for {

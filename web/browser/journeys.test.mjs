@@ -608,7 +608,11 @@ test("a tree shows a located tracepoint below collapsed nodes", async () => {
     };
     await route.fulfill({
       response,
-      json: { ...detail, wants: [], investigation: { ...detail.investigation, state: "located", suspects: [suspect] } },
+      json: {
+        ...detail,
+        requested: [],
+        investigation: { ...detail.investigation, state: "located", suspects: [suspect] },
+      },
     });
   });
   await page.goto(service.url + paths.tree);

@@ -107,7 +107,7 @@ test("a failure to withdraw an override shows a toast", async () => {
       response,
       json: {
         ...(await response.json()),
-        wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
+        override: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
       },
     });
   });

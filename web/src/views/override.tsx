@@ -53,14 +53,14 @@ export function OverrideMenu({ t, changed }: { t: Tracepoint; changed: () => voi
     );
   return (
     <>
-      {t.wish && (
+      {t.override && (
         <p className="small">
-          Override by {t.wish.by}: {t.wish.kind}
-          {t.wish.forced && ", beyond the budget"}
-          {t.wish.until && (
+          Override by {t.override.by}: {t.override.kind}
+          {t.override.forced && ", beyond the budget"}
+          {t.override.until && (
             <>
               {" "}
-              until <When at={t.wish.until} />
+              until <When at={t.override.until} />
             </>
           )}
         </p>
@@ -70,7 +70,7 @@ export function OverrideMenu({ t, changed }: { t: Tracepoint; changed: () => voi
         icon="Switch ▾"
         items={[
           ...(Object.keys(verbs) as Kind[]).map((k) => ({ text: `${verbs[k][0]} …`, act: () => setKind(k) })),
-          ...(t.wish ? [{ text: "Let the search decide", act: withdraw }] : []),
+          ...(t.override ? [{ text: "Let the search decide", act: withdraw }] : []),
         ]}
       />
       {kind && <OverrideDialog t={t} kind={kind} close={() => setKind(undefined)} changed={changed} />}

@@ -80,7 +80,7 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
   );
 }
 
-const states = ["", "on", "wanted", "forbidden", "off", "baseline"] as const;
+const states = ["", "on", "pending", "forbidden", "off", "baseline"] as const;
 const maxLimit = 1000; // of the API
 
 function TracepointTable() {
@@ -248,7 +248,7 @@ function Reason({ t }: { t: Tracepoint }) {
       </>
     );
   }
-  return t.wish ? `${t.wish.by}: ${t.wish.kind}` : <span className="dim">–</span>;
+  return t.override ? `${t.override.by}: ${t.override.kind}` : <span className="dim">–</span>;
 }
 
 function agentIssue(a: Schemas["Agent"]): string {

@@ -25,7 +25,7 @@ const pageSize = 1000;
 const initialDepth = 4; // levels expanded at first
 const maxIndent = 40; // levels
 const maxServiceLength = 28; // characters
-const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
+const states = ["", "on", "pending", "off", "forbidden", "baseline"] as const;
 
 // readTree reads all pages of a tree. It starts over if the tree changes meanwhile.
 async function readTree(id: string, problem: string, signal: AbortSignal): Answer<Tree> {
@@ -77,7 +77,7 @@ export default function TreeView({ id }: { id: string }) {
           <h1>Calls of {tree.name}</h1>
           <Contexts
             tree={tree}
-            wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))}
+            requested={new Set(investigation.value?.requested.map((r) => r.tracepoint))}
             located={locatedTracepoint(investigation.value)}
             reload={reload}
           />
@@ -93,9 +93,9 @@ function locatedTracepoint(detail: Schemas["InvestigationDetail"] | undefined): 
   return state === "located" || state === "explained" ? (suspects?.[0]?.tracepoint ?? "") : "";
 }
 
-type ContextsProps = { tree: Tree; wanted: ReadonlySet<string>; located: string; reload: () => void };
+type ContextsProps = { tree: Tree; requested: ReadonlySet<string>; located: string; reload: () => void };
 
-function Contexts({ tree, wanted, located, reload }: ContextsProps) {
+function Contexts({ tree, requested, located, reload }: ContextsProps) {
   const { nodes, matches } = tree;
   const [q, setQ] = useSearchText();
   const [state, setState] = useEnum("state", states);
@@ -107,7 +107,7 @@ function Contexts({ tree, wanted, located, reload }: ContextsProps) {
   const initialState = () => ({
     folded: initiallyFolded(
       nodes,
-      [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)],
+      [...matched.keys(), cause, ...nodes.filter((n) => requested.has(n.tracepoint_name)).map((n) => n.index)],
       initialDepth,
     ),
     leading: nodes[leading]?.context ?? "",
@@ -119,7 +119,7 @@ function Contexts({ tree, wanted, located, reload }: ContextsProps) {
     () => new Set([...initial.folded, ...foldedSince].filter((context) => !unfolded.has(context))),
     [initial, foldedSince, unfolded],
   );
-  const known = wanted.size > 0 || cause >= 0; // the investigation is loaded later than the tree
+  const known = requested.size > 0 || cause >= 0; // the investigation is loaded later than the tree
   const [applied, setApplied] = useState(known);
   if (known && !applied) {
     setApplied(true);
@@ -222,7 +222,7 @@ function Contexts({ tree, wanted, located, reload }: ContextsProps) {
             const marks = [
               matched.has(i) && "◆",
               i === cause && "★ located",
-              wanted.has(n.tracepoint_name) && "▶ next",
+              requested.has(n.tracepoint_name) && "▶ next",
               !passes && folded.has(n.context) && "▸",
             ].filter(Boolean);
             return {
@@ -273,7 +273,7 @@ function Contexts({ tree, wanted, located, reload }: ContextsProps) {
                 <NodeRow
                   key={n.index}
                   n={n}
-                  next={wanted.has(n.tracepoint_name)}
+                  next={requested.has(n.tracepoint_name)}
                   cause={n.index === cause}
                   match={matched.get(n.index)}
                   folded={folded.has(n.context)}
