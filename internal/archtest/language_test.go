@@ -49,7 +49,7 @@ func (c *count) String() string {
 var unplain = []string{
 	"analysis", "analysis/baselinediff", "analysis/detect", "analysis/explain", "analysis/group",
 	"analysis/observation", "analysis/stats", "cct", "engine", "engine/live", "internal/codec",
-	"internal/codec/plain", "store", "trace", "web/pack",
+	"internal/codec/plain", "store", "trace",
 }
 
 // Comments use `what` rarely, no doc comment is a riddle, and no comment line is wider than commentColumn.
