@@ -46,7 +46,7 @@ func (c *count) String() string {
 
 // unplain lists the folders whose comments still await their rewriting. A folder leaves the list once it is plain, and none is added.
 var unplain = []string{
-	"analysis/baselinediff", "analysis/critpath", "analysis/detect", "analysis/explain",
+	"analysis/critpath", "analysis/detect", "analysis/explain",
 	"analysis/group", "analysis/observation", "bench/benchdoc", "bench/benchreport",
 	"bench/demo", "bench/demo/shop", "bench/fixtures/devdata", "bench/fixtures/gentestdata",
 	"bench/fixtures/tracegen", "bench/fixtures/transfergen", "bench/oracle", "bench/requests", "bench/sim",
