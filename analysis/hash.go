@@ -29,7 +29,8 @@ func (h Hash) String() string {
 // ErrBadHash is returned for text that is not 32 hex digits.
 var ErrBadHash = errors.New("want 32 hexadecimal digits")
 
-// ParseHash parses what [Hash.String] returns.
+// ParseHash parses the output of [Hash.String]; upper-case digits are accepted too. It returns ErrBadHash for any other
+// text.
 func ParseHash(s string) (Hash, error) {
 	var b [16]byte
 	if len(s) != 32 {
@@ -41,7 +42,7 @@ func ParseHash(s string) (Hash, error) {
 	return Hash{Hi: binary.BigEndian.Uint64(b[:8]), Lo: binary.BigEndian.Uint64(b[8:])}, nil
 }
 
-// secondHalf makes the two halves of a Hash independent.
+// secondHalf seeds Lo, so that the two halves of a Hash are independent.
 const secondHalf = 0xd6e8feb86659fd93
 
 // HashOf returns the hash of words, in order.

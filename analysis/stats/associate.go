@@ -12,27 +12,27 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// collinear is the part of a column's variance that must be left after the columns before it are accounted for.
-const collinear = 1e-8
+// minResidual is the least fraction of a column's variance that must remain after regression on the columns before it.
+const minResidual = 1e-8
 
-// basis returns orthonormal vectors that span the centred columns, and the indices of the columns that added one. Columns
-// that are constant, not finite, or a linear combination of those before them are left out (Gram–Schmidt, twice, which is
-// enough: Giraud, Langou, Rozložník 2005). n rows have room for at most limit columns.
+// basis returns orthonormal vectors that span the centred columns, and the indices of the columns that added a vector.
+// It skips columns that are constant, not finite, or a linear combination of earlier ones. At most limit vectors are
+// returned. Orthogonalising twice (Gram–Schmidt) is enough: Giraud, Langou, Rozložník 2005.
 func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 	for i, c := range columns {
 		if len(vectors) >= limit {
 			break
 		}
 		v := centred(c)
-		before := floats.Norm(v, 2)
+		norm := floats.Norm(v, 2)
 		project(v, vectors)
 		project(v, vectors)
-		after := floats.Norm(v, 2)
-		// Constant columns keep rounding errors of their mean.
-		if !(after*after > collinear*before*before) || !(before > 1e-9*floats.Norm(c, 2)) || math.IsInf(after, 0) {
+		residual := floats.Norm(v, 2)
+		// The rounding error of its mean leaves a constant column with a tiny norm.
+		if !(residual*residual > minResidual*norm*norm) || !(norm > 1e-9*floats.Norm(c, 2)) || math.IsInf(residual, 0) {
 			continue
 		}
-		floats.Scale(1/after, v)
+		floats.Scale(1/residual, v)
 		vectors, kept = append(vectors, v), append(kept, i)
 	}
 	return vectors, kept
@@ -44,31 +44,34 @@ func centred(c []float64) []float64 {
 	return v
 }
 
-// project removes from v what lies along the orthonormal vectors.
+// project subtracts from v its projection onto the orthonormal vectors.
 func project(v []float64, vectors [][]float64) {
 	for _, u := range vectors {
 		floats.AddScaled(v, -floats.Dot(v, u), u)
 	}
 }
 
-// Canonical is what [CanonicalCorrelation] found.
+// Canonical is the result of [CanonicalCorrelation].
 type Canonical struct {
-	// Correlations are the canonical correlations, the largest first, each in [0, 1]; as many as the side with fewer kept
-	// columns has.
+	// Correlations are the canonical correlations, the largest first, each in [0, 1]. There are min(len(KeptX),
+	// len(KeptY)).
 	Correlations []float64
-	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier ones.
+	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier
+	// ones.
 	KeptX, KeptY []int
-	// Loadings are, for each kept x, its correlation with the first canonical variate, in [−1, 1]: how much it takes part
-	// in what x and y have in common.
+	// Loadings[i] is the correlation of column KeptX[i] with the first canonical variate, in [−1, 1]: the part it plays
+	// in the relation between x and y.
 	Loadings []float64
 }
 
-// ErrNoVariation says that no column of one side varies, or that there are too few rows.
+// ErrNoVariation is returned if no column of one side varies, or if there are too few rows.
 var ErrNoVariation = errors.New("stats: no variation to correlate")
 
-// CanonicalCorrelation correlates two sets of numeric variables, given by columns of equal length n: the largest
-// correlation between any linear combination of xs and any of ys, then of what is left. At most n/3 columns of each side
-// are considered, the first ones; beyond that everything correlates. It returns ErrNoVariation where nothing varies.
+// CanonicalCorrelation correlates two sets of numeric variables, given by columns of equal length n. The first
+// correlation is the largest between any linear combination of xs and any of ys; each further one is the largest
+// between combinations uncorrelated with the earlier ones. Only the first n/3 independent columns of each side are
+// considered, because with more columns anything correlates. It returns ErrNoVariation if no column of one side varies
+// or n is less than 4.
 func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return Canonical{}, ErrNoVariation
@@ -80,8 +83,8 @@ func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 		return Canonical{}, ErrNoVariation
 	}
 	x, y := standardised(xs, keptX), standardised(ys, keptY)
-	// gonum's LeftTo panics where the right side has more columns than the left (v0.17). The correlations are the same
-	// either way.
+	// gonum's LeftTo panics if the right side has more columns than the left (v0.17). Swapping the sides does not
+	// change the correlations.
 	wide, narrow := x, y
 	if len(keptY) > len(keptX) {
 		wide, narrow = y, x
@@ -118,8 +121,9 @@ func standardised(columns [][]float64, kept []int) *mat.Dense {
 	return m
 }
 
-// loadings returns the correlation of every column of x with the first canonical variate of x, which is the projection of
-// that of either side on what x spans (vectors, orthonormal). Its sign is chosen so that the largest is positive.
+// loadings returns the correlation of every column of x with the first canonical variate of x. That variate is the
+// projection of the given one, of either side, onto the span of x; vectors are an orthonormal basis of it. The sign is
+// chosen so that the loading of the largest magnitude is positive.
 func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	n, k := x.Dims()
 	own := make([]float64, n)
@@ -138,14 +142,14 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// enoughExceedances is after how many permutations at least as extreme as the data a test gives up.
-const enoughExceedances = 20
+// maxExceedances is the number of permutations at least as extreme as the data after which a test stops.
+const maxExceedances = 20
 
-// PermutationTest returns the p-value, in (0, 1], of observed under the claim that the n values are exchangeable:
-// statistic is given one random order of their indices after another, which it must not keep, and returns what observed
-// is compared with. Large values are extreme. It stops early once 20 permutations were at least as extreme, else after
-// limit of them; the p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo p-values") and at
-// least 1/(limit+1). The same seed gives the same value. NaN for a NaN.
+// PermutationTest returns the p-value, in (0, 1], of observed under the hypothesis that n values are exchangeable. It
+// calls statistic with random permutations of their indices; statistic must not retain the slice. Large values are
+// extreme. The test stops once 20 permutations were at least as extreme as observed, or after limit permutations. The
+// p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo p-values") and at least 1/(limit+1).
+// The same seed yields the same value. It returns NaN if observed is NaN.
 func PermutationTest(observed float64, n, limit int, seed uint64, statistic func(order []int) float64) float64 {
 	if math.IsNaN(observed) {
 		return math.NaN()
@@ -155,7 +159,7 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 	for i := range order {
 		order[i] = i
 	}
-	// A statistic of the same values in another order may differ in the last bits.
+	// Summing the same values in another order may change the last bits of a statistic.
 	atLeast := observed - 1e-12*math.Abs(observed)
 	extreme := 0
 	for i := range limit {
@@ -163,17 +167,18 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 		if statistic(order) >= atLeast {
 			extreme++
 		}
-		if extreme == enoughExceedances {
+		if extreme == maxExceedances {
 			return float64(extreme) / float64(i+1)
 		}
 	}
 	return float64(extreme+1) / float64(limit+1)
 }
 
-// HeldOut reports whether the request with this key is set aside to confirm what was found on the others: one in two, the
-// same ones always. Keys may be those of a [Sample], small ones only: the decision is independent of the key's size.
+// HeldOut reports whether the request with this key is held out to confirm findings on the other requests. It holds for
+// half of the keys, and always for the same ones. Keys may come from a [Sample], which keeps only small keys: the
+// result is independent of the magnitude of the key.
 func HeldOut(key uint64) bool {
-	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014), after a constant so that other uses of it decide otherwise.
+	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014). The constant makes the result independent of other uses.
 	key ^= 0x6a09e667f3bcc909
 	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
 	key = (key ^ key>>27) * 0x94d049bb133111eb

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Bins yields the filled bins, ascending, as (limit, count): count durations lie above the limit of the bin before and at
-// or below limit, in ns. A bin is 2 % wide.
+// Bins yields the non-empty bins, ascending, as pairs of limit and count: count durations are above the previous limit
+// and at most limit, in ns. A bin is 2 % wide.
 func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		if s.zeros > 0 && !yield(0, s.zeros) {
@@ -21,7 +21,7 @@ func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	}
 }
 
-// Holds reports whether no event was more frequent among the requests of n than r allows: they may well be healthy.
+// Holds reports whether n is consistent with r: no event is more frequent among the requests than its bound.
 func (r *Reference) Holds(n Counts) bool {
 	for i, b := range r.bands {
 		if float64(n.Events[i]) > b.bound*float64(n.N) {
@@ -31,7 +31,8 @@ func (r *Reference) Holds(n Counts) bool {
 	return true
 }
 
-// Holds reports whether no group was more, or less, frequent among the requests, numbered as in r, than r allows.
+// Holds reports whether the requests per group, numbered as in r, are consistent with r: no group is more, or less,
+// frequent than its limits.
 func (r *MixReference) Holds(requests []uint64) bool {
 	var n uint64
 	for _, k := range requests {

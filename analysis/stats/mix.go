@@ -6,16 +6,16 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by
-// the caller, an upper confidence limit of its proportion and one of the proportion of all others. Keep a last number for
-// "any other group": new ones show there. It is immutable.
+// MixReference is the healthy mix of groups within a request type that [Mix] tests against. For each group, numbered by
+// the caller, it holds an upper confidence limit of its proportion and one of the proportion of all other groups.
+// Reserve the last number for unknown groups, so that new groups are detected. A MixReference is immutable.
 type MixReference struct {
 	rho        float64
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns from how many requests each group had over a number of epochs. A group without any has a limit
-// too: it may have been missed by chance.
+// NewMixReference learns a mix from the number of requests of each group over the given number of epochs. A group
+// without requests has a limit as well, because chance alone may have kept it out.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -29,15 +29,15 @@ func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference 
 	return r
 }
 
-// raiseOdds returns the probability whose odds are ratio times those of p.
+// raiseOdds returns the probability whose odds are ratio times the odds of p.
 func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
 
-// Mix is the evidence that the mix of groups within a request type has shifted: that some group became more, or less,
-// frequent. The zero value is the state before the first epoch; it takes the number of groups from the first reference.
+// Mix accumulates evidence that the mix of groups within a request type has shifted: that some group became more, or
+// less, frequent. The zero value is the state before the first epoch. The first reference sets the number of groups.
 type Mix struct{ more, less []Evidence }
 
-// Step takes in one epoch: how many requests each group had, numbered as in r. A reference with another number of groups
-// starts the evidence anew.
+// Step adds one epoch with the number of requests of each group, numbered as in r. A reference with a different number
+// of groups discards the evidence so far. It panics if len(requests) is not the number of groups of r.
 func (m *Mix) Step(r *MixReference, requests []uint64) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: %d groups, reference of %d", len(requests), len(r.more)))
@@ -55,8 +55,8 @@ func (m *Mix) Step(r *MixReference, requests []uint64) {
 	}
 }
 
-// Shifted returns the e-value against "the mix did not shift by more than the margin": the average over groups and
-// directions, so that it takes more to convince among many groups. It is 0 before the first epoch.
+// Shifted returns the e-value against the hypothesis that no group's odds changed by more than the margin. It is the
+// average over groups and directions, so that more groups require stronger evidence. It is 0 before the first epoch.
 func (m Mix) Shifted() float64 {
 	if len(m.more) == 0 {
 		return 0
@@ -64,8 +64,8 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before the
-// first epoch.
+// Leading returns the group with the strongest evidence, its e-value, and whether the group became more frequent. The
+// group is -1 before the first epoch.
 func (m Mix) Leading() (group int, evalue float64, more bool) {
 	group = -1
 	for i := range m.more {
@@ -79,7 +79,7 @@ func (m Mix) Leading() (group int, evalue float64, more bool) {
 	return group, evalue, more
 }
 
-// maxGroups bounds the groups of a Mix when decoding.
+// maxGroups bounds the number of groups that a decoder accepts.
 const maxGroups = 1 << 12
 
 // AppendBinary appends m to b: 48 bytes per group.
@@ -93,7 +93,7 @@ func (m Mix) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMix reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeMix decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
 func DecodeMix(b []byte) (Mix, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixVersion)
@@ -112,7 +112,7 @@ func DecodeMix(b []byte) (Mix, []byte, error) {
 
 const mixReferenceVersion = 1
 
-// Groups returns the number of groups of the mix.
+// Groups returns the number of groups.
 func (r *MixReference) Groups() int { return len(r.more) }
 
 // AppendBinary appends r to b.
@@ -127,7 +127,8 @@ func (r MixReference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMixReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeMixReference decodes the output of AppendBinary and returns the remaining bytes. An error wraps
+// [codec.ErrCorrupt].
 func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixReferenceVersion)

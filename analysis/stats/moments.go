@@ -7,13 +7,13 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MaxCount bounds the number of durations in one Moments: below it no sum overflows (2^34 · (2^47)² = 2^128). At 100 000
-// requests per second that is two days in one window of one group.
+// MaxCount bounds the number of durations in one Moments. Below it no sum overflows: 2^34 · (2^47)² = 2^128. At 100 000
+// requests per second a single window of a single group reaches it after two days.
 const MaxCount = 1 << 34
 
-// Moments are the exact first moments of a set of durations in nanoseconds. The zero value is the empty set. Adding and
-// merging are associative and commutative to the byte; only the reported figures are floats, each rounded from an exact
-// numerator.
+// Moments holds the exact first moments of a set of durations in nanoseconds. The zero value is the empty set. Adding
+// and merging are associative and commutative to the byte. Only the reported figures are floats, each rounded from an
+// exact numerator.
 type Moments struct {
 	N    uint64  // durations, below MaxCount
 	Sum  Uint128 // Σx, ns
@@ -28,7 +28,8 @@ func (m *Moments) Add(ns int64) {
 	m.Sum2 = m.Sum2.AddProduct(x, x)
 }
 
-// checked returns x as an unsigned number and panics outside [0, MaxNanos), where sums could overflow unseen.
+// checked returns ns as an unsigned integer. It panics if ns is outside [0, MaxNanos), where sums could overflow
+// silently.
 func checked(ns int64) uint64 {
 	if uint64(ns) >= MaxNanos {
 		panic(fmt.Sprintf("stats: duration %d outside [0, 2^47)", ns))
@@ -43,19 +44,19 @@ func (m *Moments) Merge(o Moments) {
 	m.Sum2 = m.Sum2.Add(o.Sum2)
 }
 
-// Mean returns the mean in ns; NaN for the empty set.
+// Mean returns the mean in ns, or NaN for the empty set.
 func (m Moments) Mean() float64 { return m.Sum.Float64() / float64(m.N) }
 
-// Variance returns the sample variance (n−1) in ns², at least 0; NaN while fewer than two durations were added.
+// Variance returns the sample variance (n−1) in ns², at least 0, or NaN for fewer than two durations.
 func (m Moments) Variance() float64 {
 	return m.spread() / pairs(m.N)
 }
 
-// StdDev returns the sample standard deviation in ns; NaN while fewer than two durations were added.
+// StdDev returns the sample standard deviation in ns, or NaN for fewer than two durations.
 func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance()) }
 
-// CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1). It is
-// NaN while fewer than two durations were added or when the mean is 0.
+// CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1).
+// It is NaN for fewer than two durations or if the mean is 0.
 func (m Moments) CoV() float64 {
 	if m.Sum.IsZero() {
 		return math.NaN()
@@ -63,12 +64,12 @@ func (m Moments) CoV() float64 {
 	return m.StdDev() / m.Mean()
 }
 
-// spread returns n·Σx² − (Σx)², which is n(n−1) times the variance.
+// spread returns n·Σx² − (Σx)² = n(n−1)·variance.
 func (m Moments) spread() float64 {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).diff(mul128(m.Sum, m.Sum))
 }
 
-// valid reports whether some set of durations can have these moments.
+// valid checks necessary conditions for m to be the moments of a set of durations.
 func (m Moments) valid() bool {
 	if m.N >= MaxCount || m.N == 0 && !m.Sum.Add(m.Sum2).IsZero() {
 		return false
@@ -76,7 +77,7 @@ func (m Moments) valid() bool {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).cmp(mul128(m.Sum, m.Sum)) >= 0
 }
 
-// pairs returns n(n−1), or NaN where there is no sample variance.
+// pairs returns n(n−1), or NaN for n < 2, where the sample variance does not exist.
 func pairs(n uint64) float64 {
 	if n < 2 {
 		return math.NaN()
@@ -84,14 +85,14 @@ func pairs(n uint64) float64 {
 	return float64(n) * float64(n-1)
 }
 
-// AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes, the same for the same set.
+// AppendBinary appends m to b as three variable-length integers, 3 to 43 bytes. Equal sets have equal encodings.
 func (m Moments) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, m.N)
 	b = m.Sum.appendTo(b)
 	return m.Sum2.appendTo(b)
 }
 
-// DecodeMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeMoments decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
 func DecodeMoments(b []byte) (Moments, []byte, error) {
 	d := codec.NewReader(b)
 	m := readMoments(d)
@@ -110,8 +111,8 @@ func readMoments(d *codec.Reader) Moments {
 	return m
 }
 
-// BetweenShare returns the part, in [0, 1], of the variance of all durations together that lies between the groups' means
-// (η²); the rest lies within groups. NaN while the total has no variance.
+// BetweenShare returns η², in [0, 1]: the share of the total variance that lies between the means of the groups. The
+// rest lies within groups. It is NaN if the total has no variance.
 func BetweenShare(groups []Moments) float64 {
 	var all Moments
 	var within float64
@@ -128,9 +129,10 @@ func BetweenShare(groups []Moments) float64 {
 	return min(1, max(0, 1-within/total))
 }
 
-// IntraClass returns the intra-class correlation of numbers within blocks (one-way analysis of variance), at least 0 and
-// at most 1: how much alike requests of the same epoch are. NaN with fewer than two filled blocks or without any variance.
-// Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
+// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), in [0, 1]: the
+// similarity of values in the same block, as of requests in the same epoch. It is NaN for fewer than two non-empty
+// blocks, if no block has two values, or without any variance. Source: Donner 1986, "A review of inference procedures
+// for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {
 	var all Moments
 	var within, squares, filled float64
@@ -147,22 +149,22 @@ func IntraClass(blocks []Moments) float64 {
 	if filled < 2 || n <= filled {
 		return math.NaN()
 	}
-	typical := (n - squares/n) / (filled - 1) // block size, corrected for unequal blocks
+	blockSize := (n - squares/n) / (filled - 1) // corrected for unequal blocks
 	msb := (all.spread()/n - within) / (filled - 1)
 	msw := within / (n - filled)
-	return min(1, max(0, (msb-msw)/(msb+(typical-1)*msw)))
+	return min(1, max(0, (msb-msw)/(msb+(blockSize-1)*msw)))
 }
 
-// CoMoments are the exact sums that one edge x contributes beside the total T of the same requests. Requests that did not
-// execute the edge count as x = 0 and need not be added. What is reported takes the moments of T over all requests that
-// count.
+// CoMoments holds the exact sums of one edge x and of its products with the total T of the same requests. Requests that
+// did not execute the edge count as x = 0 and need not be added. Methods that take the moments of T expect those of all
+// requests, including these.
 type CoMoments struct {
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
 	SumT Uint128 // Σx·T, ns²
 }
 
-// Add adds a request that spent x ns of its total ns in the edge. Both must be in [0, MaxNanos), or it panics.
+// Add adds a request that spent x ns of its total ns in the edge. It panics if either is outside [0, MaxNanos).
 func (c *CoMoments) Add(x, total int64) {
 	ux, ut := checked(x), checked(total)
 	c.Sum = c.Sum.Add64(ux)
@@ -180,11 +182,11 @@ func (c *CoMoments) Merge(o CoMoments) {
 // Moments returns the moments of the edge alone over n requests.
 func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, Sum2: c.Sum2} }
 
-// Cov returns the sample covariance (n−1) of the edge with T, in ns²; NaN under two requests.
+// Cov returns the sample covariance (n−1) of the edge with T, in ns², or NaN for fewer than two requests.
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
-// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single share
-// may be negative or above 1. NaN while T has no variance.
+// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
+// share may be negative or above 1. It is NaN if T has no variance.
 func (c CoMoments) Share(t Moments) float64 {
 	total := t.spread()
 	if !(total > 0) {
@@ -193,10 +195,10 @@ func (c CoMoments) Share(t Moments) float64 {
 	return c.cross(t) / total
 }
 
-// MeanShare returns the edge's share of the mean, E(x)/E(T), in [0, 1] for a part of T; NaN while T is 0.
+// MeanShare returns the edge's share of the mean, E(x)/E(T). It is in [0, 1] if x is a part of T, and NaN if T is 0.
 func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
 
-// Correlation returns Pearson's correlation of the edge with T, in [−1, 1]; NaN while either has no variance.
+// Correlation returns Pearson's correlation of the edge with T, in [−1, 1], or NaN if either has no variance.
 func (c CoMoments) Correlation(t Moments) float64 {
 	d := math.Sqrt(c.Moments(t.N).spread()) * math.Sqrt(t.spread())
 	if !(d > 0) {
@@ -217,7 +219,8 @@ func (c CoMoments) AppendBinary(b []byte) []byte {
 	return c.SumT.appendTo(b)
 }
 
-// DecodeCoMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeCoMoments decodes the output of AppendBinary and returns the remaining bytes. An error wraps
+// [codec.ErrCorrupt].
 func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	d := codec.NewReader(b)
 	c := CoMoments{Sum: readUint128(d), Sum2: readUint128(d), SumT: readUint128(d)}
@@ -227,15 +230,16 @@ func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	return c, d.Rest(), nil
 }
 
-// PairMoments are the exact sums of a fixed list of k variables and of all their products, from which every covariance
-// follows. The zero value has k = 0 and takes its k from the first Add or Merge.
+// PairMoments holds the exact sums of a fixed list of k variables and of all their pairwise products, which determine
+// every covariance. The zero value has k = 0; the first Add or Merge sets k.
 type PairMoments struct {
 	N        uint64
 	Sums     []Uint128 // Σx_i, k of them
 	Products []Uint128 // Σx_i·x_j for j <= i, at i(i+1)/2+j
 }
 
-// Add adds one request; xs must have the same length every time and values in [0, MaxNanos), or it panics.
+// Add adds one request. It panics if the number of variables differs from that of earlier calls or if a value is
+// outside [0, MaxNanos).
 func (p *PairMoments) Add(xs []int64) {
 	p.size(len(xs))
 	p.N++
@@ -250,6 +254,7 @@ func (p *PairMoments) Add(xs []int64) {
 	}
 }
 
+// size allocates the sums of k variables if p has none. It panics if p has a different number.
 func (p *PairMoments) size(k int) {
 	if p.Sums == nil {
 		p.Sums, p.Products = make([]Uint128, k), make([]Uint128, k*(k+1)/2)
@@ -274,7 +279,8 @@ func (p *PairMoments) Merge(o PairMoments) {
 	}
 }
 
-// Cov returns the sample covariance (n−1) of variables i and j in ns²; for i = j the variance. NaN under two requests.
+// Cov returns the sample covariance (n−1) of variables i and j in ns², which is the variance if i = j. It is NaN for
+// fewer than two requests.
 func (p PairMoments) Cov(i, j int) float64 {
 	if j > i {
 		i, j = j, i
@@ -283,7 +289,7 @@ func (p PairMoments) Cov(i, j int) float64 {
 	return cross / pairs(p.N)
 }
 
-// maxPairs bounds k when decoding.
+// maxPairs bounds the number of variables that a decoder accepts.
 const maxPairs = 1 << 10
 
 // AppendBinary appends p to b.
@@ -299,7 +305,8 @@ func (p PairMoments) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodePairMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodePairMoments decodes the output of AppendBinary and returns the remaining bytes. An error wraps
+// [codec.ErrCorrupt].
 func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
 	d := codec.NewReader(b)
 	k := int(d.Below(maxPairs))

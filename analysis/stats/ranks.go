@@ -9,23 +9,25 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Ranks is the distribution of a set of durations, for saying what part of them is shorter than one: coarser than a [Sketch], and much
-// smaller. Its bins are at most a sixteenth wide, so that a duration is known within 3.2 %. The zero value is the empty set. It takes
-// four bytes for each bin between the least and the greatest duration, of which there are 704: half a kilobyte for most operations, at most
-// 3.5 KiB with the room to grow.
+// Ranks is the distribution of a set of durations, from which the fraction below a given duration can be read. It is
+// coarser than a [Sketch] and much smaller. Its bins are at most a sixteenth wide, so a duration is known within 3.2 %.
+// The zero value is the empty set.
+//
+// It takes four bytes for each bin between the shortest and the longest duration. There are 704 bins: half a kilobyte
+// for most operations, and at most 3.5 KiB with spare capacity.
 type Ranks struct {
 	first  int      // bin of counts[0]
-	counts []uint32 // the first and the last are above 0; at the largest value they stay
+	counts []uint32 // the first and the last are above 0; saturating
 	total  uint64   // sum of counts
 }
 
-// rankBits is how many binary digits behind the first one tell bins apart.
+// rankBits is the number of binary digits after the leading one that distinguish bins.
 const rankBits = 4
 
 // rankBins is the number of bins of durations in [0, MaxNanos).
 const rankBins = 704
 
-// rankBin returns the bin of a duration: the number itself below 32, later sixteen for each power of two.
+// rankBin returns the bin of a duration: the duration itself below 32, then sixteen bins per power of two.
 func rankBin(ns int64) int {
 	shift := max(0, bits.Len64(checked(ns))-rankBits-1)
 	return shift<<rankBits + int(ns>>shift)
@@ -37,7 +39,7 @@ func (r *Ranks) Add(ns int64) { r.add(rankBin(ns), 1) }
 func (r *Ranks) add(bin int, n uint32) {
 	i := bin - r.first
 	if i < 0 || i >= len(r.counts) {
-		r.reach(bin)
+		r.extend(bin)
 		i = bin - r.first
 	}
 	n = min(n, math.MaxUint32-r.counts[i])
@@ -45,8 +47,8 @@ func (r *Ranks) add(bin int, n uint32) {
 	r.total += uint64(n)
 }
 
-// reach makes room for a bin.
-func (r *Ranks) reach(bin int) {
+// extend makes room for a bin outside r.counts.
+func (r *Ranks) extend(bin int) {
 	switch {
 	case len(r.counts) == 0:
 		r.first, r.counts = bin, append(r.counts, 0)
@@ -58,7 +60,7 @@ func (r *Ranks) reach(bin int) {
 	}
 }
 
-// Merge adds the durations of o, which stays as it is.
+// Merge adds the durations of o, which is not modified.
 func (r *Ranks) Merge(o *Ranks) {
 	for i, n := range o.counts {
 		if n > 0 {
@@ -70,8 +72,9 @@ func (r *Ranks) Merge(o *Ranks) {
 // Count returns the number of durations.
 func (r *Ranks) Count() uint64 { return r.total }
 
-// Below returns the part of the durations, 0–1, that are shorter than ns; of those in its bin, which are as long within 6.3 %, half are taken
-// to be. NaN for the empty set. Ns must be in [0, MaxNanos), or it panics.
+// Below returns the fraction of durations shorter than ns, in [0, 1]. Half of the durations in the bin of ns, which
+// differ from it by at most 6.3 %, count as shorter. It is NaN for the empty set, and panics if ns is outside [0,
+// MaxNanos).
 func (r *Ranks) Below(ns int64) float64 {
 	bin := rankBin(ns)
 	var halves uint64
@@ -88,7 +91,7 @@ func (r *Ranks) Below(ns int64) float64 {
 
 const ranksVersion = 1
 
-// AppendBinary appends r to b: one byte for the version, the number of bins, then the first one and the counts of all.
+// AppendBinary appends r to b: a version byte, the number of bins, the first bin, and the count of each bin.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
 	b = codec.AppendUvarints(b, uint64(len(r.counts)))
@@ -101,7 +104,7 @@ func (r *Ranks) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeRanks reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeRanks decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
 func DecodeRanks(b []byte) (Ranks, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(ranksVersion)

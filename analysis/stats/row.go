@@ -10,19 +10,19 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Row is one request in a [Sample], packed: when it came, and, as variable-length integers, its total and the times of the
-// edges it executed. A row of 20 edges takes some 110 bytes. Edges that it did not execute take nothing. A Row is immutable
-// but for [Row.Stamp], and comes from NewRow or DecodeRow: nil is none.
+// Row is one request of a [Sample], packed: the tick of its arrival, then, as variable-length integers, its total and
+// the times of the edges it executed. A row of 20 edges takes about 110 bytes. Edges that the request did not execute
+// take none. Rows come from NewRow and DecodeRow; nil is no row. A Row is immutable except for [Row.Stamp].
 type Row []byte
 
-// stamp is the size of the first field of a row: one more than the tick of a [Series] in which it came, or 0. It is no varint,
-// so that it can be written when the others are.
-const stamp = 4
+// stampSize is the size in bytes of the first field of a row: 1 + the [Series] tick in which the request arrived, or 0
+// if unknown. The field has a fixed width so that it can be set after the others.
+const stampSize = 4
 
-// NewRow packs a row that does not say when it came. Edges are numbered as the caller likes, ascending; times are in ns, at
-// least 0. It panics where edges do not ascend or times are out of range.
+// NewRow packs a row without an arrival time. Edges must be ascending, in any numbering; times are in ns, each in [0,
+// MaxNanos). It panics if edges are not ascending or times are out of range.
 func NewRow(total int64, edges []int32, times []int64) Row {
-	b := binary.AppendUvarint(make([]byte, stamp, 8+6*len(edges)), checked(total))
+	b := binary.AppendUvarint(make([]byte, stampSize, 8+6*len(edges)), checked(total))
 	last := int32(-1)
 	for i, e := range edges {
 		if e <= last {
@@ -35,10 +35,11 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 	return Row(slices.Clip(b))
 }
 
-// Stamp makes r say that it came at time ns after 1970, to the [Tick]. Whoever packed r calls it before others have r.
+// Stamp records that the request arrived ns after the Unix epoch, rounded down to the [Tick]. Only the creator of r may
+// call it, before sharing r.
 func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
 
-// Came returns the tick [from, to) in which the request came, in ns since the Unix epoch; 0, 0 where r does not say.
+// Came returns the tick [from, to) in which the request arrived, in ns since the Unix epoch, or 0, 0 if it is unknown.
 func (r Row) Came() (from, to int64) {
 	end := int64(binary.LittleEndian.Uint32(r)) * int64(Tick)
 	return max(0, end-int64(Tick)), end
@@ -46,16 +47,16 @@ func (r Row) Came() (from, to int64) {
 
 // Total returns the request's duration in ns.
 func (r Row) Total() int64 {
-	t, _ := binary.Uvarint(r[stamp:])
+	t, _ := binary.Uvarint(r[stampSize:])
 	return int64(t)
 }
 
-// Edges yields the edges, ascending, and their times in ns.
+// Edges yields the edges, ascending, with their times in ns.
 func (r Row) Edges() iter.Seq2[int32, int64] {
 	return func(yield func(int32, int64) bool) {
-		_, n := binary.Uvarint(r[stamp:])
+		_, n := binary.Uvarint(r[stampSize:])
 		edge := int32(-1)
-		for at := stamp + n; at < len(r); {
+		for at := stampSize + n; at < len(r); {
 			gap, n := binary.Uvarint(r[at:])
 			x, m := binary.Uvarint(r[at+n:])
 			at += n + m
@@ -67,17 +68,17 @@ func (r Row) Edges() iter.Seq2[int32, int64] {
 	}
 }
 
-// maxRow bounds the bytes of a row when decoding.
+// maxRow bounds the bytes of a row that a decoder accepts.
 const maxRow = 1 << 16
 
-// AppendBinary appends r to b, with its length.
+// AppendBinary appends the length of r and r to b.
 func (r Row) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(r)))
 	return append(b, r...)
 }
 
-// DecodeRow reads what AppendBinary wrote, into memory of its own, and returns the bytes behind it. An error wraps
-// codec.ErrCorrupt.
+// DecodeRow decodes the output of AppendBinary into new memory and returns the remaining bytes. An error wraps
+// [codec.ErrCorrupt].
 func DecodeRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
 	n := d.Below(maxRow)
@@ -87,25 +88,25 @@ func DecodeRow(b []byte) (Row, []byte, error) {
 	return slices.Clone(Row(d.Rest()[:n])), d.Rest()[n:], nil
 }
 
-// DecodeUnstampedRow is DecodeRow for what AppendBinary wrote before rows said when they came.
+// DecodeUnstampedRow is DecodeRow for the older encoding without arrival times.
 func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
-	n := d.Below(maxRow - stamp)
+	n := d.Below(maxRow - stampSize)
 	if d.Bad() || n > uint64(d.Len()) || !validTimes(d.Rest()[:n]) {
 		return nil, nil, fmt.Errorf("%w: row", codec.ErrCorrupt)
 	}
-	return append(make(Row, stamp, stamp+n), d.Rest()[:n]...), d.Rest()[n:], nil
+	return append(make(Row, stampSize, stampSize+n), d.Rest()[:n]...), d.Rest()[n:], nil
 }
 
-// maxStamp bounds stamps: later ticks end beyond what a time can be.
+// maxStamp bounds stamps: later ticks end after the largest time in ns that an int64 holds.
 const maxStamp = math.MaxInt64 / int64(Tick)
 
-// validRow reports whether NewRow could have packed b, and Stamp stamped it.
+// validRow reports whether b is a possible output of NewRow and Stamp.
 func validRow(b []byte) bool {
-	return len(b) > stamp && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stamp:])
+	return len(b) > stampSize && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stampSize:])
 }
 
-// validTimes reports whether NewRow could have packed b behind the stamp.
+// validTimes reports whether b is a possible output of NewRow without the stamp.
 func validTimes(b []byte) bool {
 	d := codec.NewReader(b)
 	d.Below(MaxNanos)
@@ -117,15 +118,16 @@ func validTimes(b []byte) bool {
 	return !d.Bad() && edge < 1<<31
 }
 
-// Table is a sample of requests as a matrix: one row per request, one column per edge, in ns. Parts and totals are set by the
-// caller or by [NewTable].
+// Table is a sample of requests as a matrix, in ns: one row per request, one column per edge. It is built by [NewTable]
+// or by the caller.
 type Table struct {
 	Total []float64 // per request
 	Cells []float64 // row-major: the times of request r are Cells[r*Edges : (r+1)*Edges]
 	Edges int
 }
 
-// NewTable unpacks rows. The columns are the given edges, ascending; what a row has in other edges is left out. Missing is 0.
+// NewTable unpacks rows. The columns are the given edges, ascending; other edges of a row are ignored. Edges missing
+// from a row are 0.
 func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	t := Table{Edges: len(edges)}
 	for _, row := range rows {

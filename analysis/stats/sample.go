@@ -10,26 +10,26 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Item is one member of a sample: a value under the hash that decided that it was taken.
+// Item is one member of a sample: a value and the hash by which it was selected.
 type Item[V any] struct {
 	Key   uint64
 	Value V
 }
 
 // Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys
-// must be good hashes of what identifies a request, and a key always come with the same value; then the sample depends on
-// the set of what was added only, whatever the order, the merges and the repetitions.
+// must be good hashes of the identity of a request, and equal keys must have equal values. The sample then depends only
+// on the set of added values, not on their order, repetition or merging.
 //
-// Everything added with a key below the threshold is in the sample, nothing else is: that is what makes it uniform, after
-// merging samples of different sizes or rates too. The price is that [Sample.Resize] to a larger k takes effect on what
-// is added later: the threshold never rises.
+// A sample contains every added value whose key is below the threshold, and no other. This keeps it uniform, even after
+// samples of different sizes or rates were merged. Since the threshold never rises, [Sample.Resize] to a larger k
+// affects only values added later.
 type Sample[V any] struct {
 	k         int
-	threshold uint64    // keys at or above it were not kept; 0 stands for 2^64, where everything is kept
+	threshold uint64    // keys at or above it are discarded; 0 stands for 2^64: nothing was discarded yet
 	items     []Item[V] // at most k, ascending by key, all below the threshold
 }
 
-// NewSample returns an empty sample of at most k > 0 values.
+// NewSample returns an empty sample of at most k values. It panics if k is not positive.
 func NewSample[V any](k int) Sample[V] {
 	if k <= 0 {
 		panic(fmt.Sprintf("stats: sample of %d", k))
@@ -37,8 +37,8 @@ func NewSample[V any](k int) Sample[V] {
 	return Sample[V]{k: k}
 }
 
-// Wants reports whether Add would keep a value under this key, so that the caller need not build it otherwise. The zero
-// Sample wants nothing.
+// Wants reports whether Add would keep a value with this key, so that the caller can avoid building values in vain. It
+// is false for the zero Sample.
 func (s *Sample[V]) Wants(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
@@ -51,7 +51,7 @@ func (s *Sample[V]) Wants(key uint64) bool {
 	return !found
 }
 
-// Add adds a value and reports whether it was kept. A key that is there already changes nothing.
+// Add adds a value and reports whether it was kept. A key that is already present changes nothing.
 func (s *Sample[V]) Add(key uint64, v V) bool {
 	if !s.Wants(key) {
 		return false
@@ -68,15 +68,15 @@ func (s *Sample[V]) search(key uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.items, key, func(i Item[V], k uint64) int { return cmp.Compare(i.Key, k) })
 }
 
-// lower lowers the threshold to a key that was not kept.
+// lower lowers the threshold to a discarded key.
 func (s *Sample[V]) lower(key uint64) {
 	if s.admits(key) {
-		// Key 0 cannot be a threshold, as 0 stands for none; only with 2^64 values below it would that matter.
+		// 0 stands for no threshold. Key 0 is the smallest, so it is never discarded in practice.
 		s.threshold = max(1, key)
 	}
 }
 
-// trim drops what is beyond k or not below the threshold.
+// trim discards values beyond the first k and those not below the threshold.
 func (s *Sample[V]) trim() {
 	if len(s.items) > s.k {
 		s.lower(s.items[s.k].Key)
@@ -89,8 +89,8 @@ func (s *Sample[V]) trim() {
 	s.items = s.items[:n]
 }
 
-// Merge adds the sample of o, which stays as it is; values are shared. The result is a uniform sample of both populations
-// together: of each, what is below the lower of both thresholds. Its size is the larger of the two.
+// Merge adds the sample o, which is not modified; values are shared. The result is a uniform sample of the union of
+// both populations, with the lower of both thresholds and the larger of both bounds.
 func (s *Sample[V]) Merge(o Sample[V]) {
 	s.k = max(s.k, o.k)
 	if o.threshold != 0 {
@@ -116,7 +116,8 @@ func (s *Sample[V]) Merge(o Sample[V]) {
 	s.trim()
 }
 
-// Resize changes the bound k. A smaller one drops values at once; a larger one takes effect on what is added later.
+// Resize changes the bound k. A smaller bound discards values at once; a larger one affects only values added later. It
+// panics if k is not positive.
 func (s *Sample[V]) Resize(k int) {
 	if k <= 0 {
 		panic(fmt.Sprintf("stats: sample of %d", k))
@@ -125,7 +126,7 @@ func (s *Sample[V]) Resize(k int) {
 	s.trim()
 }
 
-// Replace puts f(v) in the place of every value v, under its key.
+// Replace replaces every value v by f(v) and keeps its key.
 func (s *Sample[V]) Replace(f func(V) V) {
 	s.items = slices.Clone(s.items) // a merged sample may share them
 	for i := range s.items {
@@ -139,7 +140,7 @@ func (s *Sample[V]) Len() int { return len(s.items) }
 // Cap returns the bound k.
 func (s *Sample[V]) Cap() int { return s.k }
 
-// Rate returns the probability, in (0, 1], with which a request was taken.
+// Rate returns the sampling probability, in (0, 1].
 func (s *Sample[V]) Rate() float64 {
 	if s.threshold == 0 {
 		return 1
@@ -147,7 +148,7 @@ func (s *Sample[V]) Rate() float64 {
 	return math.Ldexp(float64(s.threshold), -64)
 }
 
-// All yields the values in ascending order of their keys, which is random with respect to everything else.
+// All yields keys and values in ascending order of the keys, which is a random order of the requests.
 func (s *Sample[V]) All() iter.Seq2[uint64, V] {
 	return func(yield func(uint64, V) bool) {
 		for _, i := range s.items {
@@ -176,8 +177,8 @@ func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) [
 	return b
 }
 
-// DecodeSample reads what AppendBinary wrote, each value by decodeValue, which like it returns the bytes behind what it
-// read. It returns the bytes behind the sample. An error wraps [codec.ErrCorrupt].
+// DecodeSample decodes the output of AppendBinary and returns the remaining bytes. It decodes each value by
+// decodeValue, which also returns the remaining bytes. An error wraps [codec.ErrCorrupt].
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sampleVersion)
@@ -197,9 +198,9 @@ func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) 
 	return s, d.Rest(), nil
 }
 
-// Stratified is a sample for people to look at: the slowest requests, the fastest, and some around the median. It is not
-// uniform: nothing may be inferred from it. Slowest and fastest are exact; the median is that of a uniform sample of ten
-// times the size. It depends on the set of what was added only, as [Sample] does. The zero value keeps nothing; use
+// Stratified is a sample for display: the slowest requests, the fastest, and some around the median. It is not uniform,
+// so it does not support inference. The slowest and the fastest are exact; the median is taken from a uniform sample of
+// ten times the size. Like [Sample], it depends only on the set of added requests. The zero value keeps nothing; use
 // NewStratified.
 type Stratified[V any] struct {
 	m       int
@@ -208,8 +209,8 @@ type Stratified[V any] struct {
 	uniform Sample[ranked[V]]
 }
 
-// ranked is a value with what it is ranked by. Equal durations are ranked by key, so that ties are not decided by order
-// of arrival.
+// ranked is a value with its rank. Requests of equal duration are ranked by key, so that ties do not depend on the
+// order of arrival.
 type ranked[V any] struct {
 	nanos int64
 	key   uint64
@@ -229,7 +230,8 @@ func NewStratified[V any](m int) Stratified[V] {
 	return Stratified[V]{m: m, uniform: NewSample[ranked[V]](10 * m)}
 }
 
-// Add adds a request of the given duration and reports whether it is kept, for now, in any stratum.
+// Add adds a request with the given duration, in ns, and reports whether any stratum keeps it. A later request may
+// displace it.
 func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	r := ranked[V]{ns, key, v}
 	slow := keep(&s.slow, s.m, r, bySlow[V])
@@ -237,7 +239,7 @@ func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	return s.uniform.Add(key, r) || slow || fast
 }
 
-// keep inserts r into the first m of list and reports whether it is in them and was not before.
+// keep inserts r into list, which holds the first m values in the given order. It reports whether r was inserted.
 func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V]) int) bool {
 	at, found := slices.BinarySearchFunc(*list, r, order)
 	if found || at >= m {
@@ -278,7 +280,8 @@ func (s *Stratified[V]) Median() []Item[V] {
 	return items(all)
 }
 
-// Typical returns those of the given requests that lie next to the median in the uniform sample, fastest first.
+// Typical returns the m requests closest to the median of the uniform sample among those for which of returns true,
+// fastest first.
 func (s *Stratified[V]) Typical(of func(key uint64, v V) bool) []Item[V] {
 	all := s.sorted()
 	var near []ranked[V]
@@ -304,7 +307,7 @@ func (s *Stratified[V]) sorted() []ranked[V] {
 	return all
 }
 
-// Keys returns the keys of everything that is kept, ascending: what the caller may discard is everything else.
+// Keys returns the keys of all kept requests, ascending. The caller may discard all other requests.
 func (s *Stratified[V]) Keys() []uint64 {
 	var keys []uint64
 	for _, list := range [][]ranked[V]{s.slow, s.fast} {

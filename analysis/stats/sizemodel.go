@@ -10,17 +10,17 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// SizeClass says how a transfer compares with what its size lets expect.
+// SizeClass classifies a transfer by its latency relative to the expectation for its size.
 type SizeClass int
 
-// How a transfer may compare. Values are stable.
+// The classes of transfers. Their values are stable.
 const (
 	SizeNormal SizeClass = iota
 	SizeDelayed
 	SizeTimedOut
 )
 
-// String returns the class in words of the API.
+// String returns the name of the class in the API.
 func (c SizeClass) String() string {
 	switch c {
 	case SizeNormal:
@@ -33,51 +33,52 @@ func (c SizeClass) String() string {
 	return "unknown"
 }
 
-// SizeOptions configure a size model. Use [DefaultSizeOptions] and change what you need.
+// SizeOptions configure a size model. Start from [DefaultSizeOptions].
 type SizeOptions struct {
-	// Segments are the sizes of a packet's payload that come into question, in bytes; the one that fits best is taken.
+	// Segments are the candidate packet payloads, in bytes; the one that fits best is chosen.
 	Segments []int
-	// Timeout is the latency at which transfers are given up, in ns; 0: none, nothing is classed as timed out.
+	// Timeout is the latency, in ns, at which transfers are abandoned. If it is 0, no transfer is classified as timed
+	// out.
 	Timeout float64
-	// Seed chooses the random starts of the fit.
+	// Seed determines the random starts of the fit.
 	Seed uint64
 }
 
 // DefaultSizeOptions returns the payload sizes of Ethernet with and without TCP's header and options, and of jumbo
-// frames; no time-out.
+// frames, without a timeout.
 func DefaultSizeOptions() SizeOptions {
 	return SizeOptions{Segments: []int{1500, 1460, 1448, 8960}}
 }
 
-// SizeModel is the latency of a transfer as a function of its size: a line within a packet and a step from one packet to
-// the next, with a noise that grows with the latency.
+// SizeModel is the latency of a transfer as a function of its size: linear within a packet, with a step between packets
+// and noise that grows with the latency.
 type SizeModel struct {
 	Base       float64 // ns
 	PerByte    float64 // ns per byte, at least 0
 	PerSegment float64 // ns per packet beyond the first, at least 0
 	Segment    int     // bytes per packet
-	Noise      float64 // ns: standard deviation (by MAD) of the noise of a transfer that takes no time
-	Relative   float64 // what each ns of expected latency adds to it, at least 0
+	Noise      float64 // ns: standard deviation (by MAD) of the noise at an expected latency of 0
+	Relative   float64 // increase of the standard deviation per ns of expected latency, at least 0
 	Timeout    float64 // ns; 0: none
 }
 
 // Thresholds of the classes.
 const (
 	delayedAfter  = 4    // standard deviations, by MAD
-	timedOutAfter = 0.95 // of the time-out
+	timedOutAfter = 0.95 // fraction of the timeout
 )
 
-// Expected returns the latency in ns that is normal for a transfer of size bytes.
+// Expected returns the normal latency, in ns, of a transfer of size bytes.
 func (m SizeModel) Expected(size float64) float64 {
 	return m.Base + m.PerByte*size + m.PerSegment*math.Floor(size/float64(m.Segment))
 }
 
-// Spread returns the standard deviation in ns that is normal for a transfer of size bytes.
+// Spread returns the standard deviation, in ns, of the latency of a normal transfer of size bytes.
 func (m SizeModel) Spread(size float64) float64 {
 	return m.Noise + m.Relative*max(0, m.Expected(size))
 }
 
-// Class classifies a transfer of size bytes that took latency ns.
+// Class classifies a transfer of size bytes with the given latency, in ns.
 func (m SizeModel) Class(size, latency float64) SizeClass {
 	switch {
 	case m.Timeout > 0 && latency >= timedOutAfter*m.Timeout:
@@ -88,17 +89,17 @@ func (m SizeModel) Class(size, latency float64) SizeClass {
 	return SizeNormal
 }
 
-// SizeSummary is how transfers compare with a model.
+// SizeSummary counts transfers by class and measures their residuals under a model.
 type SizeSummary struct {
 	N, Delayed, TimedOut int
-	// CoV is that of the residuals: the standard deviation of latency − expected over all transfers, relative to the mean
-	// latency.
+	// CoV is the standard deviation of the residuals, latency − expected, relative to the mean latency.
 	CoV float64
-	// NormalCoV is the same over the normal transfers only: what varies besides delays. NaN under two.
+	// NormalCoV is CoV over normal transfers only: the variation without delays. It is NaN for fewer than two normal
+	// transfers.
 	NormalCoV float64
 }
 
-// Summary compares transfers with the model.
+// Summary classifies transfers with sizes in bytes and latencies in ns.
 func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
 	s := SizeSummary{N: len(sizes)}
 	var residuals, normal, times []float64
@@ -122,34 +123,35 @@ func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
 	return s
 }
 
-// ErrTooFew says that there are too few transfers for a model.
+// ErrTooFew is returned for fewer than 20 transfers.
 var ErrTooFew = errors.New("stats: too few transfers for a size model")
 
-// minTransfers is the least number of transfers that a size model is fitted to.
+// minTransfers is the smallest number of transfers to which a size model is fitted.
 const minTransfers = 20
 
 // The search for the best trimmed fit.
 const (
-	trimmedTo  = 0.75 // part of the transfers that the fit is judged by: up to a quarter may be anything
-	fitStarts  = 24   // random starts; with a quarter outliers none of the triples is clean with probability 2e-6
-	fitKeep    = 3    // starts that are carried to the end
-	fitSubset  = 256  // transfers that the starts are tried on
-	fitMaxStep = 30   // concentration steps to the end; it converges in a few
+	trimFraction = 0.75 // fraction of the transfers by which a fit is judged: up to a quarter may be outliers
+	fitStarts    = 24   // random starts; with a quarter outliers, all triples contain one with probability 2e-6
+	fitKeep      = 3    // starts that are iterated to convergence
+	fitSubset    = 256  // transfers on which the starts are tried
+	fitMaxStep   = 30   // bound of the concentration steps; a few suffice
 )
 
-// FitSize fits a size model to transfers of sizes in bytes and latencies in ns.
+// FitSize fits a size model to transfers with sizes in bytes and latencies in ns.
 //
-//  1. Transfers near the time-out are left out: their latency says nothing.
-//  2. Least trimmed squares: from random triples of transfers, fit, keep the three quarters with the smallest residuals, fit again
-//     (a concentration step never makes the trimmed sum larger), until nothing changes; the best start wins. PerByte and PerSegment
-//     are kept from becoming negative.
-//  3. The noise is measured as the MAD of the residuals, or of the positive ones if that is larger, in bins of expected latency, and
-//     a line is laid through them.
-//  4. Concentration and 3 once more with residuals relative to that noise, so that large transfers do not decide alone.
-//  5. All of it for every packet size that comes into question; the smallest noise over all wins.
+//  1. Drop transfers near the timeout: their latency carries no information.
+//  2. Least trimmed squares. Fit to random triples of transfers, keep the three quarters with the smallest residuals,
+//     and fit again until nothing changes; the best start wins. Such a concentration step never increases the trimmed
+//     sum. PerByte and PerSegment are constrained to be non-negative.
+//  3. Measure the noise in bins of expected latency, as the MAD of the residuals or of the positive ones, whichever is
+//     larger. Fit a line through the bins.
+//  4. Repeat the concentration steps with residuals relative to that noise, so that large transfers do not dominate,
+//     and measure the noise again.
+//  5. Do so for every candidate packet size. The one with the highest trimmed likelihood wins.
 //
-// It returns ErrTooFew under 20 transfers. The same arguments give the same model. Source: Rousseeuw and Van Driessen
-// 2006, "Computing LTS regression for large data sets".
+// It returns ErrTooFew if fewer than 20 transfers remain after step 1. The same arguments yield the same model. Source:
+// Rousseeuw and Van Driessen 2006, "Computing LTS regression for large data sets".
 func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	var kept transfers
 	for i, size := range sizes {
@@ -174,11 +176,11 @@ func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	return best, nil
 }
 
-// transfers are the data of a fit.
+// transfers are the data of a fit: sizes in bytes, latencies in ns.
 type transfers struct{ sizes, latencies []float64 }
 
-// part returns every k-th transfer such that at most n are left.
-func (t transfers) part(n int) (p transfers) {
+// thin returns every k-th transfer, with the smallest k that leaves at most n.
+func (t transfers) thin(n int) (p transfers) {
 	step := (len(t.sizes) + n - 1) / n
 	for i := 0; i < len(t.sizes); i += step {
 		p.sizes, p.latencies = append(p.sizes, t.sizes[i]), append(p.latencies, t.latencies[i])
@@ -192,7 +194,7 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 		model SizeModel
 		loss  float64
 	}
-	small := t.part(fitSubset)
+	small := t.thin(fitSubset)
 	r := rand.New(rand.NewPCG(seed, uint64(len(t.sizes))))
 	var starts []start
 	for range fitStarts {
@@ -211,7 +213,8 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 	return best
 }
 
-// concentrate takes concentration steps until nothing changes, and returns the model and its trimmed sum of squares.
+// concentrate takes at most the given number of concentration steps, until the loss no longer decreases. It returns the
+// model and its trimmed sum of squares.
 func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	order := make([]int, len(t.sizes))
 	squares, scratch := make([]float64, len(t.sizes)), make([]float64, len(t.sizes))
@@ -227,13 +230,13 @@ func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	return m, loss
 }
 
-// closest returns the transfers with the smallest residuals relative to the noise.
+// closest returns the indices of the transfers with the smallest residuals relative to the noise.
 func (t transfers) closest(m SizeModel, order []int, squares, scratch []float64) []int {
 	for i := range squares {
 		squares[i] = t.square(m, i)
 	}
 	copy(scratch, squares)
-	limit := Quantile(scratch, trimmedTo)
+	limit := Quantile(scratch, trimFraction)
 	order = order[:0]
 	for i, s := range squares {
 		if s <= limit {
@@ -252,7 +255,7 @@ func (t transfers) trimmedSum(m SizeModel, scratch []float64) (sum float64) {
 	for i := range scratch {
 		scratch[i] = t.square(m, i)
 	}
-	h := int(trimmedTo * float64(len(scratch)))
+	h := int(trimFraction * float64(len(scratch)))
 	selectRank(scratch, h)
 	for _, s := range scratch[:h] {
 		sum += s
@@ -260,13 +263,14 @@ func (t transfers) trimmedSum(m SizeModel, scratch []float64) (sum float64) {
 	return sum
 }
 
-// trimmedLoss compares models with noises of their own: the likelihood of the trimmed transfers, up to constants.
+// trimmedLoss returns the negative log-likelihood of the trimmed transfers, up to constants. Unlike trimmedSum it
+// compares models that differ in noise.
 func (t transfers) trimmedLoss(m SizeModel) float64 {
 	losses := make([]float64, len(t.sizes))
 	for i := range losses {
 		losses[i] = t.square(m, i)/2 + math.Log(m.Spread(t.sizes[i]))
 	}
-	h := int(trimmedTo * float64(len(losses)))
+	h := int(trimFraction * float64(len(losses)))
 	selectRank(losses, h)
 	var sum float64
 	for _, l := range losses[:h] {
@@ -275,15 +279,15 @@ func (t transfers) trimmedLoss(m SizeModel) float64 {
 	return sum
 }
 
-// solve returns the weighted least-squares fit to some transfers, with PerByte and PerSegment at least 0: the best of the
-// fits with both, either or none of them that is admissible. The weights are those of the noise of m, whose other fields
-// are kept.
+// solve returns the weighted least-squares fit to the given transfers with PerByte and PerSegment at least 0: the best
+// admissible fit among those with both, either and neither of them. Weights follow from the noise of m, whose other
+// fields are kept.
 func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	var gram [3][3]float64
 	var right [3]float64
 	for _, i := range rows {
 		w := 1 / m.Spread(t.sizes[i])
-		// In packets instead of bytes, so that the columns are of one size.
+		// Sizes are in packets instead of bytes, so that the columns have similar magnitudes.
 		x := [3]float64{w, w * t.sizes[i] / float64(m.Segment), w * math.Floor(t.sizes[i]/float64(m.Segment))}
 		for a := range x {
 			right[a] += x[a] * w * t.latencies[i]
@@ -298,7 +302,7 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 		if !ok || c[1] < 0 || c[2] < 0 {
 			continue
 		}
-		// The sum of squares explained; the more the better the fit.
+		// The explained sum of squares measures the quality of the fit.
 		if g := c[0]*right[0] + c[1]*right[1] + c[2]*right[2]; g > gain {
 			best.Base, best.PerByte, best.PerSegment, gain = c[0], c[1]/float64(m.Segment), c[2], g
 		}
@@ -306,8 +310,8 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	return best
 }
 
-// solveNormal solves the normal equations for the used columns by elimination; the coefficients of the others are 0. It
-// returns false where columns are collinear. A matrix of three rows in the innermost loop: no library, no allocation.
+// solveNormal solves the normal equations for the used columns by elimination; the other coefficients are 0. It returns
+// false if columns are collinear. It runs in the innermost loop on a 3×3 matrix, so it avoids libraries and allocation.
 func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float64, ok bool) {
 	for i := range used {
 		if !used[i] {
@@ -341,11 +345,12 @@ func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float
 	return c, true
 }
 
-// noiseBins is into how many bins of equal numbers of transfers the noise is measured.
+// noiseBins is the largest number of bins, of equal numbers of transfers, in which the noise is measured.
 const noiseBins = 8
 
-// withNoise returns m with the noise that the transfers have: a line through the MADs of the residuals in bins of
-// expected latency, neither falling nor below a thousandth of the median latency or 1 ns.
+// withNoise returns m with noise estimated from the transfers: a line through the MADs of the residuals in bins of
+// expected latency. Its slope is at least 0, its intercept at least 1 ns and at least a thousandth of the median
+// latency.
 func (t transfers) withNoise(m SizeModel) SizeModel {
 	order := make([]int, len(t.sizes))
 	for i := range order {
@@ -369,8 +374,8 @@ func (t transfers) withNoise(m SizeModel) SizeModel {
 	return m
 }
 
-// upperMAD is the MAD of what is above 0 or that of all, whichever is larger: the noise of latencies is often skewed, and what is too slow
-// must be told from the slow side's noise.
+// upperMAD returns the MAD of the positive residuals or of all, whichever is larger. The noise of latencies is often
+// skewed, and delays must be distinguished from the noise on the slow side. It reorders residuals.
 func upperMAD(residuals []float64) float64 {
 	both := MAD(residuals, 0, nil)
 	above := slices.DeleteFunc(residuals, func(r float64) bool { return r <= 0 })
@@ -380,7 +385,7 @@ func upperMAD(residuals []float64) float64 {
 	return max(both, madScale*Median(above))
 }
 
-// line returns intercept and slope of the line through the points by least squares relative to y, both at least 0.
+// line returns intercept and slope, both at least 0, of the line through the points by least squares relative to y.
 func line(x, y []float64) (intercept, slope float64) {
 	weights := make([]float64, len(y))
 	for i, v := range y {

@@ -14,11 +14,11 @@ import (
 // sketchAccuracy is the relative error of quantiles.
 const sketchAccuracy = 0.01
 
-// bins maps a duration to the number of its bin and back. It is immutable. Durations in [1, MaxNanos) fall into about 1 650
-// bins, which bounds the memory of a sketch without collapsing any.
+// bins maps durations to bin numbers and back. It is immutable. Durations in [1, MaxNanos) fall into about 1 650 bins,
+// which bounds the memory of a sketch without collapsing bins.
 var bins = must(mapping.NewCubicallyInterpolatedMapping(sketchAccuracy))
 
-// lastBin is the highest bin that a duration below MaxNanos falls into.
+// lastBin is the highest bin of durations below MaxNanos.
 var lastBin = bins.Index(MaxNanos)
 
 func must[T any](v T, err error) T {
@@ -28,14 +28,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019) of
-// integer counts. The zero value is the empty set. It takes some 200 bytes for a few durations, up to 15 KiB for durations
-// spread over the whole range. What it reports and how it is encoded depends on the set only, not on the order of adding and
-// merging. Reading may sort a buffer inside: even readers must not share a Sketch.
+// Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019)
+// of integer counts. The zero value is the empty set. It takes about 200 bytes for a few durations and up to 15 KiB for
+// durations over the whole range. Its results and its encoding depend only on the set, not on the order of adding and
+// merging. Reading may sort an internal buffer, so concurrent readers must not share a Sketch.
 type Sketch struct {
 	zeros uint64
-	total uint64                        // durations, with those of 0
-	store *store.BufferedPaginatedStore // counts of durations above 0; nil: none
+	total uint64                        // number of durations, including zeros
+	store *store.BufferedPaginatedStore // counts of durations above 0; nil if there are none
 }
 
 // Add adds a duration in [0, MaxNanos); anything else panics.
@@ -46,30 +46,30 @@ func (s *Sketch) Add(ns int64) {
 		s.zeros++
 		return
 	}
-	s.filled().Add(bins.Index(float64(x)))
+	s.ensureStore().Add(bins.Index(float64(x)))
 }
 
-func (s *Sketch) filled() *store.BufferedPaginatedStore {
+func (s *Sketch) ensureStore() *store.BufferedPaginatedStore {
 	if s.store == nil {
 		s.store = store.NewBufferedPaginatedStore()
 	}
 	return s.store
 }
 
-// Merge adds the durations of o, which stays as it is.
+// Merge adds the durations of o, which is not modified.
 func (s *Sketch) Merge(o Sketch) {
 	s.total += o.total
 	s.zeros += o.zeros
 	if o.store != nil {
-		s.filled().MergeWith(o.store)
+		s.ensureStore().MergeWith(o.store)
 	}
 }
 
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.total }
 
-// Quantile returns the duration in ns, within 1 %, at quantile q: that of rank ⌊q·(n−1)⌋ in ascending order. NaN for an empty
-// sketch and for q outside [0, 1].
+// Quantile returns the duration of rank ⌊q·(n−1)⌋ in ascending order, in ns within 1 %. It is NaN for an empty sketch
+// and for q outside [0, 1].
 func (s *Sketch) Quantile(q float64) float64 {
 	if s.total == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
@@ -81,8 +81,8 @@ func (s *Sketch) Quantile(q float64) float64 {
 	return bins.Value(s.store.KeyAtRank(rank - float64(s.zeros)))
 }
 
-// CoV returns the coefficient of variation of the durations, each taken for the middle of its bin, with the interval that the bins give
-// for it (delta method). Its bounds are NaN under three durations, all of it while they do not vary.
+// CoV returns the coefficient of variation with its interval by the delta method. Every duration counts as the middle
+// of its bin. The bounds are NaN for fewer than three durations; all fields are NaN if the durations do not vary.
 func (s *Sketch) CoV() Interval {
 	n := float64(s.total)
 	keys, counts := s.binsAscending()
@@ -102,15 +102,16 @@ func (s *Sketch) CoV() Interval {
 	if s.total < 3 {
 		return Interval{cov, math.NaN(), math.NaN()}
 	}
-	each(func(x, count float64) { // by how much one duration moves the logarithm of the CoV, times n
-		moves := (x-mean)*(x-mean)/(2*variance) - 0.5 - (x-mean)/mean
-		squares += moves * moves * count
+	each(func(x, count float64) { // influence of one duration on the logarithm of the CoV, times n
+		influence := (x-mean)*(x-mean)/(2*variance) - 0.5 - (x-mean)/mean
+		squares += influence * influence * count
 	})
 	half := studentsT(int(min(s.total-1, math.MaxInt32))) * math.Sqrt(squares) / n
 	return Interval{cov, cov * math.Exp(-half), cov * math.Exp(half)}
 }
 
-// Logs returns the moments of the numbers of the durations' bins: of their logarithms, in units of 2 %.
+// Logs returns the moments of the bin numbers of the durations, which are their logarithms in units of 2 %. Zeros count
+// as bin 0.
 func (s *Sketch) Logs() Moments {
 	m := Moments{N: s.total}
 	if s.store == nil {
@@ -125,22 +126,22 @@ func (s *Sketch) Logs() Moments {
 	return m
 }
 
-// Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how
-// many do: exactly those that were above limit. For an empty sketch it returns 0, 0.
+// Exceed returns the lowest limit on a bin boundary that at most a fraction p of the durations exceeds, and the exact
+// number of durations above it. For an empty sketch it returns 0, 0.
 func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	keys, counts := s.binsAscending()
 	for i, k := range slices.Backward(keys) {
 		if above+counts[i] > budget {
-			return least(k+1) - 1, above
+			return binStart(k+1) - 1, above
 		}
 		above += counts[i]
 	}
 	return 0, above
 }
 
-// Undercut returns the greatest limit, on the boundary of a bin, that at most a fraction p of the durations undercuts,
-// and how many do: exactly those that were below limit. For an empty sketch it returns MaxNanos, 0.
+// Undercut returns the highest limit on a bin boundary such that at most a fraction p of the durations is below it, and
+// the exact number of durations below it. For an empty sketch it returns MaxNanos, 0.
 func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	if s.zeros > budget {
@@ -150,31 +151,31 @@ func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
 	keys, counts := s.binsAscending()
 	for i, k := range keys {
 		if below+counts[i] > budget {
-			return least(k), below
+			return binStart(k), below
 		}
 		below += counts[i]
 	}
 	return MaxNanos, below
 }
 
-// Beyond returns how many durations may be below low or above high: those in bins that reach beyond. It is exact for
-// limits on the boundaries of bins, as those of Exceed and Undercut are.
+// Beyond returns the number of durations in bins that extend below low or above high: an upper bound of the number of
+// durations outside [low, high]. It is exact for limits on bin boundaries, as returned by Exceed and Undercut.
 func (s *Sketch) Beyond(low, high int64) (n uint64) {
 	if low > 0 {
 		n = s.zeros
 	}
 	keys, counts := s.binsAscending()
 	for i, k := range keys {
-		if least(k) < low || least(k+1)-1 > high {
+		if binStart(k) < low || binStart(k+1)-1 > high {
 			n += counts[i]
 		}
 	}
 	return n
 }
 
-// least returns the least duration, at least 1, in bin key or above. The bins' boundaries are computed with rounding
-// errors, their numbers decide.
-func least(key int) int64 {
+// binStart returns the shortest duration, at least 1 ns, in bin key or above. The computed boundaries of bins have
+// rounding errors, so the bin numbers of the neighbouring durations decide.
+func binStart(key int) int64 {
 	x := max(1, int64(bins.LowerBound(key)))
 	for x > 1 && bins.Index(float64(x-1)) >= key {
 		x--
@@ -185,12 +186,12 @@ func least(key int) int64 {
 	return x
 }
 
-// binsAscending returns the filled bins and their counts, without the zeros.
+// binsAscending returns the non-empty bins and their counts, without zeros.
 func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 	if s.store == nil {
 		return nil, nil
 	}
-	s.store.ForEach(func(key int, count float64) bool { // in ascending order, every bin once
+	s.store.ForEach(func(key int, count float64) bool { // visits every bin once, ascending
 		keys, counts = append(keys, key), append(counts, uint64(count))
 		return false
 	})
@@ -199,8 +200,8 @@ func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 
 const sketchVersion = 1
 
-// AppendBinary appends s to b: one byte for the version, the zeros, then the filled bins as pairs of distance and count.
-// About two bytes per filled bin.
+// AppendBinary appends s to b: a version byte, the number of zeros, then the non-empty bins as pairs of distance and
+// count. It takes about two bytes per non-empty bin.
 func (s *Sketch) AppendBinary(b []byte) []byte {
 	b = append(b, sketchVersion)
 	b = codec.AppendUvarints(b, s.zeros)
@@ -215,7 +216,7 @@ func (s *Sketch) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeSketch reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeSketch decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sketchVersion)
@@ -229,7 +230,7 @@ func DecodeSketch(b []byte) (Sketch, []byte, error) {
 			d.Fail()
 			break
 		}
-		s.filled().AddWithCount(key, float64(count))
+		s.ensureStore().AddWithCount(key, float64(count))
 		s.total += count
 	}
 	if d.Bad() {
