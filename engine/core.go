@@ -202,7 +202,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	}
 	t.grown = true
 	a := c.arm(o)
-	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: Sightings(o)}
+	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
 	if a.everything {
 		x.Unhealthy = c.unwell(requestType)
 		onPath(o, x.Contexts)
@@ -210,12 +210,12 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	t.builder.Observe(x)
 }
 
-// Sightings returns the contexts of a request as package cct takes them.
-func Sightings(o *observation.Observation) []cct.Sighting {
-	s := make([]cct.Sighting, len(o.Contexts))
+// ContextCounts returns the contexts of a request as package cct takes them.
+func ContextCounts(o *observation.Observation) []cct.ContextCount {
+	s := make([]cct.ContextCount, len(o.Contexts))
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
-		s[i] = cct.Sighting{
+		s[i] = cct.ContextCount{
 			Context: x.Context, Parent: x.Parent, Op: x.Op, Tracepoint: x.Tracepoint,
 			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
 		}

@@ -648,3 +648,40 @@ func TestWebhooks(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestAccepted(t *testing.T) {
+	for status, want := range map[int]bool{199: false, 200: true, 204: true, 299: true, 300: false, 404: false} {
+		a := &Answer{Status: status}
+		if err := a.Err(); (err == nil) != want {
+			t.Errorf("status %d: error %v, want accepted: %t", status, err, want)
+		}
+	}
+}
+
+// The URL of an endpoint may already end with the path of its format.
+func TestPathOfFormat(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://a.example":                  "http://a.example/api/v2/alerts",
+		"http://a.example/":                 "http://a.example/api/v2/alerts",
+		"http://a.example/am":               "http://a.example/am/api/v2/alerts",
+		"http://a.example/am/api/v2/alerts": "http://a.example/am/api/v2/alerts",
+	} {
+		c, err := newCaller(&Endpoint{Name: "a", Format: "alertmanager", URL: address}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.url != want {
+			t.Errorf("%s: got %s, want %s", address, c.url, want)
+		}
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://a.example:8443/secret?key=1": "https://a.example:8443", "mailto:somebody": "", "http://%zz/": "",
+	} {
+		if got := origin(address); got != want {
+			t.Errorf("%s: got %q, want %q", address, got, want)
+		}
+	}
+}

@@ -290,3 +290,15 @@ func checkAlerts(t *testing.T, e *Event) {
 		}
 	}
 }
+
+// The sentence of a decision mentions only changes that it made.
+func TestSentenceOfDecision(t *testing.T) {
+	on, off := []Pick{{Tracepoint: "a"}}, []Excluded{{Tracepoint: "b"}}
+	for want, d := range map[string]*Decision{
+		"1 switched on: a": {On: on}, "1 switched off: b": {Off: off}, "1 switched on: a; 1 switched off: b; the budget shrank": {On: on, Off: off, Reason: "the budget shrank"},
+	} {
+		if got := d.sentence(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

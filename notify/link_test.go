@@ -70,3 +70,15 @@ func FuzzLinks(f *testing.F) {
 		}
 	})
 }
+
+// A request that ends on a full unit is not rounded up.
+func TestExactEnd(t *testing.T) {
+	l, err := NewLink("backend", "https://b.example/{trace_id}?{end_s}&{end_ms}&{end_us}&{end_ns}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "https://b.example/00000000000000000000000000000001?7&7000&7000000&7000000000"
+	if got := LinksTo([]Link{l}, &Request{Trace: trace.ID{15: 1}, End: 7_000_000_000})[0].URL; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -54,7 +54,11 @@ func decodeHead(b []byte) (head, error) {
 	return h, nil
 }
 
-// closedKeySize is the size of a key of closed traces: the first byte, the time, and the position among those of one time.
+// closedKey returns the key of item i of the closed traces of a checkpoint: the first byte, the time, and the low bits of i.
+func closedKey(at trace.Nanos, i int) []byte {
+	return append(numbered(keyClosed, uint64(at)), byte(i), byte(i>>8))
+}
+
 const closedKeySize = 1 + 8 + 2
 
 func decodeClosed(key, value []byte) (Closed, error) {
@@ -92,7 +96,7 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 		if len(x.Hashes) == 0 {
 			continue
 		}
-		if err := b.Set(append(numbered(keyClosed, uint64(x.At)), byte(i), byte(i>>8)), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
+		if err := b.Set(closedKey(x.At, i), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
 			return err
 		}
 	}

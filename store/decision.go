@@ -57,15 +57,12 @@ func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []s
 	return all, nil
 }
 
-func decodeDecisions(packed []byte) (of []search.Decision, err error) {
+func decodeDecisions(packed []byte) ([]search.Decision, error) {
 	data, err := decompress(packed)
 	if err != nil {
 		return nil, err
 	}
-	if err := decodeValue(data, &of); err != nil {
-		return nil, err
-	}
-	return of, nil
+	return decodeValue[[]search.Decision](data)
 }
 
 // ForgetDecisions forgets what was decided before a time.

@@ -68,11 +68,11 @@ func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
 }
 
 func decodeExemplars(value []byte) (*Exemplars, error) {
-	e := &Exemplars{}
-	if err := decodeValue(value, e); err != nil {
+	e, err := decodeValue[Exemplars](value)
+	if err != nil {
 		return nil, fmt.Errorf("decode exemplars: %w", err)
 	}
-	return e, nil
+	return &e, nil
 }
 
 // EachExemplars calls f with the exemplars of every group.

@@ -18,16 +18,19 @@ const valueVersion = 1
 // appendValue returns the encoding of v, a plain value.
 func appendValue(v any) []byte { return plain.Append([]byte{valueVersion}, v) }
 
-// decodeValue decodes b, which appendValue of this version or an older one returned, into the value that v points to. An error wraps
-// [codec.ErrCorrupt].
-func decodeValue(b []byte, v any) error {
+// decodeValue returns the value that appendValue of this version or an older one encoded. An error wraps [codec.ErrCorrupt].
+func decodeValue[T any](b []byte) (T, error) {
+	var v, zero T
 	if len(b) > 0 && b[0] == valueVersion {
-		return plain.Decode(b[1:], v)
+		if err := plain.Decode(b[1:], &v); err != nil {
+			return zero, err
+		}
+		return v, nil
 	}
-	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
-		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&v); err != nil {
+		return zero, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
-	return nil
+	return v, nil
 }
 
 // decompress returns the bytes that s2.Encode compressed. An error wraps [codec.ErrCorrupt].

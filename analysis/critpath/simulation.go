@@ -76,7 +76,7 @@ func (s *Simulation) join(p *Path, r *Root) {
 }
 
 // WhatIf returns how long the request would have taken if one of its edges had taken to ns instead of from, its time on
-// the critical path. With coarse, edges are whole ones, as in a request type: [trace.WholeEdge].
+// the critical path. With coarse, edges are whole ones, as in a request type: [trace.ContextEdge].
 //
 // The walk is repeated forwards. The own work of a span is the gaps between its children: a child starts when all the
 // children that had ended before it started have ended, and after the gap that lay between; a span ends likewise. Gaps

@@ -42,7 +42,7 @@ func (d *dictionary) enter(o *observation.Observation) {
 		e := &o.Edges[i]
 		if d.isNew(uint64(e.Edge) ^ uint64(e.Callee)) {
 			d.table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After, Callee: e.Callee})
-			d.table.AddEdge(trace.WholeEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
+			d.table.AddEdge(trace.ContextEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
 		}
 	}
 }

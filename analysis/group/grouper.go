@@ -81,7 +81,7 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 			values: g.Keys.values(id, o),
 		}, requestType)
 	}
-	g.times = o.AppendWholeTimes(g.times[:0])
+	g.times = o.AppendContextTimes(g.times[:0])
 	requestType.add(o, g.times, &g.rows)
 	if group == nil {
 		g.Refused++
