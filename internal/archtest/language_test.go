@@ -51,7 +51,7 @@ var unplain = []string{
 	"analysis/group", "analysis/observation", "analysis/stats", "bench/benchdoc", "bench/benchreport",
 	"bench/demo", "bench/demo/shop", "bench/fixtures/devdata", "bench/fixtures/gentestdata",
 	"bench/fixtures/tracegen", "bench/fixtures/transfergen", "bench/oracle", "bench/requests",
-	"bench/sim", "bench/throughput", "bench/tracetest", "cct", "cmd/sibylbench", "engine",
+	"bench/sim", "bench/throughput", "bench/tracetest", "cmd/sibylbench", "engine",
 	"engine/live", "internal/codec", "internal/codec/plain", "store", "trace", "web/pack",
 }
 
