@@ -36,8 +36,8 @@ type Endpoint struct {
 	AllowPrivate bool   // permits addresses that are not public
 }
 
-// wants reports whether e subscribes to a type.
-func (e *Endpoint) wants(t Type) bool {
+// subscribes reports whether e subscribes to a type.
+func (e *Endpoint) subscribes(t Type) bool {
 	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t)
 }
 
@@ -150,7 +150,7 @@ func (n *Notifier) Enqueue(e *Event) error {
 	n.mu.Unlock()
 	var messages []store.Message
 	for _, c := range callers {
-		if !c.endpoint.wants(e.Type) {
+		if !c.endpoint.subscribes(e.Type) {
 			continue
 		}
 		if body := c.format.render(e); body != nil {

@@ -109,7 +109,7 @@ func TestReadAgain(t *testing.T) {
 	defer j.Close()
 	j.Continue(last)
 	if j.Next() != last+1 {
-		t.Fatalf("an empty journal goes on with %d, want %d", j.Next(), last+1)
+		t.Fatalf("an empty journal continues with %d, want %d", j.Next(), last+1)
 	}
 }
 

@@ -75,8 +75,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNoIdleRules checks that each import that a rule allows is used: a permission nobody needs is forgotten, not
-// granted.
+// TestNoIdleRules checks that each import that a rule allows is used: an unused permission is an oversight.
 func TestNoIdleRules(t *testing.T) {
 	used := make(map[string]bool) // folder of the rule, space, imported folder
 	for _, f := range goFiles(t) {
