@@ -248,7 +248,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t.groups = c.Grouper().Len()
 	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
 	t.unnamed = c.Table().Refused()
-	t.unranked = c.Spans().Beyond()
+	t.unranked = c.Spans().Dropped()
 	state := c.State()
 	t.overrides, t.version = len(state.Overrides), state.Plan.Version
 	on := make(map[trace.Symbol]bool)
