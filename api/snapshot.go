@@ -105,7 +105,7 @@ func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapsh
 	g := c.Grouper()
 	s.groups = make([]groupRow, 0, g.Len())
 	for one := range g.Each() {
-		total, failed := one.Kept()
+		total, failed := one.Retained()
 		row := groupRow{
 			id: one.ID, requestType: one.RequestType, level: one.Level, count: total.N, failed: failed,
 			mean: math.NaN(), cov: total.CoV(), rate: one.Rate(), since: one.Since, seen: one.Seen,
