@@ -137,7 +137,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	if !p.Complete() {
 		return 0
 	}
-	c.spans.Present().Observe(p)
+	c.spans.Current().Observe(p)
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
 			c.observer.Observe(p, i, &c.scratch)
@@ -149,7 +149,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 }
 
 // ObserveSpans takes how long the spans of closed traces took, whose requests are observed apart. It keeps nothing of t.
-func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Present().Merge(t) }
+func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Current().Merge(t) }
 
 // Observe takes one request and returns its request type and group; either is nil where there is no room for it, or it enters no statistics.
 // It keeps nothing of o.
@@ -226,7 +226,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 // Epoch ends an epoch at time now: what was seen is weighed, and the next plan decided. It returns the decisions, each with its
 // evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
-	c.spans.Turn(now)
+	c.spans.Rotate(now)
 	c.versions.forget()
 	if !c.learned {
 		c.preview.Groups.Close(now)

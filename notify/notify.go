@@ -212,7 +212,7 @@ func (n *Notifier) Webhooks() []Webhook {
 	for i, c := range callers {
 		e := &c.endpoint
 		all[i] = Webhook{Name: e.Name, Format: e.Format, Origin: origin(e.URL), Events: e.Events, Signed: e.Key != nil, Count: counts[e.Name]}
-		all[i].Waiting, all[i].Dead = n.options.Outbox.Held(e.Name)
+		all[i].Waiting, all[i].Dead = n.options.Outbox.Count(e.Name)
 	}
 	return all
 }

@@ -31,8 +31,8 @@ type decoder struct {
 	check func(t *testing.T, b []byte) (decoded bool)
 }
 
-// newDecoder returns a decoder of values of type T, which encode appends and walk reads. If exact, every value has one encoding;
-// otherwise decode also accepts other encodings, such as those of older versions.
+// newDecoder returns a decoder of values of type T, which encode appends and walk reads. If exact, each value has one
+// encoding; otherwise decode also accepts other encodings, such as those of older versions.
 func newDecoder[T any](name string, exact bool, decode func([]byte) (T, []byte, error), encode func([]byte, *T) []byte, walk func(*T), values ...T) decoder {
 	d := decoder{name: name}
 	for i := range values {
@@ -67,7 +67,7 @@ func newDecoder[T any](name string, exact bool, decode func([]byte) (T, []byte, 
 	return d
 }
 
-// whole makes of a decoder of all bytes one that returns the bytes behind the value: none.
+// whole adapts a decoder of all bytes, which leaves none behind the value.
 func whole[T any](decode func([]byte) (T, error)) func([]byte) (T, []byte, error) {
 	return func(b []byte) (T, []byte, error) {
 		v, err := decode(b)
@@ -202,8 +202,8 @@ func analysisDecoders(t testing.TB) []decoder {
 	var packer observation.Packer
 	var spans observation.RecentSpans
 	x := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{ID: 1, Op: 5, Start: 1000, End: 2000}}}
-	spans.Present().Observe(critpath.NewExtractor(critpath.DefaultOptions()).Extract(x))
-	spans.Turn(now)
+	spans.Current().Observe(critpath.NewExtractor(critpath.DefaultOptions()).Extract(x))
+	spans.Rotate(now)
 	types := &group.RequestTypes{}
 	grouper := group.NewGrouper(types, table, group.Options{})
 	refinement := detect.NewRefinement(7, []trace.Symbol{1, 2})
@@ -250,8 +250,8 @@ func analysisDecoders(t testing.TB) []decoder {
 		}, &observation.Packer{}, &packer),
 		newDecoder("recent spans", true, observation.DecodeRecentSpans, appendPointer[observation.RecentSpans], func(r *observation.RecentSpans) {
 			r.Of(5)
-			r.Beyond()
-			r.Turn(now)
+			r.Dropped()
+			r.Rotate(now)
 		}, observation.RecentSpans{}, spans),
 		newDecoder("request types", true, decodeTypes, appendBinary, func(r **group.RequestTypes) {
 			(*r).Learn(seeds[0])
@@ -454,8 +454,8 @@ func storeDecoders() []decoder {
 	}
 }
 
-// FuzzDecoders passes bytes to one of the decoders of saved state. A decoder returns either a value or an error that wraps
-// [codec.ErrCorrupt]. A value that it returns is encoded canonically, and safe to use.
+// FuzzDecoders passes bytes to one of the decoders of saved state. A decoder returns either a value or an error that
+// wraps [codec.ErrCorrupt]. A value that it returns has a canonical encoding and is safe to use.
 func FuzzDecoders(f *testing.F) {
 	all := decoders(f)
 	for i, d := range all {
@@ -470,7 +470,7 @@ func FuzzDecoders(f *testing.F) {
 	})
 }
 
-// Every seed, and each of its prefixes, passes the checks of FuzzDecoders; the seeds decode.
+// Seeds decode. They and their prefixes pass the checks of FuzzDecoders.
 func TestDecoders(t *testing.T) {
 	for _, d := range decoders(t) {
 		t.Run(d.name, func(t *testing.T) {

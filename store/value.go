@@ -11,14 +11,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 )
 
-// valueVersion is the first byte of an encoded value. Up to version 3 of the store values were gob, which never begins with it: a gob
-// begins with the length of its first message, which is greater than 1.
+// valueVersion is the first byte of an encoded value. Up to version 3 of the store a value was gob, whose first byte is
+// the length of its first message, which is greater than 1.
 const valueVersion = 1
 
-// appendValue returns the encoding of v, a plain value.
+// appendValue returns the encoding of v, which must be plain.
 func appendValue(v any) []byte { return plain.Append([]byte{valueVersion}, v) }
 
-// decodeValue returns the value that appendValue of this version or an older one encoded. An error wraps [codec.ErrCorrupt].
+// decodeValue returns the value that appendValue of this version or an older one encoded. An error wraps
+// [codec.ErrCorrupt].
 func decodeValue[T any](b []byte) (T, error) {
 	var v, zero T
 	if len(b) > 0 && b[0] == valueVersion {

@@ -52,8 +52,8 @@ func EdgeOf(ctx Context, before, after Op) Edge {
 	return Edge(Mix(uint64(ctx), Mix(uint64(before), uint64(after))))
 }
 
-// ContextEdge returns the edge for all of ctx's own time, wherever it lies between its children. Statistics of a request
-// type use these edges. They are ordered as their contexts are.
+// ContextEdge returns the edge for all of ctx's own time, wherever it lies between its children. Statistics of a
+// request type use these edges. They are ordered as their contexts are.
 func ContextEdge(ctx Context) Edge { return Edge(ctx) }
 
 // Operation is the content of an [Op].

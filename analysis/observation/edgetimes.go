@@ -38,7 +38,7 @@ func (o *Observation) AppendTimes(times []EdgeNanos) []EdgeNanos {
 	return times
 }
 
-// fewTimes is the number up to which insertion is the fastest way to sort.
+// fewTimes is the largest number of times that insertion sorts fastest.
 const fewTimes = 32
 
 func sortTimes(times []EdgeNanos) {
