@@ -45,7 +45,7 @@ func (s *splitter) begin(wholes []analysis.Hash) {
 }
 
 func (s *splitter) observe(whole analysis.Hash, o *observation.Observation) {
-	if sample := s.samples[whole]; sample != nil && sample.Wants(o.Key()) {
+	if sample := s.samples[whole]; sample != nil && sample.Accepts(o.Key()) {
 		sample.Add(o.Key(), o.Clone())
 	}
 }

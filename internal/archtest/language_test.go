@@ -47,7 +47,7 @@ func (c *count) String() string {
 // unplain lists the folders whose comments still await their rewriting. A folder leaves the list once it is plain, and none is added.
 var unplain = []string{
 	"analysis", "analysis/baselinediff", "analysis/detect", "analysis/explain",
-	"analysis/group", "analysis/observation", "analysis/stats", "api", "api/contract", "bench/benchdoc",
+	"analysis/group", "analysis/observation", "api", "api/contract", "bench/benchdoc",
 	"bench/benchreport", "bench/demo", "bench/demo/shop", "bench/fixtures/devdata",
 	"bench/fixtures/gentestdata", "bench/fixtures/tracegen", "bench/fixtures/transfergen", "bench/oracle",
 	"bench/requests", "bench/sim", "bench/throughput", "bench/tracetest", "cct", "client", "cmd/internal/cli",
