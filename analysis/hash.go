@@ -26,11 +26,10 @@ func (h Hash) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ErrBadHash is returned for text that is not 32 hex digits.
+// ErrBadHash is the error of [ParseHash].
 var ErrBadHash = errors.New("want 32 hexadecimal digits")
 
-// ParseHash parses the output of [Hash.String]; upper-case digits are accepted too. It returns ErrBadHash for any other
-// text.
+// ParseHash parses 32 hex digits of either case. For other text it returns the zero Hash and [ErrBadHash].
 func ParseHash(s string) (Hash, error) {
 	var b [16]byte
 	if len(s) != 32 {
@@ -42,7 +41,7 @@ func ParseHash(s string) (Hash, error) {
 	return Hash{Hi: binary.BigEndian.Uint64(b[:8]), Lo: binary.BigEndian.Uint64(b[8:])}, nil
 }
 
-// secondHalf seeds Lo, so that the two halves of a Hash are independent.
+// secondHalf makes the two halves of a Hash independent.
 const secondHalf = 0xd6e8feb86659fd93
 
 // HashOf returns the hash of words, in order.

@@ -144,12 +144,12 @@ func statisticsDecoders() []decoder {
 		newDecoder("reference", true, stats.DecodeReference, appendBinary, func(r *stats.Reference) {
 			var n stats.Counts
 			n.Add(r, 1e6)
-			r.Holds(n)
+			r.Allows(n)
 		}, reference),
 		newDecoder("mix", true, stats.DecodeMix, appendBinary, func(m *stats.Mix) { m.Leading() }, stats.Mix{}, mix),
 		newDecoder("reference of mixes", true, stats.DecodeMixReference, appendBinary, func(r *stats.MixReference) {
 			n := make([]uint64, r.Groups())
-			if r.Holds(n) {
+			if r.Allows(n) {
 				new(stats.Mix).Step(r, n)
 			}
 		}, mixes),
@@ -179,7 +179,7 @@ func walkSketch(s *stats.Sketch) {
 }
 
 func walkRow(r *stats.Row) {
-	r.Came()
+	r.Arrival()
 	r.Total()
 	for range r.Edges() {
 	}

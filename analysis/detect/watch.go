@@ -40,7 +40,7 @@ type WatchOptions struct {
 // a margin away from what is healthy, and a false discovery has more gates to pass here.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
-	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-2
+	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 

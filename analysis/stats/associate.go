@@ -12,39 +12,40 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// minResidual is the least fraction of a column's variance that must remain after regression on the columns before it.
-const minResidual = 1e-8
+// collinear is the least fraction of a column's variance that earlier columns must leave unexplained.
+const collinear = 1e-8
 
-// basis returns orthonormal vectors that span the centred columns, and the indices of the columns that added a vector.
-// It skips columns that are constant, not finite, or a linear combination of earlier ones. At most limit vectors are
-// returned. Orthogonalising twice (Gram–Schmidt) is enough: Giraud, Langou, Rozložník 2005.
+// basis returns at most limit orthonormal vectors that span the centred columns, and the indices of the columns that
+// contributed one. It skips columns that are constant, not finite, or a linear combination of earlier ones. It applies
+// Gram–Schmidt twice, which is sufficient (Giraud, Langou, Rozložník 2005).
 func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 	for i, c := range columns {
 		if len(vectors) >= limit {
 			break
 		}
 		v := centred(c)
-		norm := floats.Norm(v, 2)
+		before := floats.Norm(v, 2)
 		project(v, vectors)
 		project(v, vectors)
-		residual := floats.Norm(v, 2)
-		// The rounding error of its mean leaves a constant column with a tiny norm.
-		if !(residual*residual > minResidual*norm*norm) || !(norm > 1e-9*floats.Norm(c, 2)) || math.IsInf(residual, 0) {
+		after := floats.Norm(v, 2)
+		// Centring a constant column leaves rounding errors.
+		if !(after*after > collinear*before*before) || !(before > 1e-9*floats.Norm(c, 2)) || math.IsInf(after, 0) {
 			continue
 		}
-		floats.Scale(1/residual, v)
+		floats.Scale(1/after, v)
 		vectors, kept = append(vectors, v), append(kept, i)
 	}
 	return vectors, kept
 }
 
+// centred returns a copy of c with mean 0.
 func centred(c []float64) []float64 {
 	v := slices.Clone(c)
 	floats.AddConst(-stat.Mean(c, nil), v)
 	return v
 }
 
-// project subtracts from v its projection onto the orthonormal vectors.
+// project subtracts from v its projections on the orthonormal vectors.
 func project(v []float64, vectors [][]float64) {
 	for _, u := range vectors {
 		floats.AddScaled(v, -floats.Dot(v, u), u)
@@ -53,25 +54,23 @@ func project(v []float64, vectors [][]float64) {
 
 // Canonical is the result of [CanonicalCorrelation].
 type Canonical struct {
-	// Correlations are the canonical correlations, the largest first, each in [0, 1]. There are min(len(KeptX),
-	// len(KeptY)).
+	// Correlations are the canonical correlations in [0, 1], the largest first. Their number is that of the kept
+	// columns of the smaller side.
 	Correlations []float64
 	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier
 	// ones.
 	KeptX, KeptY []int
-	// Loadings[i] is the correlation of column KeptX[i] with the first canonical variate, in [−1, 1]: the part it plays
-	// in the relation between x and y.
+	// Loadings are the correlations, in [−1, 1], of each kept x with the first canonical variate.
 	Loadings []float64
 }
 
-// ErrNoVariation is returned if no column of one side varies, or if there are too few rows.
+// ErrNoVariation is the error of [CanonicalCorrelation] if no column of one side varies, or if there are too few rows.
 var ErrNoVariation = errors.New("stats: no variation to correlate")
 
-// CanonicalCorrelation correlates two sets of numeric variables, given by columns of equal length n. The first
-// correlation is the largest between any linear combination of xs and any of ys; each further one is the largest
-// between combinations uncorrelated with the earlier ones. Only the first n/3 independent columns of each side are
-// considered, because with more columns anything correlates. It returns ErrNoVariation if no column of one side varies
-// or n is less than 4.
+// CanonicalCorrelation correlates two sets of numeric variables, given as columns of equal length n. The first
+// canonical correlation is the largest correlation between a linear combination of xs and one of ys; each further one
+// is the largest of the remaining variation. It keeps at most the first n/3 independent columns of each side, since
+// more columns correlate with anything. It returns ErrNoVariation if one side does not vary or n < 4.
 func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return Canonical{}, ErrNoVariation
@@ -83,7 +82,7 @@ func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 		return Canonical{}, ErrNoVariation
 	}
 	x, y := standardised(xs, keptX), standardised(ys, keptY)
-	// gonum's LeftTo panics if the right side has more columns than the left (v0.17). Swapping the sides does not
+	// gonum's LeftTo panics if the right side has more columns than the left (v0.17). Exchanging the sides does not
 	// change the correlations.
 	wide, narrow := x, y
 	if len(keptY) > len(keptX) {
@@ -122,8 +121,8 @@ func standardised(columns [][]float64, kept []int) *mat.Dense {
 }
 
 // loadings returns the correlation of every column of x with the first canonical variate of x. That variate is the
-// projection of the given one, of either side, onto the span of x; vectors are an orthonormal basis of it. The sign is
-// chosen so that the loading of the largest magnitude is positive.
+// projection of the variate of either side on the orthonormal vectors, which span x. Its sign makes the largest loading
+// positive.
 func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	n, k := x.Dims()
 	own := make([]float64, n)
@@ -142,14 +141,14 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// maxExceedances is the number of permutations at least as extreme as the data after which a test stops.
-const maxExceedances = 20
+// enoughExceedances is the number of permutations at least as extreme as the data after which a test stops.
+const enoughExceedances = 20
 
-// PermutationTest returns the p-value, in (0, 1], of observed under the hypothesis that n values are exchangeable. It
-// calls statistic with random permutations of their indices; statistic must not retain the slice. Large values are
-// extreme. The test stops once 20 permutations were at least as extreme as observed, or after limit permutations. The
-// p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo p-values") and at least 1/(limit+1).
-// The same seed yields the same value. It returns NaN if observed is NaN.
+// PermutationTest returns the p-value, in (0, 1], of observed under the null hypothesis that the n values are
+// exchangeable; NaN if observed is NaN. It compares observed with the statistic of random permutations of the indices;
+// large values are extreme. statistic must not retain order. The test stops after limit permutations, or as soon as 20
+// were at least as extreme. The p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo
+// p-values") and at least 1/(limit+1). Equal seeds yield equal values.
 func PermutationTest(observed float64, n, limit int, seed uint64, statistic func(order []int) float64) float64 {
 	if math.IsNaN(observed) {
 		return math.NaN()
@@ -159,7 +158,7 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 	for i := range order {
 		order[i] = i
 	}
-	// Summing the same values in another order may change the last bits of a statistic.
+	// The order of values can change the last bits of a statistic.
 	atLeast := observed - 1e-12*math.Abs(observed)
 	extreme := 0
 	for i := range limit {
@@ -167,18 +166,19 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 		if statistic(order) >= atLeast {
 			extreme++
 		}
-		if extreme == maxExceedances {
+		if extreme == enoughExceedances {
 			return float64(extreme) / float64(i+1)
 		}
 	}
 	return float64(extreme+1) / float64(limit+1)
 }
 
-// HeldOut reports whether the request with this key is held out to confirm findings on the other requests. It holds for
-// half of the keys, and always for the same ones. Keys may come from a [Sample], which keeps only small keys: the
-// result is independent of the magnitude of the key.
+// HeldOut reports whether the request with this key is held out to confirm findings on the others. The decision depends
+// on the key only and holds for half of all keys. It is independent of the magnitude of the key, so it suits a
+// [Sample], which keeps the smallest keys.
 func HeldOut(key uint64) bool {
-	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014). The constant makes the result independent of other uses.
+	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014). The constant makes the decision independent of other uses
+	// of it.
 	key ^= 0x6a09e667f3bcc909
 	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
 	key = (key ^ key>>27) * 0x94d049bb133111eb

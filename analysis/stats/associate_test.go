@@ -28,10 +28,10 @@ func sumOf(a float64, x []float64, b float64, y []float64) []float64 {
 	return out
 }
 
-func near(t *testing.T, label string, got, want, tolerance float64) {
+func near(t *testing.T, what string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s: %v, want %v ± %v", label, got, want, tolerance)
+		t.Errorf("%s: %v, want %v ± %v", what, got, want, tolerance)
 	}
 }
 
@@ -55,26 +55,26 @@ func TestCanonicalCorrelation(t *testing.T) {
 	near(t, "loading of the cause", c.Loadings[0], 1, 0.03)
 	near(t, "loading of the other", c.Loadings[1], 0, 0.1)
 
-	// One column on each side yields Pearson's correlation, in any units.
+	// With one column on each side it is Pearson's, whatever the units.
 	c, err = stats.CanonicalCorrelation([][]float64{sumOf(-1e-9, size, 0, size)}, [][]float64{sumOf(1e9, latency, 0, size)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "one column on each side", c.Correlations[0], math.Abs(stat.Correlation(size, latency, nil)), 1e-9)
+	near(t, "one each", c.Correlations[0], math.Abs(stat.Correlation(size, latency, nil)), 1e-9)
 
 	// More columns on the right than on the left.
 	c, err = stats.CanonicalCorrelation([][]float64{other, size}, [][]float64{latency, noise, sumOf(1, other, 5, noise)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "size, a combination of latency and noise", c.Correlations[0], 1, 1e-9)
-	near(t, "other, a combination of the third column and noise", c.Correlations[1], 1, 1e-9)
+	near(t, "size is the difference of latency and noise", c.Correlations[0], 1, 1e-9)
+	near(t, "and so is other", c.Correlations[1], 1, 1e-9)
 
 	if _, err := stats.CanonicalCorrelation([][]float64{constant}, [][]float64{latency}); !errors.Is(err, stats.ErrNoVariation) {
-		t.Errorf("constant column: error %v, want ErrNoVariation", err)
+		t.Errorf("constant: %v", err)
 	}
 	if _, err := stats.CanonicalCorrelation(nil, nil); !errors.Is(err, stats.ErrNoVariation) {
-		t.Errorf("no columns: error %v, want ErrNoVariation", err)
+		t.Errorf("nothing: %v", err)
 	}
 }
 
@@ -107,21 +107,21 @@ func TestPermutationTestIsValid(t *testing.T) {
 		}
 	}
 	if small/runs > 0.08 {
-		t.Errorf("p ≤ 0.05 in a fraction %v of the runs without effect, want at most 0.08", small/runs)
+		t.Errorf("p ≤ 0.05 in %v of the runs without effect", small/runs)
 	}
 	y := normals(r, n)
 	for i := range y {
 		y[i] += 3 * float64(groups[i])
 	}
 	if p := test(y, 1); p != 0.001 {
-		t.Errorf("strong effect: p = %v, want 1/1000", p)
+		t.Errorf("clear effect: p = %v, want 1/1000", p)
 	}
 	if p := test(y, 1); p != test(y, 1) {
-		t.Error("the same seed yields different p-values")
+		t.Error("not deterministic")
 	}
 }
 
-func TestHeldOutFraction(t *testing.T) {
+func TestHeldOutIsAHalf(t *testing.T) {
 	held := 0
 	for key := range uint64(10000) {
 		if stats.HeldOut(key) {

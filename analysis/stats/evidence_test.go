@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// group simulates the requests of a group: heavy-tailed, correlated within an epoch, drifting.
+// group simulates the requests of a group: heavy-tailed, alike within an epoch, drifting.
 type group struct {
 	r        *rand.Rand
 	rate     float64 // requests per epoch, on average
@@ -45,8 +45,8 @@ func newGroup(seed uint64) *group {
 	}
 }
 
-// epoch returns the durations of epoch i, with noise common to the epoch (3 %, correlated over some epochs), and a
-// drift and an accelerated daily curve of 5 % each.
+// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a
+// daily curve (in fast motion) of 5 % each.
 func (g *group) epoch(i int) []int64 {
 	g.block = 0.7*g.block + 0.02*g.r.NormFloat64()
 	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) * (1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
@@ -68,7 +68,7 @@ func poisson(r *rand.Rand, mean float64) (n int) {
 	return n
 }
 
-// learn returns a reference from the first epochs, with at least atLeast durations, and the number of the next epoch.
+// learn returns the reference of the first epochs, with at least min durations, and the next epoch.
 func (g *group) learn(atLeast uint64) (stats.Reference, int) {
 	var s stats.Sketch
 	var blocks []stats.Moments
@@ -90,10 +90,10 @@ func count(r *stats.Reference, xs []int64) (c stats.Counts) {
 	return c
 }
 
-// alarm is the e-value threshold for a single group: at most one false alarm in a thousand group-hours.
+// alarm is the e-value that a single group must reach: at most one false alarm in a thousand group-hours.
 const alarm = 2000
 
-// TestFalseAlarms prints the number of healthy groups that raise an alarm, individually and by e-BH over all groups.
+// TestFalseAlarms prints how many healthy group-hours raise an alarm, alone and by e-BH over all groups.
 func TestFalseAlarms(t *testing.T) {
 	const groups, hours = 300, 5
 	slower, variable := make([]float64, groups), make([]float64, groups)
@@ -121,12 +121,12 @@ func TestFalseAlarms(t *testing.T) {
 	}
 	t.Logf("%d group-hours: %d alarms alone, %d at once by e-BH", groups*hours, alone, together)
 	if alone > 1 || together > 0 {
-		t.Errorf("%d individual false alarms and %d by e-BH in %d group-hours, want at most 1 and 0", alone, together, groups*hours)
+		t.Errorf("%d and %d false alarms in %d group-hours", alone, together, groups*hours)
 	}
 }
 
-// A service's first seconds, in which a few requests take ten times as long, do not hide a later fault: a third of the
-// requests taking five times as long is detected within ten epochs.
+// What a service does in its first seconds, when a few of its requests take ten times as long, does not make Sibyl
+// blind: that a third of the requests takes five times as long later shows in ten epochs.
 func TestStart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var all stats.Sketch
@@ -144,7 +144,7 @@ func TestStart(t *testing.T) {
 		blocks = append(blocks, block.Logs())
 	}
 	options := stats.DefaultTestOptions()
-	options.Margin, options.Rho, options.Doubt = 0.05, 0.005, 1e-2 // as analysis/detect tests services
+	options.Margin, options.Rho, options.Alpha = 0.05, 0.005, 1e-2 // as services are watched
 	reference := stats.NewReference(&all, blocks, options)
 	var change stats.Change
 	for range 10 {
@@ -159,17 +159,17 @@ func TestStart(t *testing.T) {
 		change.Step(&reference, count(&reference, durations))
 	}
 	if change.Slower() < alarm {
-		t.Errorf("e-value %.3g, want at least %v", change.Slower(), alarm)
+		t.Errorf("an e-value of %.3g", change.Slower())
 	}
 }
 
-// TestDelay prints the number of epochs of 50 requests until a change is detected.
+// TestDelay prints how many epochs of 50 requests it takes to notice a change.
 func TestDelay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		shape  func(r *rand.Rand) float64
 		change func(r *rand.Rand, x float64) float64
-		within float64 // highest acceptable median, in epochs
+		within float64 // median epochs that must be reached
 	}{
 		{"log-normal σ=0.3, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.3) }, double, 3},
 		{"log-normal σ=0.5, doubled", func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.5) }, double, 4},
@@ -199,9 +199,9 @@ func TestDelay(t *testing.T) {
 			delays = append(delays, delay)
 		}
 		median, p90 := stats.Median(slices.Clone(delays)), stats.Quantile(delays, 0.9)
-		t.Logf("%s: detected after %v epochs of 50 requests (90 %%: %.0f)", c.name, median, p90)
+		t.Logf("%s: noticed after %v epochs of 50 requests (90 %%: %.0f)", c.name, median, p90)
 		if median > c.within {
-			t.Errorf("%s: median delay %v epochs, want at most %v", c.name, median, c.within)
+			t.Errorf("%s: %v epochs, want at most %v", c.name, median, c.within)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func sometimes(r *rand.Rand, x float64) float64 {
 	return x
 }
 
-// A group with the same median but a larger spread is more variable, not slower.
+// A group whose spread grows but whose median stays is more variable, not slower.
 func TestVariableIsNotSlower(t *testing.T) {
 	g := newGroup(1)
 	g.rate, g.latency = 50, func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.2) }
@@ -226,7 +226,7 @@ func TestVariableIsNotSlower(t *testing.T) {
 		c.Step(&ref, count(&ref, g.epoch(begin+i)))
 	}
 	if c.Variable() < alarm || c.Slower() > c.Variable() {
-		t.Errorf("variable %v, slower %v, want variable at least %v and above slower", c.Variable(), c.Slower(), alarm)
+		t.Errorf("variable %v, slower %v", c.Variable(), c.Slower())
 	}
 }
 
@@ -243,11 +243,11 @@ func mixEpoch(r *rand.Rand, proportions []float64, n int) []uint64 {
 	return counts
 }
 
-// TestMix prints false alarms over healthy hours with a fluctuating mix, and the delay until a retry in 10 % of
-// requests is detected.
+// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 %
+// of requests.
 func TestMix(t *testing.T) {
 	o := stats.DefaultTestOptions()
-	healthy, falseAlarms := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
+	healthy, false1 := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
 	var delays []float64
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -262,14 +262,14 @@ func TestMix(t *testing.T) {
 		var m stats.Mix
 		alarmed := false
 		for e := range stats.Horizon {
-			fluctuating := slices.Clone(healthy)
+			breathing := slices.Clone(healthy)
 			shift := 0.05 * math.Sin(float64(e)/40)
-			fluctuating[0], fluctuating[1] = fluctuating[0]-shift, fluctuating[1]+shift
-			m.Step(&ref, mixEpoch(r, fluctuating, rate))
+			breathing[0], breathing[1] = breathing[0]-shift, breathing[1]+shift
+			m.Step(&ref, mixEpoch(r, breathing, rate))
 			alarmed = alarmed || m.Shifted() >= alarm
 		}
 		if alarmed {
-			falseAlarms++
+			false1++
 		}
 		if rate == 2 {
 			continue
@@ -279,23 +279,23 @@ func TestMix(t *testing.T) {
 			m.Step(&ref, mixEpoch(r, []float64{0.54, 0.27, 0.08, 0.01, 0.1}, rate))
 		}
 		if group, _, more := m.Leading(); group != 4 || !more {
-			t.Errorf("seed %d: leading group %d, more %v, want 4, true", seed, group, more)
+			t.Errorf("seed %d: leading is %d, more %v", seed, group, more)
 		}
 		delays = append(delays, delay-1)
 	}
 	median := stats.Median(delays)
-	t.Logf("300 hours: %d false alarms; a new group of 10 %% detected after %v epochs of 20 requests", falseAlarms, median)
-	if falseAlarms > 0 || median > 15 {
-		t.Errorf("%d false alarms, delay %v, want 0 and at most 15", falseAlarms, median)
+	t.Logf("300 hours: %d false alarms; a new group of 10 %% noticed after %v epochs of 20 requests", false1, median)
+	if false1 > 0 || median > 15 {
+		t.Errorf("%d false alarms, delay %v", false1, median)
 	}
 	var empty stats.Mix
 	if g, _, _ := empty.Leading(); g != -1 || empty.Shifted() != 0 {
-		t.Errorf("empty mix: leading group %d, e-value %v, want -1, 0", g, empty.Shifted())
+		t.Errorf("empty mix leads with %d", g)
 	}
 }
 
-// If the hypothesis holds with equality, the mean evidence of t epochs is at most that of t fair bets, t/Horizon, less
-// the decay. The mean is exact: it is taken over all outcomes of four epochs of three requests.
+// While the claim holds exactly, the evidence of t epochs is on average at most that of t bets that win nothing,
+// t/Horizon, less what was forgotten. The average is exact: over all outcomes of four epochs of three requests.
 func TestEvidenceIsFair(t *testing.T) {
 	const epochs = 4
 	var fair float64
@@ -317,7 +317,7 @@ func TestEvidenceIsFair(t *testing.T) {
 		if mean > fair+1e-9 {
 			t.Errorf("bound %v, rho %v: mean evidence %v, want at most %v", c.bound, c.rho, mean, fair)
 		}
-		if c.rho == 0 && c.bound == 0.5 && mean < fair-1e-9 { // no cap applies and the power is 1: the bets are exactly fair
+		if c.rho == 0 && c.bound == 0.5 && mean < fair-1e-9 { // nothing capped, full power: no bet is given away
 			t.Errorf("bound %v: mean evidence %v, want %v", c.bound, mean, fair)
 		}
 	}
@@ -332,7 +332,7 @@ func TestEBH(t *testing.T) {
 		{[]float64{19, 1}, []int{}},
 		{[]float64{1, 40, math.NaN()}, []int{}},
 		{[]float64{1, 60, math.NaN()}, []int{1}},
-		{[]float64{35, 1, 35}, []int{0, 2}}, // 35 >= 3/(0.05·2): significant together, but neither alone
+		{[]float64{35, 1, 35}, []int{0, 2}}, // 35 >= 3/(0.05·2): together what neither is alone
 		{[]float64{math.Inf(1), 0}, []int{0}},
 	} {
 		if diff := cmp.Diff(c.want, stats.EBH(c.e, 0.05)); diff != "" {
@@ -341,7 +341,7 @@ func TestEBH(t *testing.T) {
 	}
 }
 
-func TestEvidenceRoundTrip(t *testing.T) {
+func TestEvidenceIsDecodedAsEncoded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGroup(rapid.Uint64().Draw(t, "seed"))
 		ref, begin := g.learn(10)
@@ -349,11 +349,11 @@ func TestEvidenceRoundTrip(t *testing.T) {
 		c.Step(&ref, count(&ref, g.epoch(begin)))
 		gotRef, _, err := stats.DecodeReference(ref.AppendBinary(nil))
 		if err != nil || gotRef != ref {
-			t.Fatalf("decoded reference %+v, %v, want %+v", gotRef, err, ref)
+			t.Fatalf("%+v, %v", gotRef, err)
 		}
 		got, _, err := stats.DecodeChange(c.AppendBinary(nil))
 		if err != nil || got != c {
-			t.Fatalf("decoded change %+v, %v, want %+v", got, err, c)
+			t.Fatalf("%+v, %v", got, err)
 		}
 	})
 }
@@ -376,7 +376,7 @@ func FuzzDecodeEvidence(f *testing.F) {
 		checkDecoded(t, b, rest, err, c == stats.Change{}, c.AppendBinary)
 		c.Step(&r, count(&r, []int64{1, 1e6, 1e9}))
 		if v := c.Slower() + c.Variable(); !(v >= 0) {
-			t.Errorf("sum of e-values %v, want at least 0", v)
+			t.Errorf("e-value %v", v)
 		}
 		m, rest, err := stats.DecodeMix(b)
 		checkDecoded(t, b, rest, err, bytes.Equal(m.AppendBinary(nil), stats.Mix{}.AppendBinary(nil)), m.AppendBinary)

@@ -14,11 +14,11 @@ func TestFisherExact(t *testing.T) {
 		want       float64
 	}{
 		{3, 4, 1, 4, 34. / 70},               // Fisher 1935, the lady tasting tea, two-sided
-		{1, 12, 9, 12, 0.002759456185220083}, // an example from the documentation of R and SciPy
+		{1, 12, 9, 12, 0.002759456185220083}, // the example of R's and SciPy's documentation of such tables
 		{0, 0, 5, 9, 1},
 		{0, 7, 0, 9, 1},
 		{7, 7, 9, 9, 1},
-		{3, 3, 0, 6, 1. / 84}, // the smallest p-value for 3 slow and 6 other sample traces
+		{3, 3, 0, 6, 1. / 84}, // the least p-value of 3 slow and 6 other sample traces
 	} {
 		if got := FisherExact(c.a, c.n, c.b, c.m); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%d of %d against %d of %d: %v, want %v", c.a, c.n, c.b, c.m, got, c.want)
@@ -26,8 +26,8 @@ func TestFisherExact(t *testing.T) {
 	}
 }
 
-// TestFisherExactAgreesWithIntegers sums the tables in exact integers. It also checks that the p-value is symmetric in
-// the sets and in the property.
+// TestFisherExactAgreesWithIntegers counts divisions in exact integers. The test is symmetric in the sets and in the
+// property.
 func TestFisherExactAgreesWithIntegers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := rapid.IntRange(0, 60).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "m")
@@ -48,7 +48,7 @@ func TestFisherExactAgreesWithIntegers(t *testing.T) {
 		}
 		for _, same := range []float64{FisherExact(b, m, a, n), FisherExact(n-a, n, m-b, m)} {
 			if math.Abs(got-same) > 1e-9 {
-				t.Fatalf("p = %v, but %v after swapping the sets or negating the property", got, same)
+				t.Fatalf("%v turned round is %v", got, same)
 			}
 		}
 	})

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Bins yields the non-empty bins, ascending, as pairs of limit and count: count durations are above the previous limit
-// and at most limit, in ns. A bin is 2 % wide.
+// Bins yields the filled bins, ascending, as (limit, count): count durations are at most limit ns and above the limit
+// of the previous bin. Bins are 2 % wide.
 func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		if s.zeros > 0 && !yield(0, s.zeros) {
@@ -21,8 +21,8 @@ func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	}
 }
 
-// Holds reports whether n is consistent with r: no event is more frequent among the requests than its bound.
-func (r *Reference) Holds(n Counts) bool {
+// Allows reports whether every event is at most as frequent in n as in healthy requests.
+func (r *Reference) Allows(n Counts) bool {
 	for i, b := range r.bands {
 		if float64(n.Events[i]) > b.bound*float64(n.N) {
 			return false
@@ -31,9 +31,8 @@ func (r *Reference) Holds(n Counts) bool {
 	return true
 }
 
-// Holds reports whether the requests per group, numbered as in r, are consistent with r: no group is more, or less,
-// frequent than its limits.
-func (r *MixReference) Holds(requests []uint64) bool {
+// Allows reports whether the frequency of every group is within the limits of r, given the number of requests of each.
+func (r *MixReference) Allows(requests []uint64) bool {
 	var n uint64
 	for _, k := range requests {
 		n += k

@@ -13,9 +13,9 @@ import (
 // Confidence is the nominal coverage of every interval of this package.
 const Confidence = 0.95
 
-// Interval is an estimate with its 95 % confidence interval. All three fields are NaN if the estimate does not exist.
-// Low and High are NaN if the data do not determine its error: with fewer than three requests, or if a single request
-// carries all of the variance.
+// Interval is an estimate with its 95 % confidence interval. All fields are NaN if the estimate does not exist. Low and
+// High are NaN if its error cannot be estimated: from fewer than three requests, or if one request has all the
+// variance.
 type Interval struct{ Value, Low, High float64 }
 
 // Valid reports whether the interval has bounds.
@@ -24,8 +24,7 @@ func (i Interval) Valid() bool { return i.Low <= i.High }
 // Normal95 is the two-sided 95 % quantile of the normal distribution.
 const Normal95 = 1.96
 
-// Excess returns the mean of a minus the mean of b, with Welch's interval. It is NaN if either has fewer than two
-// values.
+// Excess returns the mean of a minus the mean of b, with Welch's interval; NaN if either has fewer than two values.
 func Excess(a, b Moments) Interval {
 	if a.N < 2 || b.N < 2 {
 		return Interval{math.NaN(), math.NaN(), math.NaN()}
@@ -35,7 +34,7 @@ func Excess(a, b Moments) Interval {
 	return Interval{value, value - half, value + half}
 }
 
-// Proportion returns k/n, in [0, 1], with the interval of Clopper and Pearson. It is NaN for n = 0.
+// Proportion returns k/n with the interval of Clopper and Pearson; NaN for n = 0.
 func Proportion(k, n uint64) Interval {
 	i := Interval{float64(k) / float64(n), 0, 1}
 	if n == 0 {
@@ -51,7 +50,7 @@ func Proportion(k, n uint64) Interval {
 	return i
 }
 
-// Estimate holds the statistics of one column x of a Table relative to the totals T of the same requests.
+// Estimate holds the estimates for one column x of a [Table] with the totals T.
 type Estimate struct {
 	Share     Interval // Cov(x,T)/Var(T); the shares of a partition of T add up to 1
 	MeanShare Interval // E(x)/E(T)
@@ -62,17 +61,16 @@ type Estimate struct {
 
 // Estimates returns the estimate for every column and for the total itself.
 //
-// Intervals come from the jackknife. The statistic is computed with each request left out in turn, in closed form and
-// O(1) time each. The spread of these values gives a standard error, used with Student's t on n−1 degrees of freedom;
-// the CoV is treated on the logarithmic scale.
+// The intervals use the jackknife: the statistic is computed with each request left out in turn, in closed form and
+// O(1) each. The spread of these values gives a standard error, which is used with Student's t on n−1 degrees of
+// freedom; for the CoV, on the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
 //
-// With 50 requests of heavy-tailed latency the interval covers the true share in 91–93 % of cases; that of the
-// percentile bootstrap does in 88–93 %. TestIntervalCoverage prints these figures. BCa is no better. The jackknife
-// costs a hundredth of the bootstrap and needs no seed. For very heavy tails (log-normal, σ = 1) it covers the true CoV
-// in only 67 % of cases and the bootstrap in 55 %, because a rare slow request missing from the sample leaves no trace
-// in it. Source: Efron and Stein 1981, "The jackknife estimate of variance".
+// For 50 requests with heavy-tailed latencies, the intervals cover the true share in 91–93 % of cases, the percentile
+// bootstrap in 88–93 % (TestIntervalCoverage prints both; BCa is no better). The jackknife takes a hundredth of the
+// time and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is covered in only 67 %, by the bootstrap in
+// 55 %: rare slow requests may be missing from the sample.
 //
-// To compare two edges, pass their difference as a column: its share excludes 0 if their shares differ significantly.
+// To compare two edges, pass their difference as a column: the interval of its share excludes 0 if they differ.
 func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	j := newJackknife(t.Total)
 	column := make([]float64, len(t.Total))
@@ -87,51 +85,51 @@ func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	return edges, j.estimate(column)
 }
 
-// jackknife holds the intermediate results that do not depend on the column.
+// jackknife holds the values that do not depend on the column.
 type jackknife struct {
-	n            float64
-	quantile     float64   // of Student's t on n−1 degrees of freedom
-	tail         int       // requests in the slowest tenth
-	tailQuantile float64   // quantile on tail−1 degrees of freedom: the tail's mean dominates the error of the tail lift
-	mean         float64   // of T
-	dt           []float64 // T − mean
-	stt          float64   // Σdt²
-	order        []int32   // requests, slowest first
-	loo          []float64 // scratch: the statistic with each request left out
-	dx           []float64 // scratch: x − mean
+	n        float64
+	quantile float64   // of Student's t on n−1 degrees of freedom
+	tail     int       // requests in the slowest tenth
+	inTail   float64   // quantile on tail−1 degrees of freedom; the mean of the tail dominates the error of the tail lift
+	mean     float64   // of T
+	dt       []float64 // T − mean
+	stt      float64   // Σdt²
+	order    []int32   // requests, slowest first
+	loo      []float64 // scratch: the statistic with each request left out
+	dx       []float64 // scratch: x − mean
 }
 
 func newJackknife(total []float64) *jackknife {
 	n := len(total)
 	j := &jackknife{
-		n: float64(n), quantile: math.NaN(), tail: (n + 9) / 10, tailQuantile: math.NaN(), mean: stat.Mean(total, nil),
+		n: float64(n), quantile: math.NaN(), tail: (n + 9) / 10, inTail: math.NaN(), mean: stat.Mean(total, nil),
 		dt: slices.Clone(total), order: make([]int32, n), loo: make([]float64, n), dx: make([]float64, n),
 	}
 	if n >= 3 {
 		j.quantile = studentsT(n - 1)
-		j.tailQuantile = studentsT(max(1, j.tail-1))
+		j.inTail = studentsT(max(1, j.tail-1))
 	}
 	floats.AddConst(-j.mean, j.dt)
 	j.stt = floats.Dot(j.dt, j.dt)
 	for i := range j.order {
 		j.order[i] = int32(i)
 	}
-	// Ties are ordered by position, so that the result is deterministic.
+	// Equal totals are ordered by position, so that the result is deterministic.
 	slices.SortFunc(j.order, func(a, b int32) int { return cmp.Or(cmp.Compare(total[b], total[a]), cmp.Compare(a, b)) })
 	return j
 }
 
-// smallStudentsT holds the quantile of Student's t for 1 to 10 degrees of freedom, for which the expansion is
+// fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, where the expansion is
 // inaccurate.
-var smallStudentsT = [...]float64{
+var fewFreedom = [...]float64{
 	12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836, 2.446911851, 2.364624252, 2.306004135, 2.262157163, 2.228138852,
 }
 
-// studentsT returns the 97.5 % quantile of Student's t for freedom ≥ 1, to five digits. With many groups to judge, no
-// other function is called more often. Source: Abramowitz and Stegun 26.7.5.
+// studentsT returns the 97.5 % quantile of Student's t to five digits. It avoids an exact computation because it is
+// called very often. Source: Abramowitz and Stegun 26.7.5.
 func studentsT(freedom int) float64 {
-	if freedom <= len(smallStudentsT) {
-		return smallStudentsT[freedom-1]
+	if freedom <= len(fewFreedom) {
+		return fewFreedom[freedom-1]
 	}
 	const z, z2 = 1.959963984540054, 3.841458820694124
 	n := 1 / float64(freedom)
@@ -168,7 +166,7 @@ func (j *jackknife) estimate(x []float64) (e Estimate) {
 	return e
 }
 
-// positive returns a sum of squares, or NaN if it consists only of the rounding errors of a subtraction.
+// positive returns the sum of squares s; NaN if s is a rounding error.
 func (j *jackknife) positive(s float64) float64 {
 	if !(s > 1e-12*j.stt) {
 		return math.NaN()
@@ -176,14 +174,14 @@ func (j *jackknife) positive(s float64) float64 {
 	return s
 }
 
-// interval returns value with the interval that follows from j.loo, the values with one request left out.
+// interval returns value with its interval, from the leave-one-out values in j.loo.
 func (j *jackknife) interval(value, quantile float64) Interval {
 	half := quantile * math.Sqrt(j.n-1) * stat.PopStdDev(j.loo, nil)
 	return Interval{value, value - half, value + half}
 }
 
-// positiveInterval is interval on the logarithmic scale, which suits statistics whose error is proportional to their
-// value. If one of the values is 0 it falls back to the linear scale.
+// positiveInterval is interval on the logarithmic scale, for statistics whose error is proportional to them. If a value
+// is 0 it uses the linear scale.
 func (j *jackknife) positiveInterval(value float64) Interval {
 	linear := j.interval(value, j.quantile)
 	linear.Low = max(0, linear.Low)
@@ -197,7 +195,7 @@ func (j *jackknife) positiveInterval(value float64) Interval {
 	return Interval{value, math.Exp(log.Low), math.Exp(log.High)}
 }
 
-// tailLift estimates E(x | slowest tenth) − E(x | rest).
+// tailLift returns the estimate of E(x | slowest tenth) − E(x | rest).
 func (j *jackknife) tailLift(x []float64) Interval {
 	n, m := len(x), j.tail
 	if n < 2 {
@@ -211,21 +209,21 @@ func (j *jackknife) tailLift(x []float64) Interval {
 		}
 	}
 	lift := func(tail, all float64, m, n int) float64 { return tail/float64(m) - (all-tail)/float64(n-m) }
-	left := (n - 1 + 9) / 10 // size of the tail with one request left out
+	left := (n - 1 + 9) / 10 // requests in the tail with one left out
 	if n == 2 {
-		left = 0 // otherwise nothing would remain outside the tail
+		left = 0 // no rest
 	}
 	for i, r := range j.order {
 		rest := tail
 		switch {
-		case i < m && left == m: // the next request enters the tail
+		case i < m && left == m: // the next one moves up
 			rest += x[j.order[m]] - x[r]
 		case i < m:
 			rest -= x[r]
-		case left < m: // the last request of the tail leaves it
+		case left < m: // the last one of the tail moves down
 			rest -= x[j.order[m-1]]
 		}
 		j.loo[i] = lift(rest, all-x[r], left, n-1)
 	}
-	return j.interval(lift(tail, all, m, n), j.tailQuantile)
+	return j.interval(lift(tail, all, m, n), j.inTail)
 }

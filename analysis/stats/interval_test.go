@@ -11,17 +11,17 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// latencies draws the edge times of one request.
+// latencies draws one request: its edges.
 type latencies func(r *rand.Rand) []float64
 
 func lognormal(r *rand.Rand, median, sigma float64) float64 {
 	return median * math.Exp(sigma*r.NormFloat64())
 }
 
-// populations are healthy and faulty groups with heavy tails.
+// populations are healthy and sick groups with heavy tails.
 var populations = []struct {
 	name    string
-	atLeast [2]float64 // lowest acceptable coverage of share and CoV at n = 50
+	atLeast [2]float64 // coverage of share and CoV that must be reached at n = 50
 	draw    latencies
 }{
 	{"log-normal σ=0.5", [2]float64{0.88, 0.88}, func(r *rand.Rand) []float64 {
@@ -57,9 +57,10 @@ func drawTable(r *rand.Rand, n int, draw latencies) (t stats.Table) {
 	return t
 }
 
-// bootstrap returns the percentile bootstrap interval of a statistic of n requests. It calls statistic with the n
-// indices of one resample after another and ignores NaN. Value is the statistic of the original requests. The same seed
-// yields the same interval. For the statistics of [stats.Table.Estimates] the jackknife is better and faster.
+// bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n
+// of them, of one resample after another, and returns a number; NaNs are left out. Its Value is that of the requests
+// themselves. The same seed gives the same interval. For what [stats.Table.Estimates] offers, that is better and
+// faster.
 func bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) stats.Interval {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	requests := make([]int, n)
@@ -91,7 +92,7 @@ func percentileShare(t stats.Table, seed uint64) stats.Interval {
 	})
 }
 
-// TestIntervalCoverage prints the coverage of the intervals, compared with that of the bootstrap.
+// TestIntervalCoverage prints how often the intervals hold the truth, and what the bootstrap reaches.
 func TestIntervalCoverage(t *testing.T) {
 	const n, trials = 50, 400
 	for _, p := range populations {
@@ -110,12 +111,11 @@ func TestIntervalCoverage(t *testing.T) {
 		t.Logf("%-18s n=%d: share %.3f (percentile bootstrap %.3f), mean %.3f, CoV %.3f, tail lift %.3f",
 			p.name, n, share/trials, boot/trials, mean/trials, cov/trials, lift/trials)
 		if share/trials < p.atLeast[0] || cov/trials < p.atLeast[1] || mean/trials < 0.85 || lift/trials < 0.8 {
-			t.Errorf("%s: coverage of share, CoV, mean or tail lift below %v, 0.85, 0.8", p.name, p.atLeast)
+			t.Errorf("%s: coverage is below what was measured", p.name)
 		}
 	}
 }
 
-// holds returns 1 if the interval covers the truth, otherwise 0.
 func holds(i stats.Interval, truth float64) float64 {
 	if i.Low <= truth && truth <= i.High {
 		return 1
@@ -123,7 +123,7 @@ func holds(i stats.Interval, truth float64) float64 {
 	return 0
 }
 
-// The closed forms agree with recomputing the statistics without each request.
+// The closed forms agree with leaving each request out and computing everything anew.
 func TestEstimatesAgreeWithPlainJackknife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -180,14 +180,14 @@ func TestEstimatesAddUp(t *testing.T) {
 	}
 }
 
-func TestEstimatesOfFewRequests(t *testing.T) {
+func TestEstimatesOfLittle(t *testing.T) {
 	for _, totals := range [][]float64{nil, {5}, {5, 7}, {5, 5, 5}, {0, 0, 9}} {
 		edges, _ := stats.Table{Total: totals, Cells: totals, Edges: 1}.Estimates()
 		if edges[0].Share.Valid() {
-			t.Errorf("%v: share %+v has bounds, want none", totals, edges[0].Share)
+			t.Errorf("%v: share %+v has bounds", totals, edges[0].Share)
 		}
 		if v := edges[0].Share.Value; len(totals) == 3 && totals[2] == 5 && !math.IsNaN(v) {
-			t.Errorf("%v: share %v without variance, want NaN", totals, v)
+			t.Errorf("%v: share %v without variance", totals, v)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestQuantileAgreesWithSorting(t *testing.T) {
 		}
 		slices.Sort(xs)
 		if !slices.Equal(xs, sorted) {
-			t.Fatal("the values are no permutation of the input")
+			t.Fatal("values were lost")
 		}
 	})
 }
@@ -240,6 +240,6 @@ func TestProportion(t *testing.T) {
 		near(t, "high", i.High, c.high, 1e-4)
 	}
 	if i := stats.Proportion(0, 0); !math.IsNaN(i.Value) || i.Valid() {
-		t.Errorf("0 of 0: %+v, want NaN without bounds", i)
+		t.Errorf("of nothing: %+v", i)
 	}
 }

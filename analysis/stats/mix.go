@@ -6,16 +6,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MixReference is the healthy mix of groups within a request type that [Mix] tests against. For each group, numbered by
-// the caller, it holds an upper confidence limit of its proportion and one of the proportion of all other groups.
-// Reserve the last number for unknown groups, so that new groups are detected. A MixReference is immutable.
+// MixReference describes the healthy mix of groups within a request type, as [Mix] requires it. For each group it has
+// an upper confidence limit of the proportion of the group, and one of the proportion of all others. The caller numbers
+// the groups; the last number should stand for any other group, so that new groups are detected. A MixReference is
+// immutable.
 type MixReference struct {
 	rho        float64
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns a mix from the number of requests of each group over the given number of epochs. A group
-// without requests has a limit as well, because chance alone may have kept it out.
+// NewMixReference learns a reference from the number of requests of each group over the given number of epochs. A group
+// without requests has a limit, too, since it may be absent by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -29,18 +30,18 @@ func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference 
 	return r
 }
 
-// raiseOdds returns the probability whose odds are ratio times the odds of p.
+// raiseOdds returns the probability whose odds are ratio times those of p.
 func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
 
-// Mix accumulates evidence that the mix of groups within a request type has shifted: that some group became more, or
-// less, frequent. The zero value is the state before the first epoch. The first reference sets the number of groups.
+// Mix is the evidence that the mix of groups within a request type has shifted: that a group became more or less
+// frequent. The zero value is the state before the first epoch.
 type Mix struct{ more, less []Evidence }
 
-// Step adds one epoch with the number of requests of each group, numbered as in r. A reference with a different number
-// of groups discards the evidence so far. It panics if len(requests) is not the number of groups of r.
+// Step adds an epoch with the number of requests of each group of r. If the number of groups differs from the previous
+// epoch, the evidence starts anew.
 func (m *Mix) Step(r *MixReference, requests []uint64) {
 	if len(requests) != len(r.more) {
-		panic(fmt.Sprintf("stats: %d groups, reference of %d", len(requests), len(r.more)))
+		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
 	}
 	if len(m.more) != len(requests) {
 		m.more, m.less = make([]Evidence, len(requests)), make([]Evidence, len(requests))
@@ -55,8 +56,8 @@ func (m *Mix) Step(r *MixReference, requests []uint64) {
 	}
 }
 
-// Shifted returns the e-value against the hypothesis that no group's odds changed by more than the margin. It is the
-// average over groups and directions, so that more groups require stronger evidence. It is 0 before the first epoch.
+// Shifted returns the e-value against the hypothesis that the mix shifted by at most the margin: the average over
+// groups and directions. With more groups it requires more evidence. It is 0 before the first epoch.
 func (m Mix) Shifted() float64 {
 	if len(m.more) == 0 {
 		return 0
@@ -64,8 +65,8 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// Leading returns the group with the strongest evidence, its e-value, and whether the group became more frequent. The
-// group is -1 before the first epoch.
+// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before
+// the first epoch.
 func (m Mix) Leading() (group int, evalue float64, more bool) {
 	group = -1
 	for i := range m.more {
@@ -79,7 +80,7 @@ func (m Mix) Leading() (group int, evalue float64, more bool) {
 	return group, evalue, more
 }
 
-// maxGroups bounds the number of groups that a decoder accepts.
+// maxGroups limits the number of groups that is decoded.
 const maxGroups = 1 << 12
 
 // AppendBinary appends m to b: 48 bytes per group.
@@ -93,7 +94,7 @@ func (m Mix) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMix decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
+// DecodeMix decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeMix(b []byte) (Mix, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixVersion)
@@ -112,7 +113,7 @@ func DecodeMix(b []byte) (Mix, []byte, error) {
 
 const mixReferenceVersion = 1
 
-// Groups returns the number of groups.
+// Groups returns the number of groups of the mix.
 func (r *MixReference) Groups() int { return len(r.more) }
 
 // AppendBinary appends r to b.
@@ -127,7 +128,7 @@ func (r MixReference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMixReference decodes the output of AppendBinary and returns the remaining bytes. An error wraps
+// DecodeMixReference decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
 // [codec.ErrCorrupt].
 func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 	d := codec.NewReader(b)
@@ -140,7 +141,7 @@ func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 		}
 	}
 	if d.Bad() {
-		return MixReference{}, nil, fmt.Errorf("%w: reference of a mix", codec.ErrCorrupt)
+		return MixReference{}, nil, fmt.Errorf("%w: mix reference", codec.ErrCorrupt)
 	}
 	return r, d.Rest(), nil
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MaxCount bounds the number of durations in one Moments. Below it no sum overflows: 2^34 · (2^47)² = 2^128. At 100 000
-// requests per second a single window of a single group reaches it after two days.
+// MaxCount is the exclusive upper limit of the number of durations in a Moments. Below it no sum overflows
+// (2^34 · (2^47)² = 2^128). A group with 100 000 requests per second reaches it after two days.
 const MaxCount = 1 << 34
 
-// Moments holds the exact first moments of a set of durations in nanoseconds. The zero value is the empty set. Adding
-// and merging are associative and commutative to the byte. Only the reported figures are floats, each rounded from an
-// exact numerator.
+// Moments are the exact first two moments of a set of durations in nanoseconds. The zero value is the empty set. Adding
+// and merging are exactly associative and commutative. Only the reported figures are floats, rounded from exact
+// numerators.
 type Moments struct {
 	N    uint64  // durations, below MaxCount
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
 }
 
-// Add adds a duration in [0, MaxNanos); anything else panics.
+// Add adds a duration in [0, MaxNanos), or it panics.
 func (m *Moments) Add(ns int64) {
 	x := checked(ns)
 	m.N++
@@ -28,8 +28,7 @@ func (m *Moments) Add(ns int64) {
 	m.Sum2 = m.Sum2.AddProduct(x, x)
 }
 
-// checked returns ns as an unsigned integer. It panics if ns is outside [0, MaxNanos), where sums could overflow
-// silently.
+// checked returns ns as an unsigned number. It panics if ns is outside [0, MaxNanos), where sums could overflow.
 func checked(ns int64) uint64 {
 	if uint64(ns) >= MaxNanos {
 		panic(fmt.Sprintf("stats: duration %d outside [0, 2^47)", ns))
@@ -44,19 +43,19 @@ func (m *Moments) Merge(o Moments) {
 	m.Sum2 = m.Sum2.Add(o.Sum2)
 }
 
-// Mean returns the mean in ns, or NaN for the empty set.
+// Mean returns the mean in ns; NaN for the empty set.
 func (m Moments) Mean() float64 { return m.Sum.Float64() / float64(m.N) }
 
-// Variance returns the sample variance (n−1) in ns², at least 0, or NaN for fewer than two durations.
+// Variance returns the sample variance (n−1) in ns², at least 0; NaN for fewer than two durations.
 func (m Moments) Variance() float64 {
 	return m.spread() / pairs(m.N)
 }
 
-// StdDev returns the sample standard deviation in ns, or NaN for fewer than two durations.
+// StdDev returns the sample standard deviation in ns; NaN for fewer than two durations.
 func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance()) }
 
 // CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1).
-// It is NaN for fewer than two durations or if the mean is 0.
+// It is NaN for fewer than two durations and for a mean of 0.
 func (m Moments) CoV() float64 {
 	if m.Sum.IsZero() {
 		return math.NaN()
@@ -64,12 +63,12 @@ func (m Moments) CoV() float64 {
 	return m.StdDev() / m.Mean()
 }
 
-// spread returns n·Σx² − (Σx)² = n(n−1)·variance.
+// spread returns n·Σx² − (Σx)², which equals n(n−1) times the variance.
 func (m Moments) spread() float64 {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).diff(mul128(m.Sum, m.Sum))
 }
 
-// valid checks necessary conditions for m to be the moments of a set of durations.
+// valid reports whether a set of durations can have these moments.
 func (m Moments) valid() bool {
 	if m.N >= MaxCount || m.N == 0 && !m.Sum.Add(m.Sum2).IsZero() {
 		return false
@@ -77,7 +76,7 @@ func (m Moments) valid() bool {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).cmp(mul128(m.Sum, m.Sum)) >= 0
 }
 
-// pairs returns n(n−1), or NaN for n < 2, where the sample variance does not exist.
+// pairs returns n(n−1); NaN for n < 2, where there is no sample variance.
 func pairs(n uint64) float64 {
 	if n < 2 {
 		return math.NaN()
@@ -85,14 +84,14 @@ func pairs(n uint64) float64 {
 	return float64(n) * float64(n-1)
 }
 
-// AppendBinary appends m to b as three variable-length integers, 3 to 43 bytes. Equal sets have equal encodings.
+// AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes. Equal sets have equal encodings.
 func (m Moments) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, m.N)
 	b = m.Sum.appendTo(b)
 	return m.Sum2.appendTo(b)
 }
 
-// DecodeMoments decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
+// DecodeMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeMoments(b []byte) (Moments, []byte, error) {
 	d := codec.NewReader(b)
 	m := readMoments(d)
@@ -111,7 +110,7 @@ func readMoments(d *codec.Reader) Moments {
 	return m
 }
 
-// BetweenShare returns η², in [0, 1]: the share of the total variance that lies between the means of the groups. The
+// BetweenShare returns the share, in [0, 1], of the total variance that lies between the means of the groups (η²). The
 // rest lies within groups. It is NaN if the total has no variance.
 func BetweenShare(groups []Moments) float64 {
 	var all Moments
@@ -129,10 +128,9 @@ func BetweenShare(groups []Moments) float64 {
 	return min(1, max(0, 1-within/total))
 }
 
-// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), in [0, 1]: the
-// similarity of values in the same block, as of requests in the same epoch. It is NaN for fewer than two non-empty
-// blocks, if no block has two values, or without any variance. Source: Donner 1986, "A review of inference procedures
-// for the intraclass correlation coefficient".
+// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to
+// [0, 1]. It is NaN for fewer than two non-empty blocks and without variance.
+// Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {
 	var all Moments
 	var within, squares, filled float64
@@ -149,22 +147,21 @@ func IntraClass(blocks []Moments) float64 {
 	if filled < 2 || n <= filled {
 		return math.NaN()
 	}
-	blockSize := (n - squares/n) / (filled - 1) // corrected for unequal blocks
+	typical := (n - squares/n) / (filled - 1) // block size, corrected for unequal blocks
 	msb := (all.spread()/n - within) / (filled - 1)
 	msw := within / (n - filled)
-	return min(1, max(0, (msb-msw)/(msb+(blockSize-1)*msw)))
+	return min(1, max(0, (msb-msw)/(msb+(typical-1)*msw)))
 }
 
-// CoMoments holds the exact sums of one edge x and of its products with the total T of the same requests. Requests that
-// did not execute the edge count as x = 0 and need not be added. Methods that take the moments of T expect those of all
-// requests, including these.
+// CoMoments are the exact sums of the time x in one edge and the total time T of the same requests. Requests that did
+// not execute the edge have x = 0 and need not be added. The methods take the moments of T over all requests.
 type CoMoments struct {
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
 	SumT Uint128 // Σx·T, ns²
 }
 
-// Add adds a request that spent x ns of its total ns in the edge. It panics if either is outside [0, MaxNanos).
+// Add adds a request that spent x ns of its total ns in the edge. Both must be in [0, MaxNanos), or it panics.
 func (c *CoMoments) Add(x, total int64) {
 	ux, ut := checked(x), checked(total)
 	c.Sum = c.Sum.Add64(ux)
@@ -179,14 +176,14 @@ func (c *CoMoments) Merge(o CoMoments) {
 	c.SumT = c.SumT.Add(o.SumT)
 }
 
-// Moments returns the moments of the edge alone over n requests.
+// Moments returns the moments of x over n requests.
 func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, Sum2: c.Sum2} }
 
-// Cov returns the sample covariance (n−1) of the edge with T, in ns², or NaN for fewer than two requests.
+// Cov returns the sample covariance (n−1) of x and T in ns²; NaN for fewer than two requests.
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
 // Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
-// share may be negative or above 1. It is NaN if T has no variance.
+// share can be negative or above 1. It is NaN if T has no variance.
 func (c CoMoments) Share(t Moments) float64 {
 	total := t.spread()
 	if !(total > 0) {
@@ -195,10 +192,10 @@ func (c CoMoments) Share(t Moments) float64 {
 	return c.cross(t) / total
 }
 
-// MeanShare returns the edge's share of the mean, E(x)/E(T). It is in [0, 1] if x is a part of T, and NaN if T is 0.
+// MeanShare returns the edge's share of the mean, E(x)/E(T), in [0, 1] if x is part of T; NaN if T is 0.
 func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
 
-// Correlation returns Pearson's correlation of the edge with T, in [−1, 1], or NaN if either has no variance.
+// Correlation returns Pearson's correlation of x and T, in [−1, 1]; NaN if either has no variance.
 func (c CoMoments) Correlation(t Moments) float64 {
 	d := math.Sqrt(c.Moments(t.N).spread()) * math.Sqrt(t.spread())
 	if !(d > 0) {
@@ -219,7 +216,7 @@ func (c CoMoments) AppendBinary(b []byte) []byte {
 	return c.SumT.appendTo(b)
 }
 
-// DecodeCoMoments decodes the output of AppendBinary and returns the remaining bytes. An error wraps
+// DecodeCoMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
 // [codec.ErrCorrupt].
 func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	d := codec.NewReader(b)
@@ -230,16 +227,15 @@ func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	return c, d.Rest(), nil
 }
 
-// PairMoments holds the exact sums of a fixed list of k variables and of all their pairwise products, which determine
-// every covariance. The zero value has k = 0; the first Add or Merge sets k.
+// PairMoments are the exact sums of k variables and of all their products, from which every covariance follows. The
+// first Add or Merge determines k.
 type PairMoments struct {
 	N        uint64
 	Sums     []Uint128 // Σx_i, k of them
 	Products []Uint128 // Σx_i·x_j for j <= i, at i(i+1)/2+j
 }
 
-// Add adds one request. It panics if the number of variables differs from that of earlier calls or if a value is
-// outside [0, MaxNanos).
+// Add adds one request. It panics unless xs has length k and values in [0, MaxNanos).
 func (p *PairMoments) Add(xs []int64) {
 	p.size(len(xs))
 	p.N++
@@ -254,17 +250,17 @@ func (p *PairMoments) Add(xs []int64) {
 	}
 }
 
-// size allocates the sums of k variables if p has none. It panics if p has a different number.
+// size allocates memory for k variables, and panics if p has another number.
 func (p *PairMoments) size(k int) {
 	if p.Sums == nil {
 		p.Sums, p.Products = make([]Uint128, k), make([]Uint128, k*(k+1)/2)
 	}
 	if len(p.Sums) != k {
-		panic(fmt.Sprintf("stats: %d variables added to pair moments of %d", k, len(p.Sums)))
+		panic(fmt.Sprintf("stats: %d variables for pair moments of %d", k, len(p.Sums)))
 	}
 }
 
-// Merge adds the requests of o, which must have the same variables.
+// Merge adds the requests of o. It panics if o has other variables.
 func (p *PairMoments) Merge(o PairMoments) {
 	if o.Sums == nil {
 		return
@@ -279,8 +275,7 @@ func (p *PairMoments) Merge(o PairMoments) {
 	}
 }
 
-// Cov returns the sample covariance (n−1) of variables i and j in ns², which is the variance if i = j. It is NaN for
-// fewer than two requests.
+// Cov returns the sample covariance (n−1) of variables i and j in ns²; NaN for fewer than two requests.
 func (p PairMoments) Cov(i, j int) float64 {
 	if j > i {
 		i, j = j, i
@@ -289,7 +284,7 @@ func (p PairMoments) Cov(i, j int) float64 {
 	return cross / pairs(p.N)
 }
 
-// maxPairs bounds the number of variables that a decoder accepts.
+// maxPairs limits the k that is decoded.
 const maxPairs = 1 << 10
 
 // AppendBinary appends p to b.
@@ -305,7 +300,7 @@ func (p PairMoments) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodePairMoments decodes the output of AppendBinary and returns the remaining bytes. An error wraps
+// DecodePairMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
 // [codec.ErrCorrupt].
 func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
 	d := codec.NewReader(b)

@@ -9,31 +9,29 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Ranks is the distribution of a set of durations, from which the fraction below a given duration can be read. It is
-// coarser than a [Sketch] and much smaller. Its bins are at most a sixteenth wide, so a duration is known within 3.2 %.
-// The zero value is the empty set.
-//
-// It takes four bytes for each bin between the shortest and the longest duration. There are 704 bins: half a kilobyte
-// for most operations, and at most 3.5 KiB with spare capacity.
+// Ranks is a histogram of durations that returns the percentile of a duration. It is coarser than a [Sketch] and much
+// smaller. Its 704 bins are at most a sixteenth wide, so it knows a duration to within 3.2 %. It takes four bytes for
+// each bin between the shortest and the longest duration: half a kilobyte for most operations, at most 3.5 KiB
+// including spare capacity. The zero value is the empty set.
 type Ranks struct {
 	first  int      // bin of counts[0]
-	counts []uint32 // the first and the last are above 0; saturating
+	counts []uint32 // the first and the last are above 0; they saturate at the largest value
 	total  uint64   // sum of counts
 }
 
-// rankBits is the number of binary digits after the leading one that distinguish bins.
+// rankBits is the number of bits after the leading one that distinguish bins.
 const rankBits = 4
 
 // rankBins is the number of bins of durations in [0, MaxNanos).
 const rankBins = 704
 
-// rankBin returns the bin of a duration: the duration itself below 32, then sixteen bins per power of two.
+// rankBin returns the bin of a duration. Durations below 32 ns have a bin each; above, each power of two has sixteen.
 func rankBin(ns int64) int {
 	shift := max(0, bits.Len64(checked(ns))-rankBits-1)
 	return shift<<rankBits + int(ns>>shift)
 }
 
-// Add adds a duration in [0, MaxNanos); anything else panics.
+// Add adds a duration in [0, MaxNanos), or it panics.
 func (r *Ranks) Add(ns int64) { r.add(rankBin(ns), 1) }
 
 func (r *Ranks) add(bin int, n uint32) {
@@ -47,7 +45,7 @@ func (r *Ranks) add(bin int, n uint32) {
 	r.total += uint64(n)
 }
 
-// extend makes room for a bin outside r.counts.
+// extend extends r.counts to include bin.
 func (r *Ranks) extend(bin int) {
 	switch {
 	case len(r.counts) == 0:
@@ -60,7 +58,7 @@ func (r *Ranks) extend(bin int) {
 	}
 }
 
-// Merge adds the durations of o, which is not modified.
+// Merge adds the durations of o, which it does not change.
 func (r *Ranks) Merge(o *Ranks) {
 	for i, n := range o.counts {
 		if n > 0 {
@@ -72,9 +70,8 @@ func (r *Ranks) Merge(o *Ranks) {
 // Count returns the number of durations.
 func (r *Ranks) Count() uint64 { return r.total }
 
-// Below returns the fraction of durations shorter than ns, in [0, 1]. Half of the durations in the bin of ns, which
-// differ from it by at most 6.3 %, count as shorter. It is NaN for the empty set, and panics if ns is outside [0,
-// MaxNanos).
+// Below returns the fraction, 0–1, of the durations that are shorter than ns. Half of the durations in the bin of ns,
+// which is 6.3 % wide, count as shorter. It is NaN for the empty set. It panics if ns is outside [0, MaxNanos).
 func (r *Ranks) Below(ns int64) float64 {
 	bin := rankBin(ns)
 	var halves uint64
@@ -91,7 +88,7 @@ func (r *Ranks) Below(ns int64) float64 {
 
 const ranksVersion = 1
 
-// AppendBinary appends r to b: a version byte, the number of bins, the first bin, and the count of each bin.
+// AppendBinary appends r to b: the version, the number of bins, the first bin, and the counts.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
 	b = codec.AppendUvarints(b, uint64(len(r.counts)))
@@ -104,7 +101,7 @@ func (r *Ranks) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeRanks decodes the output of AppendBinary and returns the remaining bytes. An error wraps [codec.ErrCorrupt].
+// DecodeRanks decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeRanks(b []byte) (Ranks, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(ranksVersion)

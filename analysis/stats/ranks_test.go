@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Below lies between the fractions of durations that are shorter, and not longer, by more than a bin's width.
+// What is said of a duration lies between the parts of those that are shorter and longer by more than a bin.
 func TestRanksDependOnTheSetOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 300).Draw(t, "xs")
@@ -44,16 +44,16 @@ func TestRanksDependOnTheSetOnly(t *testing.T) {
 		}
 		n := float64(len(xs))
 		if got := decoded.Below(x); got < shorter/n-1e-9 || got > 1-longer/n+1e-9 {
-			t.Fatalf("Below(%d) = %v, but a fraction %v is shorter and %v longer by more than a bin", x, got, shorter/n, longer/n)
+			t.Fatalf("%v of the durations are below %d: %v are clearly shorter, %v longer", got, x, shorter/n, longer/n)
 		}
 	})
 }
 
-// Half of the durations equal to the argument count as shorter.
+// Durations as long as one's own are neither shorter nor longer.
 func TestRanksOfEqualDurations(t *testing.T) {
 	var r stats.Ranks
 	if got := r.Below(5); !math.IsNaN(got) {
-		t.Errorf("empty: Below(5) = %v, want NaN", got)
+		t.Errorf("%v of no durations are below", got)
 	}
 	for range 10 {
 		r.Add(1000)

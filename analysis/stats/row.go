@@ -10,23 +10,23 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Row is one request of a [Sample], packed: the tick of its arrival, then, as variable-length integers, its total and
-// the times of the edges it executed. A row of 20 edges takes about 110 bytes. Edges that the request did not execute
-// take none. Rows come from NewRow and DecodeRow; nil is no row. A Row is immutable except for [Row.Stamp].
+// Row is the packed encoding of one request in a [Sample]: its arrival and, as variable-length integers, its total and
+// the times of the edges that it executed. A row of 20 edges takes about 110 bytes. Rows are created by NewRow and the
+// decoders. A Row is immutable except for [Row.Stamp]. A nil Row stands for no request.
 type Row []byte
 
-// stampSize is the size in bytes of the first field of a row: 1 + the [Series] tick in which the request arrived, or 0
-// if unknown. The field has a fixed width so that it can be set after the others.
-const stampSize = 4
+// stamp is the size of the first field of a row: the tick of a [Series] in which the request arrived, plus 1, or 0. Its
+// fixed size allows Stamp to set it later.
+const stamp = 4
 
-// NewRow packs a row without an arrival time. Edges must be ascending, in any numbering; times are in ns, each in [0,
-// MaxNanos). It panics if edges are not ascending or times are out of range.
+// NewRow packs a row without an arrival. The caller numbers the edges. NewRow panics unless the edges are at least 0
+// and ascend, and total and times are in [0, MaxNanos) ns.
 func NewRow(total int64, edges []int32, times []int64) Row {
-	b := binary.AppendUvarint(make([]byte, stampSize, 8+6*len(edges)), checked(total))
+	b := binary.AppendUvarint(make([]byte, stamp, 8+6*len(edges)), checked(total))
 	last := int32(-1)
 	for i, e := range edges {
 		if e <= last {
-			panic(fmt.Sprintf("stats: edge %d after %d in a row", e, last))
+			panic(fmt.Sprintf("stats: edge %d after edge %d", e, last))
 		}
 		b = codec.AppendUvarints(b, uint64(e-last-1))
 		b = codec.AppendUvarints(b, checked(times[i]))
@@ -35,28 +35,27 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 	return Row(slices.Clip(b))
 }
 
-// Stamp records that the request arrived ns after the Unix epoch, rounded down to the [Tick]. Only the creator of r may
-// call it, before sharing r.
+// Stamp sets the arrival of r to the [Tick] of ns since the Unix epoch. It must be called before r is shared.
 func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
 
-// Came returns the tick [from, to) in which the request arrived, in ns since the Unix epoch, or 0, 0 if it is unknown.
-func (r Row) Came() (from, to int64) {
+// Arrival returns the tick [from, to) in which the request arrived, in ns since the Unix epoch; 0, 0 if it is unknown.
+func (r Row) Arrival() (from, to int64) {
 	end := int64(binary.LittleEndian.Uint32(r)) * int64(Tick)
 	return max(0, end-int64(Tick)), end
 }
 
 // Total returns the request's duration in ns.
 func (r Row) Total() int64 {
-	t, _ := binary.Uvarint(r[stampSize:])
+	t, _ := binary.Uvarint(r[stamp:])
 	return int64(t)
 }
 
-// Edges yields the edges, ascending, with their times in ns.
+// Edges yields the edges, ascending, and their times in ns.
 func (r Row) Edges() iter.Seq2[int32, int64] {
 	return func(yield func(int32, int64) bool) {
-		_, n := binary.Uvarint(r[stampSize:])
+		_, n := binary.Uvarint(r[stamp:])
 		edge := int32(-1)
-		for at := stampSize + n; at < len(r); {
+		for at := stamp + n; at < len(r); {
 			gap, n := binary.Uvarint(r[at:])
 			x, m := binary.Uvarint(r[at+n:])
 			at += n + m
@@ -68,7 +67,7 @@ func (r Row) Edges() iter.Seq2[int32, int64] {
 	}
 }
 
-// maxRow bounds the bytes of a row that a decoder accepts.
+// maxRow is the exclusive upper limit of the size in bytes of a row that is decoded.
 const maxRow = 1 << 16
 
 // AppendBinary appends the length of r and r to b.
@@ -77,8 +76,8 @@ func (r Row) AppendBinary(b []byte) []byte {
 	return append(b, r...)
 }
 
-// DecodeRow decodes the output of AppendBinary into new memory and returns the remaining bytes. An error wraps
-// [codec.ErrCorrupt].
+// DecodeRow decodes an encoding by AppendBinary and returns the bytes after it. The row does not share memory with b.
+// An error wraps [codec.ErrCorrupt].
 func DecodeRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
 	n := d.Below(maxRow)
@@ -88,25 +87,25 @@ func DecodeRow(b []byte) (Row, []byte, error) {
 	return slices.Clone(Row(d.Rest()[:n])), d.Rest()[n:], nil
 }
 
-// DecodeUnstampedRow is DecodeRow for the older encoding without arrival times.
+// DecodeUnstampedRow is DecodeRow for the former encoding, without an arrival.
 func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
-	n := d.Below(maxRow - stampSize)
+	n := d.Below(maxRow - stamp)
 	if d.Bad() || n > uint64(d.Len()) || !validTimes(d.Rest()[:n]) {
 		return nil, nil, fmt.Errorf("%w: row", codec.ErrCorrupt)
 	}
-	return append(make(Row, stampSize, stampSize+n), d.Rest()[:n]...), d.Rest()[n:], nil
+	return append(make(Row, stamp, stamp+n), d.Rest()[:n]...), d.Rest()[n:], nil
 }
 
-// maxStamp bounds stamps: later ticks end after the largest time in ns that an int64 holds.
+// maxStamp is the largest stamp: later ticks end after the largest time.
 const maxStamp = math.MaxInt64 / int64(Tick)
 
-// validRow reports whether b is a possible output of NewRow and Stamp.
+// validRow reports whether b is the result of NewRow and possibly Stamp.
 func validRow(b []byte) bool {
-	return len(b) > stampSize && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stampSize:])
+	return len(b) > stamp && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stamp:])
 }
 
-// validTimes reports whether b is a possible output of NewRow without the stamp.
+// validTimes reports whether b is the result of NewRow, without the stamp.
 func validTimes(b []byte) bool {
 	d := codec.NewReader(b)
 	d.Below(MaxNanos)
@@ -118,16 +117,15 @@ func validTimes(b []byte) bool {
 	return !d.Bad() && edge < 1<<31
 }
 
-// Table is a sample of requests as a matrix, in ns: one row per request, one column per edge. It is built by [NewTable]
-// or by the caller.
+// Table is a sample of requests as a matrix in ns: one row per request, one column per edge.
 type Table struct {
 	Total []float64 // per request
 	Cells []float64 // row-major: the times of request r are Cells[r*Edges : (r+1)*Edges]
 	Edges int
 }
 
-// NewTable unpacks rows. The columns are the given edges, ascending; other edges of a row are ignored. Edges missing
-// from a row are 0.
+// NewTable unpacks rows. The columns are the given edges, which must ascend. Other edges of the rows are ignored; edges
+// that a row does not have are 0.
 func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	t := Table{Edges: len(edges)}
 	for _, row := range rows {
@@ -150,5 +148,5 @@ func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	return t
 }
 
-// Row returns the times of request r; it shares memory with the table.
+// Row returns the times of request r. The slice shares memory with the table.
 func (t Table) Row(r int) []float64 { return t.Cells[r*t.Edges : (r+1)*t.Edges] }

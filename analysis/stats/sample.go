@@ -10,7 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Item is one member of a sample: a value and the hash by which it was selected.
+// Item is a value of a sample with its key.
 type Item[V any] struct {
 	Key   uint64
 	Value V
@@ -18,18 +18,18 @@ type Item[V any] struct {
 
 // Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys
 // must be good hashes of the identity of a request, and equal keys must have equal values. The sample then depends only
-// on the set of added values, not on their order, repetition or merging.
+// on the set of values added, not on order, merges and repetitions.
 //
-// A sample contains every added value whose key is below the threshold, and no other. This keeps it uniform, even after
-// samples of different sizes or rates were merged. Since the threshold never rises, [Sample.Resize] to a larger k
-// affects only values added later.
+// A sample contains exactly the values added with a key below its threshold. So it is uniform even after merges of
+// samples of different sizes or rates. The threshold never rises: [Sample.Resize] to a larger k only affects values
+// added later.
 type Sample[V any] struct {
 	k         int
-	threshold uint64    // keys at or above it are discarded; 0 stands for 2^64: nothing was discarded yet
+	threshold uint64    // keys below it are kept; 0 stands for 2^64
 	items     []Item[V] // at most k, ascending by key, all below the threshold
 }
 
-// NewSample returns an empty sample of at most k values. It panics if k is not positive.
+// NewSample returns an empty sample of at most k > 0 values.
 func NewSample[V any](k int) Sample[V] {
 	if k <= 0 {
 		panic(fmt.Sprintf("stats: sample of %d", k))
@@ -37,9 +37,9 @@ func NewSample[V any](k int) Sample[V] {
 	return Sample[V]{k: k}
 }
 
-// Wants reports whether Add would keep a value with this key, so that the caller can avoid building values in vain. It
-// is false for the zero Sample.
-func (s *Sample[V]) Wants(key uint64) bool {
+// Accepts reports whether Add would keep a value with this key, so that the caller can avoid building it. The zero
+// Sample accepts nothing.
+func (s *Sample[V]) Accepts(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
 	}
@@ -51,9 +51,9 @@ func (s *Sample[V]) Wants(key uint64) bool {
 	return !found
 }
 
-// Add adds a value and reports whether it was kept. A key that is already present changes nothing.
+// Add adds a value and reports whether it was kept. A value whose key is in the sample already is not kept.
 func (s *Sample[V]) Add(key uint64, v V) bool {
-	if !s.Wants(key) {
+	if !s.Accepts(key) {
 		return false
 	}
 	at, _ := s.search(key)
@@ -68,15 +68,15 @@ func (s *Sample[V]) search(key uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.items, key, func(i Item[V], k uint64) int { return cmp.Compare(i.Key, k) })
 }
 
-// lower lowers the threshold to a discarded key.
+// lower lowers the threshold to a key that is not kept.
 func (s *Sample[V]) lower(key uint64) {
 	if s.admits(key) {
-		// 0 stands for no threshold. Key 0 is the smallest, so it is never discarded in practice.
+		// 0 stands for no threshold. With random keys, a threshold of 1 instead of 0 makes no difference.
 		s.threshold = max(1, key)
 	}
 }
 
-// trim discards values beyond the first k and those not below the threshold.
+// trim drops values beyond k or not below the threshold.
 func (s *Sample[V]) trim() {
 	if len(s.items) > s.k {
 		s.lower(s.items[s.k].Key)
@@ -89,8 +89,8 @@ func (s *Sample[V]) trim() {
 	s.items = s.items[:n]
 }
 
-// Merge adds the sample o, which is not modified; values are shared. The result is a uniform sample of the union of
-// both populations, with the lower of both thresholds and the larger of both bounds.
+// Merge adds the sample o, which it does not change; values are shared. The result is a uniform sample of the union of
+// both populations. Its threshold is at most the lower of the two, its bound the larger.
 func (s *Sample[V]) Merge(o Sample[V]) {
 	s.k = max(s.k, o.k)
 	if o.threshold != 0 {
@@ -116,8 +116,8 @@ func (s *Sample[V]) Merge(o Sample[V]) {
 	s.trim()
 }
 
-// Resize changes the bound k. A smaller bound discards values at once; a larger one affects only values added later. It
-// panics if k is not positive.
+// Resize changes the bound k. A smaller one drops values at once; a larger one only affects values added later. It
+// panics unless k is positive.
 func (s *Sample[V]) Resize(k int) {
 	if k <= 0 {
 		panic(fmt.Sprintf("stats: sample of %d", k))
@@ -126,9 +126,9 @@ func (s *Sample[V]) Resize(k int) {
 	s.trim()
 }
 
-// Replace replaces every value v by f(v) and keeps its key.
+// Replace replaces every value v by f(v).
 func (s *Sample[V]) Replace(f func(V) V) {
-	s.items = slices.Clone(s.items) // a merged sample may share them
+	s.items = slices.Clone(s.items) // merged samples may share them
 	for i := range s.items {
 		s.items[i].Value = f(s.items[i].Value)
 	}
@@ -140,7 +140,7 @@ func (s *Sample[V]) Len() int { return len(s.items) }
 // Cap returns the bound k.
 func (s *Sample[V]) Cap() int { return s.k }
 
-// Rate returns the sampling probability, in (0, 1].
+// Rate returns the sampling probability of a request, in (0, 1].
 func (s *Sample[V]) Rate() float64 {
 	if s.threshold == 0 {
 		return 1
@@ -148,7 +148,7 @@ func (s *Sample[V]) Rate() float64 {
 	return math.Ldexp(float64(s.threshold), -64)
 }
 
-// All yields keys and values in ascending order of the keys, which is a random order of the requests.
+// All yields keys and values by ascending key, which is a random order of the values.
 func (s *Sample[V]) All() iter.Seq2[uint64, V] {
 	return func(yield func(uint64, V) bool) {
 		for _, i := range s.items {
@@ -161,7 +161,7 @@ func (s *Sample[V]) All() iter.Seq2[uint64, V] {
 
 const (
 	sampleVersion = 1
-	maxSample     = 1 << 16 // largest k that is decoded
+	maxSample     = 1 << 16 // the largest k that is decoded
 )
 
 // AppendBinary appends s to b, each value by appendValue.
@@ -177,8 +177,8 @@ func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) [
 	return b
 }
 
-// DecodeSample decodes the output of AppendBinary and returns the remaining bytes. It decodes each value by
-// decodeValue, which also returns the remaining bytes. An error wraps [codec.ErrCorrupt].
+// DecodeSample decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a value and
+// returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sampleVersion)
@@ -198,10 +198,10 @@ func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) 
 	return s, d.Rest(), nil
 }
 
-// Stratified is a sample for display: the slowest requests, the fastest, and some around the median. It is not uniform,
-// so it does not support inference. The slowest and the fastest are exact; the median is taken from a uniform sample of
-// ten times the size. Like [Sample], it depends only on the set of added requests. The zero value keeps nothing; use
-// NewStratified.
+// Stratified is a sample of examples for people: the slowest requests, the fastest, and some around the median. It is
+// not uniform, so it does not support inference. The slowest and fastest are exact; the median is that of a uniform
+// sample of ten times the size. Like a [Sample], it depends only on the set of requests added. The zero value keeps
+// nothing; use [NewStratified].
 type Stratified[V any] struct {
 	m       int
 	slow    []ranked[V] // at most m, slowest first
@@ -209,8 +209,7 @@ type Stratified[V any] struct {
 	uniform Sample[ranked[V]]
 }
 
-// ranked is a value with its rank. Requests of equal duration are ranked by key, so that ties do not depend on the
-// order of arrival.
+// ranked is a value with its rank: the duration, then the key, so that the order of arrival does not matter.
 type ranked[V any] struct {
 	nanos int64
 	key   uint64
@@ -230,8 +229,7 @@ func NewStratified[V any](m int) Stratified[V] {
 	return Stratified[V]{m: m, uniform: NewSample[ranked[V]](10 * m)}
 }
 
-// Add adds a request with the given duration, in ns, and reports whether any stratum keeps it. A later request may
-// displace it.
+// Add adds a request with a duration and reports whether any stratum keeps it for now.
 func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	r := ranked[V]{ns, key, v}
 	slow := keep(&s.slow, s.m, r, bySlow[V])
@@ -239,7 +237,7 @@ func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	return s.uniform.Add(key, r) || slow || fast
 }
 
-// keep inserts r into list, which holds the first m values in the given order. It reports whether r was inserted.
+// keep inserts r into list if it is among the first m. It reports whether it inserted r.
 func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V]) int) bool {
 	at, found := slices.BinarySearchFunc(*list, r, order)
 	if found || at >= m {
@@ -253,7 +251,7 @@ func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V
 	return true
 }
 
-// Merge adds the requests of o; values are shared.
+// Merge adds the requests of o, which it does not change; values are shared.
 func (s *Stratified[V]) Merge(o Stratified[V]) {
 	s.m = max(s.m, o.m)
 	for _, r := range o.slow {
@@ -280,14 +278,13 @@ func (s *Stratified[V]) Median() []Item[V] {
 	return items(all)
 }
 
-// Typical returns the m requests closest to the median of the uniform sample among those for which of returns true,
-// fastest first.
-func (s *Stratified[V]) Typical(of func(key uint64, v V) bool) []Item[V] {
+// Typical returns the requests closest to the median of the uniform sample among those that match, fastest first.
+func (s *Stratified[V]) Typical(match func(key uint64, v V) bool) []Item[V] {
 	all := s.sorted()
 	var near []ranked[V]
 	for low, high := (len(all)-1)/2, (len(all)-1)/2+1; len(near) < s.m && (low >= 0 || high < len(all)); {
 		for _, i := range []int{low, high} {
-			if 0 <= i && i < len(all) && len(near) < s.m && of(all[i].key, all[i].value) {
+			if 0 <= i && i < len(all) && len(near) < s.m && match(all[i].key, all[i].value) {
 				near = append(near, all[i])
 			}
 		}
@@ -307,7 +304,7 @@ func (s *Stratified[V]) sorted() []ranked[V] {
 	return all
 }
 
-// Keys returns the keys of all kept requests, ascending. The caller may discard all other requests.
+// Keys returns the keys of all requests that are kept, ascending.
 func (s *Stratified[V]) Keys() []uint64 {
 	var keys []uint64
 	for _, list := range [][]ranked[V]{s.slow, s.fast} {

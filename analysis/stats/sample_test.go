@@ -31,7 +31,7 @@ func decodeInt(b []byte) (int64, []byte, error) {
 	return v, b[n:], nil
 }
 
-// valueOf returns the value that belongs to a key.
+// valueOf is the value that always comes with a key.
 func valueOf(key uint64) int64 { return int64(key%1000) + 1 }
 
 func encodedSample(s stats.Sample[int64]) string { return string(s.AppendBinary(nil, appendInt)) }
@@ -76,8 +76,8 @@ func TestSampleDependsOnTheSetOnly(t *testing.T) {
 	})
 }
 
-// A sample contains exactly the keys below its threshold, after any sequence of additions, merges of samples of
-// different sizes, and resizing.
+// However samples of different sizes are merged, resized and added to, what is in them is everything below the
+// threshold.
 func TestSampleStaysUniform(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := map[uint64]bool{}
@@ -92,7 +92,7 @@ func TestSampleStaysUniform(t *testing.T) {
 			s.Resize(rapid.IntRange(1, 30).Draw(t, "resize"))
 		}
 		if s.Len() > s.Cap() {
-			t.Fatalf("%d values, want at most %d", s.Len(), s.Cap())
+			t.Fatalf("%d of at most %d", s.Len(), s.Cap())
 		}
 		below := 0
 		for key := range all {
@@ -106,37 +106,37 @@ func TestSampleStaysUniform(t *testing.T) {
 	})
 }
 
-func TestSampleWants(t *testing.T) {
+func TestSampleWantsWhatAddKeeps(t *testing.T) {
 	s := stats.NewSample[int64](2)
 	for _, step := range []struct {
 		key  uint64
 		want bool
 	}{{50, true}, {30, true}, {50, false}, {70, false}, {40, true}, {50, false}, {10, true}} {
-		wants := s.Wants(step.key)
+		wants := s.Accepts(step.key)
 		if added := s.Add(step.key, 1); wants != step.want || added != step.want {
 			t.Errorf("key %d: wants %v, added %v, want %v", step.key, wants, added, step.want)
 		}
 	}
 	var zero stats.Sample[int64]
 	if zero.Add(1, 1) || zero.Rate() != 1 {
-		t.Error("the zero Sample keeps a value or has a rate below 1")
+		t.Error("the zero sample keeps nothing")
 	}
 }
 
-func TestRowRoundTrip(t *testing.T) {
+func TestRowsAreUnpackedAsPacked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		edges := rapid.SliceOfDistinct(rapid.Int32Range(0, math.MaxInt32), rapid.ID).Draw(t, "edges")
 		slices.Sort(edges)
 		times := rapid.SliceOfN(nanos(), len(edges), len(edges)).Draw(t, "times")
 		row := stats.NewRow(nanos().Draw(t, "total"), edges, times)
-		if from, to := row.Came(); from != 0 || to != 0 {
-			t.Fatalf("unstamped: arrival in [%d, %d), want 0, 0", from, to)
+		if from, to := row.Arrival(); from != 0 || to != 0 {
+			t.Fatalf("not stamped, it came in [%d, %d)", from, to)
 		}
 		if rapid.Bool().Draw(t, "stamped") {
 			ns := rapid.Int64Range(0, math.MaxInt64-int64(stats.Tick)).Draw(t, "came")
 			row.Stamp(ns)
-			if from, to := row.Came(); from > ns || to <= ns || to-from != int64(stats.Tick) {
-				t.Fatalf("stamped with %d: arrival in [%d, %d)", ns, from, to)
+			if from, to := row.Arrival(); from > ns || to <= ns || to-from != int64(stats.Tick) {
+				t.Fatalf("it came at %d, and says in [%d, %d)", ns, from, to)
 			}
 		}
 		var gotEdges []int32
@@ -154,15 +154,15 @@ func TestRowRoundTrip(t *testing.T) {
 	})
 }
 
-// Rows are read from the encoding without arrival times.
+// Rows that do not say when they came are read from where there was no place for it.
 func TestUnstampedRows(t *testing.T) {
-	row, rest, err := stats.DecodeUnstampedRow([]byte{3, 100, 1, 70, 9}) // length, total, 70 ns in edge 1; next byte
+	row, rest, err := stats.DecodeUnstampedRow([]byte{3, 100, 1, 70, 9}) // its length, its total, 70 ns in edge 1; what follows
 	if want := stats.NewRow(100, []int32{1}, []int64{70}); err != nil || !slices.Equal(row, want) || !slices.Equal(rest, []byte{9}) {
 		t.Errorf("got %v, %v, %v, want %v", row, rest, err, want)
 	}
 	for _, bad := range [][]byte{{}, {0}, {1, 0x80}, {2, 100, 1}, {4, 100, 1, 70}} {
 		if row, rest, err := stats.DecodeUnstampedRow(bad); !errors.Is(err, codec.ErrCorrupt) || row != nil || rest != nil {
-			t.Errorf("%v: got %v, %v, %v, want nil, nil, ErrCorrupt", bad, row, rest, err)
+			t.Errorf("%v: %v, %v, %v", bad, row, rest, err)
 		}
 	}
 }
@@ -195,8 +195,8 @@ func FuzzDecodeSample(f *testing.F) {
 		})
 		stats.NewTable(s.All(), []int32{0, 1, 2})
 		for _, r := range s.All() {
-			if from, to := r.Came(); r.Total() < 0 || from < 0 || to < from {
-				t.Fatalf("total %d ns, arrival in [%d, %d)", r.Total(), from, to)
+			if from, to := r.Arrival(); r.Total() < 0 || from < 0 || to < from {
+				t.Fatalf("%d ns in [%d, %d)", r.Total(), from, to)
 			}
 		}
 	})
@@ -236,10 +236,10 @@ func TestStratifiedKeepsExtremesAndMedian(t *testing.T) {
 		}
 		median := whole.Median()
 		if !slices.IsSortedFunc(median, func(a, b stats.Item[int64]) int { return cmp.Compare(a.Value, b.Value) }) {
-			t.Fatalf("median stratum %v is not ascending", median)
+			t.Fatalf("median %v", median)
 		}
 		if keys := whole.Keys(); !slices.IsSorted(keys) || len(keys) > 36 {
-			t.Fatalf("keys %v, want at most 36, ascending", keys)
+			t.Fatalf("%d keys", len(keys))
 		}
 	})
 }

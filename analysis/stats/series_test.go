@@ -60,21 +60,21 @@ func TestSeriesBucketsAreFewDisjointAndFine(t *testing.T) {
 		end := int64(0)
 		for b := range s.Buckets() {
 			if n > 0 && b.From != end {
-				t.Fatalf("tick %d: bucket starts at %d, want %d, the end of the previous one", i, b.From, end)
+				t.Fatalf("tick %d: bucket from %d after one to %d", i, b.From, end)
 			}
 			ticks := uint64(b.To-b.From) / uint64(tick)
 			if b.From >= origin*tick && b.Value.N != ticks {
 				t.Fatalf("tick %d: %d additions in a bucket of %d ticks", i, b.Value.N, ticks)
 			}
 			if age := now - b.To; b.To-b.From > 2*age+4*tick {
-				t.Fatalf("tick %d: bucket as wide as %v at age %v", i, time.Duration(b.To-b.From), time.Duration(age))
+				t.Fatalf("tick %d: bucket of %v at age %v", i, time.Duration(b.To-b.From), time.Duration(age))
 			}
 			n++
 			total += b.Value.N
 			end = b.To
 		}
 		if n > stats.MaxBuckets || stats.MaxBuckets != 10 || end != now {
-			t.Fatalf("tick %d: %d buckets, the last ends at %d, want at most 10, ending at %d", i, n, end, now)
+			t.Fatalf("tick %d: %d buckets, the last to %d, now %d", i, n, end, now)
 		}
 		if want := min(i+1, int64(stats.Retention)/tick); total < uint64(want) || total > 2*uint64(stats.Retention)/uint64(tick) {
 			t.Fatalf("tick %d: %d ticks retained, want at least %d", i, total, want)
@@ -82,15 +82,15 @@ func TestSeriesBucketsAreFewDisjointAndFine(t *testing.T) {
 	}
 }
 
-func TestSeriesDropsOldData(t *testing.T) {
+func TestSeriesDropsWhatIsTooOld(t *testing.T) {
 	var s series
 	add(&s, 5000*tick, 1)
 	if s.At(3000*tick) != nil || s.At(-1) != nil {
-		t.Error("At accepts a time that is too old or negative")
+		t.Error("accepted what is too old")
 	}
 	s.Advance(9000 * tick)
 	for b := range s.Buckets() {
-		t.Errorf("a bucket with %d values left, want none", b.Value.N)
+		t.Errorf("%d left", b.Value.N)
 	}
 }
 
@@ -105,7 +105,7 @@ func FuzzDecodeSeries(f *testing.F) {
 		checkDecoded(t, b, rest, err, bytes.Equal(encodedSeries(s), encodedSeries(series{})), func([]byte) []byte { return encodedSeries(s) })
 		for b := range s.Buckets() {
 			if b.From >= b.To {
-				t.Errorf("empty bucket [%d, %d)", b.From, b.To)
+				t.Errorf("bucket from %d to %d", b.From, b.To)
 			}
 		}
 		s.Advance(1 << 50)

@@ -16,7 +16,7 @@ func split(ts []transfergen.Transfer) (sizes, latencies []float64) {
 	return sizes, latencies
 }
 
-// confusion counts transfers by [true class][predicted class].
+// confusion counts classes: [true][said].
 type confusion [3][3]float64
 
 func (c *confusion) add(ts []transfergen.Transfer, class func(size, latency float64) stats.SizeClass) {
@@ -44,8 +44,8 @@ func (c *confusion) accuracy() float64 {
 func (c *confusion) precision() float64 { return c[1][1] / (c[0][1] + c[1][1] + c[2][1]) }
 func (c *confusion) recall() float64    { return c[1][1] / (c[1][0] + c[1][1] + c[1][2]) }
 
-// TestSizeModels prints the accuracy of our model and of the folded one over the transfers of 40 networks, each fitted
-// to one half and tested on the other.
+// TestSizeModels prints how ours and the folded model classify the transfers of 40 networks, fitted on one half and
+// judged on the other.
 func TestSizeModels(t *testing.T) {
 	for _, segments := range []float64{0.95, 20} {
 		var ours, folded confusion
@@ -64,7 +64,7 @@ func TestSizeModels(t *testing.T) {
 			c.add(judge, m.Class)
 			ours.merge(c)
 			worstAccuracy, worstPrecision = min(worstAccuracy, c.accuracy()), min(worstPrecision, c.precision())
-			f, err := stats.FitFolded(sizes, latencies, o.Segment) // unlike FitSize it is given the packet size
+			f, err := stats.FitFolded(sizes, latencies, o.Segment) // it is told what ours must find out
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,12 +74,12 @@ func TestSizeModels(t *testing.T) {
 			segments, ours.accuracy(), ours.precision(), ours.recall(), worstAccuracy, worstPrecision,
 			folded.accuracy(), folded.precision(), folded.recall())
 		if ours.accuracy() < 0.99 || ours.precision() < 0.95 || worstAccuracy < 0.99 || worstPrecision < 0.95 {
-			t.Errorf("up to %v packets: accuracy below 0.99 or precision below 0.95", segments)
+			t.Errorf("up to %v packets: below the goal", segments)
 		}
 	}
 }
 
-func TestFitSizeRecoversParameters(t *testing.T) {
+func TestFitSizeFindsTheNetwork(t *testing.T) {
 	o := transfergen.Options{
 		Segment: 1460, MaxSegments: 10, Base: 1e6, PerByte: 20, PerSegment: 300e3, Jitter: 0.01, Floor: 1e4,
 		Delayed: 0.1, TimedOut: 0.02, Timeout: 3e9, RTO: 2e8,
@@ -97,16 +97,16 @@ func TestFitSizeRecoversParameters(t *testing.T) {
 	s := m.Summary(sizes, latencies)
 	near(t, "delayed", float64(s.Delayed)/float64(s.N), 0.1, 0.02)
 	near(t, "timed out", float64(s.TimedOut)/float64(s.N), 0.02, 0.01)
-	near(t, "CoV of normal transfers", s.NormalCoV, 0.013, 0.005)
+	near(t, "CoV of the normal", s.NormalCoV, 0.013, 0.005)
 	if s.CoV < 1 {
-		t.Errorf("CoV with delays and timeouts %v, want at least 1", s.CoV)
+		t.Errorf("CoV with delays and time-outs %v", s.CoV)
 	}
 	if again, _ := stats.FitSize(sizes, latencies, options); again != m {
-		t.Error("the same arguments yield different models")
+		t.Error("not deterministic")
 	}
 }
 
-func TestFitSizeOfEqualSizes(t *testing.T) {
+func TestFitSizeNeedsNoVariety(t *testing.T) {
 	sizes, latencies := make([]float64, 50), make([]float64, 50)
 	for i := range sizes {
 		sizes[i], latencies[i] = 100, 5e6+float64(i%7)*1e4
@@ -116,13 +116,13 @@ func TestFitSizeOfEqualSizes(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m.Class(100, 5e6) != stats.SizeNormal || m.Class(100, 9e6) != stats.SizeDelayed {
-		t.Error("a transfer of 5 ms is not normal, or one of 9 ms is not delayed")
+		t.Error("misclassified")
 	}
 	if _, err := stats.FitSize(sizes[:5], latencies[:5], stats.DefaultSizeOptions()); !errors.Is(err, stats.ErrTooFew) {
-		t.Errorf("five transfers: error %v, want ErrTooFew", err)
+		t.Errorf("five transfers: %v", err)
 	}
 	if _, err := stats.FitFolded(sizes[:5], latencies[:5], 1460); !errors.Is(err, stats.ErrTooFew) {
-		t.Errorf("five transfers, folded: error %v, want ErrTooFew", err)
+		t.Errorf("five transfers, folded: %v", err)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestSketchDependsOnTheSetOnly(t *testing.T) {
 	})
 }
 
-func TestSketchLimitsAreExact(t *testing.T) {
+func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 200).Draw(t, "xs")
 		p := rapid.Float64Range(0, 1).Draw(t, "p")
@@ -52,8 +52,8 @@ func TestSketchLimitsAreExact(t *testing.T) {
 		for _, x := range xs {
 			s.Add(x)
 		}
-		limit, above := s.Exceed(p)
-		floor, below := s.Undercut(p)
+		limit, above := s.UpperLimit(p)
+		floor, below := s.LowerLimit(p)
 		var wantAbove, wantBelow uint64
 		for _, x := range xs {
 			if x > limit {
@@ -64,17 +64,17 @@ func TestSketchLimitsAreExact(t *testing.T) {
 			}
 		}
 		if above != wantAbove || float64(above) > p*float64(len(xs)) {
-			t.Fatalf("%d of %d durations above %d, want %d, at most a fraction %v", above, len(xs), limit, wantAbove, p)
+			t.Fatalf("%d above %d of %d, counted %d, p %v", above, limit, len(xs), wantAbove, p)
 		}
 		if below != wantBelow || float64(below) > p*float64(len(xs)) {
-			t.Fatalf("%d of %d durations below %d, want %d, at most a fraction %v", below, len(xs), floor, wantBelow, p)
+			t.Fatalf("%d below %d of %d, counted %d, p %v", below, floor, len(xs), wantBelow, p)
 		}
 	})
 }
 
-// Beyond counts every duration outside its limits, for limits anywhere in a bin, and none that is inside by more than a
-// bin's width.
-func TestSketchBeyond(t *testing.T) {
+// Beyond misses no duration beyond its limits, wherever in a bin they are, and counts none that is further inside the
+// limits than a bin is wide.
+func TestSketchMissesNothingBeyondLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 100).Draw(t, "xs")
 		var s stats.Sketch
@@ -96,7 +96,7 @@ func TestSketchBeyond(t *testing.T) {
 				most++
 			}
 		}
-		if n := s.Beyond(low, high); n < least || n > most {
+		if n := s.Outside(low, high); n < least || n > most {
 			t.Fatalf("%d of %v may be below %d or above %d, want at least %d, at most %d", n, xs, low, high, least, most)
 		}
 	})
@@ -105,11 +105,11 @@ func TestSketchBeyond(t *testing.T) {
 func TestEmptySketch(t *testing.T) {
 	var s stats.Sketch
 	if !math.IsNaN(s.Quantile(0.5)) || s.Count() != 0 {
-		t.Errorf("quantile %v, count %d, want NaN, 0", s.Quantile(0.5), s.Count())
+		t.Errorf("quantile %v, count %d", s.Quantile(0.5), s.Count())
 	}
 	s.Merge(stats.Sketch{})
-	if limit, above := s.Exceed(0.1); limit != 0 || above != 0 {
-		t.Errorf("Exceed(0.1) = %d, %d, want 0, 0", limit, above)
+	if limit, above := s.UpperLimit(0.1); limit != 0 || above != 0 {
+		t.Errorf("exceed %d, %d", limit, above)
 	}
 }
 
@@ -124,8 +124,8 @@ func FuzzDecodeSketch(f *testing.F) {
 		s, rest, err := stats.DecodeSketch(b)
 		checkDecoded(t, b, rest, err, s.Count() == 0, s.AppendBinary)
 		s.Quantile(0.5)
-		s.Exceed(0.1)
-		s.Undercut(0.1)
+		s.UpperLimit(0.1)
+		s.LowerLimit(0.1)
 	})
 }
 
@@ -183,8 +183,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The CoV of a sketch is that of its durations within the width of the bins, and its interval covers the true CoV about
-// as often as its confidence level.
+// The CoV of a sketch is that of its durations, within the width of its bins, and its interval holds the true one about
+// as often as it says.
 func TestSketchCoV(t *testing.T) {
 	truth := math.Sqrt(math.Expm1(0.25)) // of a log-normal distribution with σ = 0.5
 	held := 0
@@ -205,12 +205,12 @@ func TestSketchCoV(t *testing.T) {
 		}
 	}
 	if held < runs*85/100 {
-		t.Errorf("%d of %d intervals cover the CoV, want at least 85 %%", held, runs)
+		t.Errorf("%d of %d intervals hold the CoV", held, runs)
 	}
 	var s stats.Sketch
 	for _, n := range []int{0, 1, 2} {
 		if i := s.CoV(); i.Valid() {
-			t.Errorf("%d durations: %+v, want no bounds", n, i)
+			t.Errorf("of %d durations: %+v", n, i)
 		}
 		s.Add(int64(1000 * (n + 1)))
 	}
