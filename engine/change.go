@@ -3,15 +3,18 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Settings are the options that may change while a [Core] works. They count from the end of the epoch on.
+// Settings are the options that may change while a [Core] works. A change takes effect at the end of the epoch.
 type Settings struct {
 	Watch    detect.WatchOptions
 	Budget   search.Budget
@@ -21,39 +24,83 @@ type Settings struct {
 	Retention time.Duration
 }
 
-// Settings returns those of o that may change.
+// Settings returns the options of o that may change.
 func (o *Options) Settings() Settings {
 	return Settings{Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention}
 }
 
 // Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
-// function of the journal. Exactly one field is set, apart from By.
+// function of the journal. Exactly one field is set, apart from By. The names in JSON are those of old journals.
 type Change struct {
 	Settings *Settings        `json:"settings,omitempty"`
-	Override *search.Override `json:"wish,omitempty"`     // replaces an earlier one of the same tracepoint
-	Withdraw trace.Symbol     `json:"withdraw,omitempty"` // whose override ends
-	By       string           `json:"by,omitempty"`       // who withdraws
+	Override *search.Override `json:"wish,omitempty"     cbor:"override,omitempty"` // replaces an earlier one of the same tracepoint
+	Withdraw trace.Symbol     `json:"withdraw,omitempty"`                           // whose override ends
+	By       string           `json:"by,omitempty"`                                 // who withdraws
 	Feedback *search.Feedback `json:"feedback,omitempty"`
 }
 
-// Append appends the encoding of x to b.
-func (x *Change) Append(b []byte) []byte {
-	data, err := json.Marshal(x)
-	if err != nil {
-		panic(fmt.Sprintf("engine: a change that is no plain value: %v", err))
-	}
-	return append(b, data...)
-}
+// The first byte of an encoded [Change] is its version.
+const (
+	changeVersion = 1
+	changeAsJSON  = '{' // up to version 4 of the store changes were JSON, without a version
+)
 
-// DecodeChange returns the change that [Change.Append] wrote, which takes all of b. An error wraps [codec.ErrCorrupt].
+// Append appends the encoding of x to b.
+func (x *Change) Append(b []byte) []byte { return plain.Append(append(b, changeVersion), x) }
+
+// DecodeChange returns the change that [Change.Append] wrote, in this version or an older one, which takes all of b. An error wraps
+// [codec.ErrCorrupt]. It keeps nothing of b.
 func DecodeChange(b []byte) (x Change, err error) {
-	if err := json.Unmarshal(b, &x); err != nil {
-		return Change{}, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	r := codec.NewReader(b)
+	if r.Version(changeVersion, changeAsJSON) == changeAsJSON {
+		err = decodeJSON(b, &x)
+	} else if err = r.Err(); err == nil {
+		err = plain.Decode(r.Rest(), &x)
 	}
-	if x.Override != nil && x.Override.Kind > search.Forbid {
-		return Change{}, fmt.Errorf("%w: no such override", codec.ErrCorrupt)
+	if err != nil {
+		return Change{}, fmt.Errorf("change: %w", err)
+	}
+	if !x.valid() {
+		return Change{}, fmt.Errorf("%w: change with a value out of range", codec.ErrCorrupt)
 	}
 	return x, nil
+}
+
+// decodeJSON decodes b, one value in JSON, into the value that v points to.
+func decodeJSON(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	}
+	return nil
+}
+
+// valid reports whether the enumerations of x are in range, and its numbers finite where decisions add them up.
+func (x *Change) valid() bool {
+	if x.Override != nil && x.Override.Kind > search.Forbid {
+		return false
+	}
+	if x.Feedback == nil {
+		return true
+	}
+	for i := range x.Feedback.Catalogues {
+		for k := range x.Feedback.Catalogues[i].Tracepoints {
+			if t := &x.Feedback.Catalogues[i].Tracepoints[k]; t.Layer > cct.Kernel || t.Kind > cct.ProbePoint || t.Span > trace.Consumer || t.OwnerSpan > trace.Consumer {
+				return false
+			}
+		}
+	}
+	m := x.Feedback.Measured
+	return m == nil || finite(m.Hits, m.Bytes, m.CPU)
+}
+
+// finite reports whether no number is NaN or infinite.
+func finite(numbers ...float64) bool {
+	for _, x := range numbers {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // MostOverrides is the maximum number of overrides.
@@ -65,7 +112,7 @@ func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
 		s := x.Settings
-		strategy, err := strategyNamed(s.Strategy, c.options.Strategies)
+		strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 		if err != nil {
 			return false
 		}
@@ -81,7 +128,7 @@ func (c *Core) Apply(x *Change) bool {
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {
-		c.said(x.By, "withdraws what was decided about", x.Withdraw)
+		c.said(x.By, "withdraws the override of", x.Withdraw)
 	}
 	return withdrawn
 }

@@ -1,52 +1,56 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-const stateVersion = 1
+// Versions of an encoded [search.State], its first byte.
+const (
+	stateAsJSON  = 1 // up to version 4 of the store
+	stateVersion = 2 // written
+)
 
-// AppendSearchState appends s to b: what a search takes to go on after a restart. States are small, so that JSON will do; package search
-// itself encodes nothing.
+// AppendSearchState appends s, with which a search goes on after a restart, to b. Package search itself encodes nothing.
 func AppendSearchState(b []byte, s *search.State) []byte {
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic(fmt.Sprintf("engine: a state that is no plain value: %v", err))
-	}
-	return append(append(b, stateVersion), data...)
+	return plain.Append(append(b, stateVersion), s)
 }
 
-// DecodeSearchState returns the state that AppendSearchState wrote, which takes all of b. An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
-func DecodeSearchState(b []byte) (search.State, error) {
-	if len(b) == 0 || b[0] != stateVersion {
-		return search.State{}, fmt.Errorf("%w: unknown version", codec.ErrCorrupt)
+// DecodeSearchState returns the state that AppendSearchState wrote, in this version or an older one, which takes all of b. An error wraps
+// [codec.ErrCorrupt]. It keeps nothing of b.
+func DecodeSearchState(b []byte) (s search.State, err error) {
+	r := codec.NewReader(b)
+	if r.Version(stateVersion, stateAsJSON) == stateAsJSON {
+		err = decodeJSON(r.Rest(), &s)
+	} else if err = r.Err(); err == nil {
+		err = plain.Decode(r.Rest(), &s)
 	}
-	d := json.NewDecoder(bytes.NewReader(b[1:]))
-	d.DisallowUnknownFields()
-	var s search.State
-	if err := d.Decode(&s); err != nil {
-		return search.State{}, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	if err != nil {
+		return search.State{}, fmt.Errorf("state of the search: %w", err)
 	}
-	if d.More() || !possible(&s) {
-		return search.State{}, fmt.Errorf("%w: what it says is impossible", codec.ErrCorrupt)
+	if !validState(&s) {
+		return search.State{}, fmt.Errorf("%w: state of the search with a value out of range", codec.ErrCorrupt)
 	}
 	return s, nil
 }
 
-// possible reports whether what indexes tables and names does so within bounds.
-func possible(s *search.State) bool {
+// validState reports whether indices and enumerations are in range, and all numbers finite.
+func validState(s *search.State) bool {
+	for i := range s.Plan.Arms {
+		if !finite(s.Plan.Arms[i].Share) {
+			return false
+		}
+	}
 	for i := range s.Plan.Leases {
 		if arm := s.Plan.Leases[i].Arm; arm < 0 || int(arm) >= len(s.Plan.Arms) {
 			return false
 		}
 	}
 	for i := range s.Investigations {
-		if v := &s.Investigations[i]; v.Status > search.Gone || v.Epochs < 0 {
+		if !validInvestigation(&s.Investigations[i]) {
 			return false
 		}
 	}
@@ -55,5 +59,24 @@ func possible(s *search.State) bool {
 			return false
 		}
 	}
-	return true
+	return finite(s.Overrun.Bytes, s.Overrun.CPU)
+}
+
+func validInvestigation(v *search.Investigation) bool {
+	for i := range v.Requested {
+		if !finite(v.Requested[i].Value) {
+			return false
+		}
+	}
+	for i := range v.Evidence {
+		if e := &v.Evidence[i]; !finite(e.Share, e.Low, e.High, e.Mean) {
+			return false
+		}
+	}
+	for i := range v.Suspects {
+		if x := &v.Suspects[i]; !finite(x.Share, x.Low, x.High, x.Inclusive) {
+			return false
+		}
+	}
+	return v.Status <= search.Gone && v.Epochs >= 0 && finite(v.Score)
 }

@@ -1,62 +1,47 @@
 package engine_test
 
 import (
+	"bytes"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-func FuzzDecodeSearchState(f *testing.F) {
-	f.Add(engine.AppendSearchState(nil, &search.State{}))
-	s := search.State{
-		Plan:           search.Plan{Version: 3, Arms: []search.Arm{{Name: 1, Share: 0.5}}, Leases: []search.Lease{{Tracepoint: 7, Owner: analysis.Hash{Hi: 1}}}},
-		Investigations: []search.Investigation{{Problem: analysis.Hash{Hi: 1}, Status: search.Located, Requested: []search.TracepointRequest{{Tracepoint: 7, Arms: 1}}}},
-		Overrides:      []search.Override{{Tracepoint: 8, Kind: search.Forbid, By: "someone"}},
-	}
-	f.Add(engine.AppendSearchState(nil, &s))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := engine.DecodeSearchState(b)
-		if err != nil {
-			if !errors.Is(err, codec.ErrCorrupt) || cmp.Diff(search.State{}, s) != "" {
-				t.Errorf("%v with a result", err)
-			}
-			return
-		}
-		again, err := engine.DecodeSearchState(engine.AppendSearchState(nil, &s))
-		if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%v: %s", err, diff)
-		}
-		for _, l := range s.Plan.Leases {
-			if l.Arm < 0 || int(l.Arm) >= len(s.Plan.Arms) {
-				t.Errorf("a lease in arm %d of %d", l.Arm, len(s.Plan.Arms))
-			}
-		}
-		for i := range s.Investigations {
-			_ = s.Investigations[i].Status.String()
-		}
-	})
-}
-
-// What cannot be a state is refused.
+// Bytes that hold no state, and states with values out of range, are errors.
 func TestDecodeSearchStateRefuses(t *testing.T) {
-	for _, bad := range []string{
-		"", "\x02{}", "\x01", "\x01{} {}", "\x01" + `{"Surprise":1}`, "\x01" + `{"Plan":{"Leases":[{"Arm":0}]}}`,
-		"\x01" + `{"Investigations":[{"Status":200}]}`, "\x01" + `{"Investigations":[{"Epochs":-1}]}`, "\x01" + `{"Wishes":[{"Kind":3}]}`,
+	valid := engine.AppendSearchState(nil, &search.State{})
+	for name, b := range map[string]string{
+		"empty": "", "unknown version": "\x03{}", "no JSON": "\x01", "two values": "\x01{} {}", "no CBOR": "\x02",
+		"truncated": string(valid[:len(valid)-1]), "bytes behind": string(valid) + "\x00",
 	} {
-		if _, err := engine.DecodeSearchState([]byte(bad)); !errors.Is(err, codec.ErrCorrupt) {
-			t.Errorf("%q: %v", bad, err)
+		if _, err := engine.DecodeSearchState([]byte(b)); !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("%s: error %v, want %v", name, err, codec.ErrCorrupt)
+		}
+	}
+	for name, s := range map[string]search.State{
+		"lease without arm":       {Plan: search.Plan{Leases: []search.Lease{{}}}},
+		"arm with infinite share": {Plan: search.Plan{Arms: []search.Arm{{Share: math.Inf(1)}}}},
+		"unknown status":          {Investigations: []search.Investigation{{Status: 200}}},
+		"negative epochs":         {Investigations: []search.Investigation{{Epochs: -1}}},
+		"infinite value":          {Investigations: []search.Investigation{{Requested: []search.TracepointRequest{{Value: math.Inf(-1)}}}}},
+		"evidence of NaN":         {Investigations: []search.Investigation{{Evidence: []search.Evidence{{Low: math.NaN()}}}}},
+		"suspect of NaN":          {Investigations: []search.Investigation{{Suspects: []search.Suspect{{Share: math.NaN()}}}}},
+		"unknown override":        {Overrides: []search.Override{{Kind: 3}}},
+		"overrun of NaN":          {Overrun: search.Overrun{CPU: math.NaN()}},
+	} {
+		if _, err := engine.DecodeSearchState(engine.AppendSearchState(nil, &s)); !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("%s: error %v, want %v", name, err, codec.ErrCorrupt)
 		}
 	}
 }
 
-// TestDecodeSearchStateOfACheckpoint reads a state with the names that checkpoints use.
+// A state that version 4 of the store wrote, in JSON with its own names, is read, and written as CBOR with the same names.
 func TestDecodeSearchStateOfACheckpoint(t *testing.T) {
 	const text = "\x01" + `{"Plan":{"Version":3,"Arms":[{"Name":1,"Share":0.5,"Everything":false}],"Leases":[{"Tracepoint":7,"Arm":0,"Owner":{"Hi":1,"Lo":0},` +
 		`"Cause":"","Since":0,"Expires":0,"Pinned":false}]},"Investigations":[{"Problem":{"Hi":1,"Lo":0},"RequestType":{"Hi":0,"Lo":0},"Group":{"Hi":0,"Lo":0},` +
@@ -71,7 +56,14 @@ func TestDecodeSearchStateOfACheckpoint(t *testing.T) {
 	if len(s.Overrides) != 1 || len(s.Cooldowns) != 1 || len(s.Investigations[0].Requested) != 1 || s.Investigations[0].BudgetStarved != 2 {
 		t.Errorf("%+v", s)
 	}
-	if again := engine.AppendSearchState(nil, &s); string(again) != text {
-		t.Errorf("written again:\n%s\nwant:\n%s", again, text)
+	b := engine.AppendSearchState(nil, &s)
+	for _, name := range []string{"Wishes", "Silences", "Wants", "Starved"} {
+		if !bytes.Contains(b, []byte(name)) {
+			t.Errorf("field %s is missing in %q", name, b)
+		}
+	}
+	again, err := engine.DecodeSearchState(b)
+	if diff := cmp.Diff(s, again); err != nil || diff != "" {
+		t.Errorf("written again: error %v, %s", err, diff)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
@@ -141,11 +142,7 @@ func (c *Core) appendEarly(b []byte) []byte {
 		return b
 	}
 	b = codec.AppendSection(b, c.preview.AppendBinary)
-	b = codec.AppendSection(b, c.early.packer.AppendBinary)
-	for _, chunk := range c.early.chunks {
-		b = codec.AppendSection(b, func(b []byte) []byte { return append(b, chunk...) })
-	}
-	return b
+	return c.early.AppendBinary(b)
 }
 
 func (c *Core) saved() *savedCore {
@@ -178,16 +175,12 @@ func (c *Core) saved() *savedCore {
 	}
 	c.causes.save(s)
 	for _, id := range hashes(c.trees) {
-		data, err := c.trees[id].builder.AppendBinary(nil)
-		if err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // it never is
-		}
-		s.Trees = append(s.Trees, savedPart{id, data})
+		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
 	}
 	if c.splitter != nil {
-		s.Splits, s.SplitEpochs = c.splitter.splits.AppendBinary(nil), c.splitter.epochs
-		for _, id := range hashes(c.splitter.samples) {
-			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, observation.AppendObservation)})
+		s.Splits, s.SplitEpochs = c.splitter.Splits.AppendBinary(nil), c.splitter.epochs
+		for id, data := range c.splitter.EncodedSamples() {
+			s.SplitSamples = append(s.SplitSamples, savedPart{id, data})
 		}
 	}
 	return s
@@ -318,12 +311,38 @@ func (c *Core) Restore(b []byte) error {
 func decodeSaved(b []byte, version byte) (*savedCore, error) {
 	s := &savedCore{}
 	if version == coreVersion {
-		return s, plain.Decode(b, s)
-	}
-	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
+		if err := plain.Decode(b, s); err != nil {
+			return nil, err
+		}
+	} else if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
+	if !s.valid() {
+		return nil, fmt.Errorf("%w: core with a value out of range", codec.ErrCorrupt)
+	}
 	return s, nil
+}
+
+// valid reports whether counts and enumerations are in range.
+func (s *savedCore) valid() bool {
+	for i := range s.Problems {
+		if p := &s.Problems[i]; p.Kind > detect.KindShifted || p.Onset > detect.Chronic || p.Level > group.LevelGroup {
+			return false
+		}
+	}
+	for i := range s.Heard.Services {
+		for k := range s.Heard.Services[i].Tracepoints {
+			if t := &s.Heard.Services[i].Tracepoints[k]; t.Layer > cct.Kernel || t.Kind > cct.ProbePoint {
+				return false
+			}
+		}
+	}
+	for _, m := range s.Epochs {
+		if m.Seen > s.Seen {
+			return false
+		}
+	}
+	return len(s.Plans) > 0 && finite(s.Heard.Measured.Hits, s.Heard.Measured.Bytes, s.Heard.Measured.CPU)
 }
 
 func (c *Core) restoreEarly(b []byte, learned bool) error {
@@ -332,7 +351,7 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 		return nil
 	}
 	r := codec.NewReader(b)
-	preview, packed := r.Section(), r.Section()
+	preview := r.Section()
 	if err := r.Err(); err != nil {
 		return fmt.Errorf("%w: observations of the learning period", err)
 	}
@@ -340,35 +359,8 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 	if c.preview, _, err = detect.Decode(preview, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	packer, _, err := observation.DecodePacker(packed)
-	if err != nil {
-		return err
-	}
-	c.early.packer = *packer
-	for r.Len() > 0 {
-		part := r.Section()
-		c.early.chunks = append(c.early.chunks, append(make([]byte, 0, chunkBytes+chunkBytes/8), part...))
-		c.early.kept += len(part)
-	}
-	if err := r.Err(); err != nil {
-		return fmt.Errorf("%w: observations of the learning period", err)
-	}
-	return c.early.check()
-}
-
-// check goes through what the log holds and reports whether it can be read.
-func (l *log) check() (err error) {
-	defer func() {
-		if recover() != nil { // what a log packed itself is unpacked without looking; this came from elsewhere
-			err = fmt.Errorf("%w: observations", codec.ErrCorrupt)
-		}
-	}()
-	for _, err := range l.all() {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	c.early, err = spool.Decode(r.Rest())
+	return err
 }
 
 func (c *Core) restore(s *savedCore) error {
@@ -383,9 +375,6 @@ func (c *Core) restore(s *savedCore) error {
 		}
 	}
 	for _, m := range s.Epochs {
-		if m.Seen > s.Seen {
-			return fmt.Errorf("%w: epochs", codec.ErrCorrupt)
-		}
 		c.epochs = append(c.epochs, mark{m.End, m.Seen})
 	}
 	c.plans = nil
@@ -395,9 +384,6 @@ func (c *Core) restore(s *savedCore) error {
 			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything})
 		}
 		c.plans = append(c.plans, restored)
-	}
-	if len(c.plans) == 0 {
-		return fmt.Errorf("%w: no plan", codec.ErrCorrupt)
 	}
 	for i := range s.Refinements {
 		if err := c.restoreRefinements(&s.Refinements[i]); err != nil {
@@ -462,14 +448,12 @@ func (c *Core) restoreSplitter(s *savedCore) error {
 	if err != nil {
 		return err
 	}
-	c.splitter.splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
-	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*observation.Observation])
+	c.splitter.Splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
+	c.splitter.Watch(nil)
 	for _, x := range s.SplitSamples {
-		sample, _, err := stats.DecodeSample(x.Data, observation.DecodeObservation)
-		if err != nil {
+		if err := c.splitter.DecodeSample(x.ID, x.Data); err != nil {
 			return err
 		}
-		c.splitter.samples[x.ID] = &sample
 	}
 	return nil
 }

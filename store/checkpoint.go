@@ -12,13 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Checkpoint is everything that follows from the journal up to one of its records.
+// Checkpoint is the state that follows from the journal up to one of its records.
 type Checkpoint struct {
-	Seq    uint64      // the last record that State is made of
-	At     trace.Nanos // when that came
-	Oldest uint64      // the first record that is needed still: traces that are not in State have spans from there on
+	Seq    uint64      // the last record in State
+	At     trace.Nanos // time of that record
+	Oldest uint64      // the oldest record that a restart needs: it or a later one holds spans of traces not in State
 	State  []byte
-	Closed []Closed // traces that are in State, or are not to be, as far as records from Oldest on may have spans of them; oldest first
+	Closed []Closed // traces in State, or excluded from it, of which records from Oldest on may hold spans; oldest first
 }
 
 // Closed holds hashes of the IDs of traces that were closed between two checkpoints.
@@ -27,17 +27,58 @@ type Closed struct {
 	Hashes []uint64
 }
 
-// pieceSize is the size of a piece of state: one value of the database.
+// pieceSize is the size of a piece of the state, one value of the database.
 const pieceSize = 1 << 20
 
-// errCheckpoint reports a checkpoint that Save did not write.
+// errCheckpoint reports a damaged checkpoint.
 var errCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
-// Save replaces the last checkpoint. Of c.Closed it takes what is new: what was closed since that one. What was closed before forget
-// is forgotten.
+// head is the part of a checkpoint without its lists: one value of the database.
+type head struct {
+	seq    uint64
+	at     trace.Nanos
+	oldest uint64
+	pieces uint64 // of the state
+}
+
+func (h *head) append(b []byte) []byte {
+	return codec.AppendUvarints(b, h.seq, uint64(h.at), h.oldest, h.pieces)
+}
+
+func decodeHead(b []byte) (head, error) {
+	r := codec.NewReader(b)
+	h := head{r.Uvarint(), trace.Nanos(r.Uvarint()), r.Uvarint(), r.Uvarint()}
+	if r.Bad() || r.Len() > 0 {
+		return head{}, errCheckpoint
+	}
+	return h, nil
+}
+
+// closedKey returns the key of item i of the closed traces of a checkpoint: the first byte, the time and the low bits
+// of i.
+func closedKey(at trace.Nanos, i int) []byte {
+	return append(numbered(keyClosed, uint64(at)), byte(i), byte(i>>8))
+}
+
+const closedKeySize = 1 + 8 + 2
+
+func decodeClosed(key, value []byte) (Closed, error) {
+	r := codec.NewReader(value)
+	if len(key) != closedKeySize || r.Len()%8 != 0 {
+		return Closed{}, errCheckpoint
+	}
+	x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
+	for r.Len() > 0 {
+		x.Hashes = append(x.Hashes, r.Word())
+	}
+	return x, nil
+}
+
+// Save replaces the last checkpoint, and adds c.Closed, the traces closed since then, to the closed traces. It deletes
+// those closed before forget.
 func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed, or of no use
+	defer func() { _ = b.Close() }() // it is committed or discarded
 	packed := s2.Encode(nil, c.State)
 	if err := b.DeleteRange([]byte{keyState}, []byte{keyState + 1}, nil); err != nil {
 		return err
@@ -49,14 +90,14 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 		}
 		n++
 	}
-	if err := b.Set([]byte{keyCheckpoint}, codec.AppendUvarints(nil, c.Seq, uint64(c.At), c.Oldest, n), nil); err != nil {
+	if err := b.Set([]byte{keyCheckpoint}, (&head{c.Seq, c.At, c.Oldest, n}).append(nil), nil); err != nil {
 		return err
 	}
 	for i, x := range c.Closed {
 		if len(x.Hashes) == 0 {
 			continue
 		}
-		if err := b.Set(append(numbered(keyClosed, uint64(x.At)), byte(i), byte(i>>8)), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
+		if err := b.Set(closedKey(x.At, i), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
 			return err
 		}
 	}
@@ -71,16 +112,15 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 
 // Load returns the last checkpoint; nil if there is none.
 func (s *Store) Load() (*Checkpoint, error) {
-	head, err := s.get([]byte{keyCheckpoint})
-	if head == nil || err != nil {
+	b, err := s.get([]byte{keyCheckpoint})
+	if b == nil || err != nil {
 		return nil, err
 	}
-	r := codec.NewReader(head)
-	c := &Checkpoint{Seq: r.Uvarint(), At: trace.Nanos(r.Uvarint()), Oldest: r.Uvarint()}
-	wantPieces := r.Uvarint()
-	if r.Bad() {
-		return nil, errCheckpoint
+	head, err := decodeHead(b)
+	if err != nil {
+		return nil, err
 	}
+	c := &Checkpoint{Seq: head.seq, At: head.at, Oldest: head.oldest}
 	var packed []byte
 	pieces := uint64(0)
 	err = s.each([]byte{keyState}, func(_, value []byte) error {
@@ -91,23 +131,18 @@ func (s *Store) Load() (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)
 	}
-	if pieces != wantPieces {
-		return nil, errCheckpoint
+	if pieces != head.pieces {
+		return nil, fmt.Errorf("%w: %d pieces of %d", errCheckpoint, pieces, head.pieces)
 	}
-	if c.State, err = s2.Decode(nil, packed); err != nil {
+	if c.State, err = decompress(packed); err != nil {
 		return nil, fmt.Errorf("%w: %w", errCheckpoint, err)
 	}
 	err = s.each([]byte{keyClosed}, func(key, value []byte) error {
-		x := Closed{At: trace.Nanos(binary.BigEndian.Uint64(key[1:]))}
-		r := codec.NewReader(value)
-		for r.Len() > 0 {
-			x.Hashes = append(x.Hashes, r.Word())
+		x, err := decodeClosed(key, value)
+		if err == nil {
+			c.Closed = append(c.Closed, x)
 		}
-		if r.Bad() {
-			return errCheckpoint
-		}
-		c.Closed = append(c.Closed, x)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint: %w", err)

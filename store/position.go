@@ -5,28 +5,30 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// SavePosition keeps how far somebody has come with a source.
+// SavePosition stores the position of a reader in a source: the time through which it has read.
 func (s *Store) SavePosition(source string, through time.Time) error {
 	value, err := through.MarshalBinary()
 	if err == nil {
 		err = s.db.Set(append([]byte{keyPositions}, source...), value, pebble.Sync)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the position in %s: %w", source, err)
+		return fmt.Errorf("store the position in %s: %w", source, err)
 	}
 	return nil
 }
 
-// Position returns how far somebody has come with a source; the zero time if that is not known.
+// Position returns the stored position in a source; the zero time if there is none.
 func (s *Store) Position(source string) (through time.Time, err error) {
 	value, err := s.get(append([]byte{keyPositions}, source...))
 	if err != nil || value == nil {
 		return time.Time{}, err
 	}
 	if err := through.UnmarshalBinary(value); err != nil {
-		return time.Time{}, fmt.Errorf("position in %s: %w", source, err)
+		return time.Time{}, fmt.Errorf("position in %s: %w: %w", source, codec.ErrCorrupt, err)
 	}
 	return through, nil
 }

@@ -41,13 +41,13 @@ func TestWhatIf(t *testing.T) {
 			p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tr)
 			edges := make(map[trace.Edge]string)
 			for i := range p.Nodes {
-				edges[trace.WholeEdge(p.Nodes[i].Full)] = table.OpName(p.Span(int32(i)).Op)
+				edges[trace.ContextEdge(p.Nodes[i].Full)] = table.OpName(p.Span(int32(i)).Op)
 			}
 			coarse := level == "request_type"
 			var o observation.Observation
 			new(observation.Observer).Observe(p, 0, &o)
 			for _, e := range o.Edges {
-				edges[e.Edge] = edges[trace.WholeEdge(e.Context)]
+				edges[e.Edge] = edges[trace.ContextEdge(e.Context)]
 			}
 			var b strings.Builder
 			after := critpath.WhatIf(p, 0, coarse, func(e trace.Edge, had int64) int64 {

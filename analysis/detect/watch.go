@@ -225,14 +225,14 @@ func (e *epoch) updateReference(g *group.Group) {
 	c := e.detector.of(g)
 	well := !g.OpenProblem && c.strongest() < quiet
 	if !well {
-		g.Attend(true)
+		g.EnlargeSample(true)
 		g.LimitWindow(e.now)
 		return
 	}
-	if g.Absorb(e.options.Renew, e.options.MinSamples, e.options.Tests) {
+	if g.UpdateReference(e.options.Renew, e.options.MinSamples, e.options.Tests) {
 		c.recent = nil
 	}
-	g.Attend(false)
+	g.EnlargeSample(false)
 }
 
 // reset forgets what a group showed during a problem that is over. A group without an expectation learns from now on only.

@@ -6,23 +6,24 @@ import (
 	"math"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Packer turns observations into some hundred bytes each and back, so that many can be kept and gone through several times. What
-// observations have in common (contexts, edges, places of variables) is kept once, in the Packer: only the Packer that packed
-// an observation can unpack it. It is not safe for concurrent use, except that several Unpack may run at once.
+// Packer packs observations into some hundred bytes each, so that many can be kept and read several times. It stores
+// the values that observations share (contexts, edges, places of variables) once, in its dictionary: only the Packer
+// that packed an observation, or its decoded copy, can unpack it. It is not safe for concurrent use, except that
+// several calls of Unpack may run at once.
 //
-// The dictionary is bounded: what is new once it is full is written out in full, in every observation, and counted.
+// The dictionary is bounded. Once it is full, new values are written out in every observation, and counted.
 type Packer struct {
-	Limit  int    // most entries of each sort; 0: DefaultPacked
-	Inline uint64 // values that were written out in full
+	Limit  int    // maximum number of values of each sort in the dictionary; 0: DefaultPacked, negative: none
+	Inline uint64 // values that were written out
 
-	contexts numbered[packedContext]
-	edges    numbered[EdgeTime] // Nanos is 0
-	places   numbered[packedPlace]
-	ops      numbered[trace.Op]
+	contexts dictionary[packedContext]
+	edges    dictionary[EdgeTime] // Nanos is 0
+	places   dictionary[packedPlace]
+	ops      dictionary[trace.Op]
 }
 
 // packedContext is the part of a ContextCount that its observations share.
@@ -39,49 +40,54 @@ type packedPlace struct {
 	numeric bool
 }
 
-// DefaultPacked bounds each sort of entry of a [Packer]'s dictionary: some 100 bytes each.
+// DefaultPacked is the default limit of a [Packer]. A value takes some 100 bytes.
 const DefaultPacked = 1 << 20
 
-// numbered gives values numbers from 1 in the order of their first use.
-type numbered[T comparable] struct {
+// dictionary numbers values from 1 in the order of their first use.
+type dictionary[T comparable] struct {
 	numbers map[T]uint64
 	values  []T
 }
 
 // number returns the number of v; 0 if it has none and the dictionary is full.
-func (n *numbered[T]) number(v T, limit int) uint64 {
-	if i, ok := n.numbers[v]; ok {
+func (d *dictionary[T]) number(v T, limit int) uint64 {
+	if i, ok := d.numbers[v]; ok {
 		return i
 	}
-	if len(n.values) >= limit {
+	if len(d.values) >= limit {
 		return 0
 	}
-	if n.numbers == nil {
-		n.numbers = make(map[T]uint64)
+	if d.numbers == nil {
+		d.numbers = make(map[T]uint64)
 	}
-	n.values = append(n.values, v)
-	i := uint64(len(n.values))
-	n.numbers[v] = i
+	d.values = append(d.values, v)
+	i := uint64(len(d.values))
+	d.numbers[v] = i
 	return i
 }
 
-// write appends the number of v to b or, where it has none, 0 and what full appends.
-func write[T comparable](p *Packer, n *numbered[T], b []byte, v T, full func([]byte, T) []byte) []byte {
-	i := n.number(v, cmp.Or(p.Limit, DefaultPacked))
+// appendNumber appends the number of v to b or, if v has none, 0 and the bytes that appendValue appends.
+func appendNumber[T comparable](p *Packer, d *dictionary[T], b []byte, v T, appendValue func([]byte, T) []byte) []byte {
+	i := d.number(v, cmp.Or(p.Limit, DefaultPacked))
 	b = binary.AppendUvarint(b, i)
 	if i == 0 {
 		p.Inline++
-		b = full(b, v)
+		b = appendValue(b, v)
 	}
 	return b
 }
 
-// read reads what write wrote.
-func read[T comparable](n *numbered[T], r *reader, full func(*reader) T) T {
-	if i := r.uvarint(); i > 0 {
-		return n.values[i-1]
+// readNumber reads the value that appendNumber wrote.
+func readNumber[T comparable](d *dictionary[T], r *codec.Reader, readValue func(*codec.Reader) T) (v T) {
+	i := r.Uvarint()
+	switch {
+	case i == 0:
+		return readValue(r)
+	case i > uint64(len(d.values)):
+		r.Fail()
+		return v
 	}
-	return full(r)
+	return d.values[i-1]
 }
 
 func appendWords(b []byte, words ...uint64) []byte {
@@ -91,35 +97,35 @@ func appendWords(b []byte, words ...uint64) []byte {
 	return b
 }
 
-func fullOp(b []byte, op trace.Op) []byte { return appendWords(b, uint64(op)) }
+func appendOp(b []byte, op trace.Op) []byte { return appendWords(b, uint64(op)) }
 
-func readOp(r *reader) trace.Op { return trace.Op(r.fixed()) }
+func readOp(r *codec.Reader) trace.Op { return trace.Op(r.Word()) }
 
-func fullContext(b []byte, c packedContext) []byte {
+func appendContext(b []byte, c packedContext) []byte {
 	return appendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.tracepoint))
 }
 
-func readContext(r *reader) packedContext {
-	return packedContext{trace.Context(r.fixed()), trace.Context(r.fixed()), trace.Op(r.fixed()), trace.Symbol(r.fixed())}
+func readContext(r *codec.Reader) packedContext {
+	return packedContext{trace.Context(r.Word()), trace.Context(r.Word()), trace.Op(r.Word()), trace.Symbol(r.Word())}
 }
 
-func fullEdge(b []byte, e EdgeTime) []byte {
+func appendEdge(b []byte, e EdgeTime) []byte {
 	return appendWords(b, uint64(e.Edge), uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Callee), uint64(e.Within))
 }
 
-func readEdge(r *reader) EdgeTime {
+func readEdge(r *codec.Reader) EdgeTime {
 	return EdgeTime{
-		Edge: trace.Edge(r.fixed()), Context: trace.Context(r.fixed()), Before: trace.Op(r.fixed()), After: trace.Op(r.fixed()),
-		Callee: trace.Op(r.fixed()), Within: trace.Edge(r.fixed()),
+		Edge: trace.Edge(r.Word()), Context: trace.Context(r.Word()), Before: trace.Op(r.Word()), After: trace.Op(r.Word()),
+		Callee: trace.Op(r.Word()), Within: trace.Edge(r.Word()),
 	}
 }
 
-func fullPlace(b []byte, p packedPlace) []byte {
+func appendPlace(b []byte, p packedPlace) []byte {
 	return append(appendWords(b, uint64(p.context), uint64(p.key)), flag(p.numeric))
 }
 
-func readPlace(r *reader) packedPlace {
-	return packedPlace{trace.Context(r.fixed()), trace.Symbol(r.fixed()), r.take(1)[0] != 0}
+func readPlace(r *codec.Reader) packedPlace {
+	return packedPlace{trace.Context(r.Word()), trace.Symbol(r.Word()), r.Bool()}
 }
 
 // Append appends the packed form of o to b.
@@ -128,7 +134,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.Root))
 	b = binary.AppendUvarint(b, uint64(o.Start))
 	b = binary.AppendUvarint(b, uint64(o.Duration))
-	b = write(p, &p.ops, b, o.Entry, fullOp)
+	b = appendNumber(p, &p.ops, b, o.Entry, appendOp)
 	b = append(b, flag(o.Failed))
 	b = binary.AppendVarint(b, o.Plan)
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.Arm))
@@ -136,7 +142,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 	b = binary.LittleEndian.AppendUint64(b, o.Skeleton.Lo)
 	b = binary.AppendUvarint(b, uint64(len(o.Children)))
 	for _, op := range o.Children {
-		b = write(p, &p.ops, b, op, fullOp)
+		b = appendNumber(p, &p.ops, b, op, appendOp)
 	}
 	b = binary.AppendUvarint(b, uint64(len(o.Contexts)))
 	for i := range o.Contexts {
@@ -148,7 +154,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 }
 
 func (p *Packer) appendContext(b []byte, c *ContextCount) []byte {
-	b = write(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Tracepoint}, fullContext)
+	b = appendNumber(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Tracepoint}, appendContext)
 	b = binary.AppendUvarint(b, uint64(c.Count))
 	b = binary.AppendUvarint(b, uint64(c.Errors))
 	b = binary.AppendUvarint(b, uint64(c.Exclusive))
@@ -161,7 +167,7 @@ func (p *Packer) appendEdges(b []byte, edges []EdgeTime) []byte {
 	for _, e := range edges {
 		nanos := e.Nanos
 		e.Nanos = 0
-		b = write(p, &p.edges, b, e, fullEdge)
+		b = appendNumber(p, &p.edges, b, e, appendEdge)
 		b = binary.AppendUvarint(b, uint64(nanos))
 	}
 	return b
@@ -170,7 +176,7 @@ func (p *Packer) appendEdges(b []byte, edges []EdgeTime) []byte {
 func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
 	b = binary.AppendUvarint(b, uint64(len(variables)))
 	for _, v := range variables {
-		b = write(p, &p.places, b, packedPlace{v.Context, v.Key, v.Numeric}, fullPlace)
+		b = appendNumber(p, &p.places, b, packedPlace{v.Context, v.Key, v.Numeric}, appendPlace)
 		if v.Numeric {
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v.Number))
 		} else {
@@ -187,53 +193,76 @@ func flag(b bool) byte {
 	return 0
 }
 
-// Unpack reads into o, whose slices it reuses, the observation at the beginning of b, and returns the bytes behind it. The bytes
-// must be those of this Packer's Append; anything else panics or reads nonsense.
-func (p *Packer) Unpack(b []byte, o *Observation) []byte {
-	r := reader{b}
-	copy(o.Trace[:], r.take(16))
-	o.Root = trace.SpanID(r.fixed())
-	o.Start = trace.Nanos(r.uvarint())
-	o.Duration = time.Duration(r.uvarint())
-	o.Entry = read(&p.ops, &r, readOp)
-	o.Failed = r.take(1)[0] != 0
-	o.Plan = r.varint()
-	o.Arm = trace.Symbol(r.fixed())
-	o.Skeleton = analysis.Hash{Hi: r.fixed(), Lo: r.fixed()}
+// Smallest packed sizes in bytes: the number of a value and the numbers that differ by observation.
+const (
+	minOpSize       = 1
+	minContextSize  = 1 + 5
+	minEdgeSize     = 1 + 1
+	minVariableSize = 1 + 8
+)
+
+// Unpack decodes the observation at the start of b into o, whose slices it reuses, and returns the bytes behind it. For
+// bytes that p did not pack, and for an observation whose values are out of range or out of order, it sets o to the
+// zero value and returns an error wrapping [codec.ErrCorrupt].
+func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
+	r := codec.NewReader(b)
+	copy(o.Trace[:], r.Bytes(len(o.Trace)))
+	o.Root = trace.SpanID(r.Word())
+	o.Start = trace.Nanos(r.Uvarint())
+	o.Duration = time.Duration(r.Below(uint64(trace.MaxDuration)))
+	r.Check(o.Duration > 0)
+	o.Entry = readNumber(&p.ops, r, readOp)
+	o.Failed = r.Bool()
+	o.Plan = r.Varint()
+	o.Arm = trace.Symbol(r.Word())
+	o.Skeleton = r.Hash()
 	o.Children = o.Children[:0]
-	for range r.uvarint() {
-		o.Children = append(o.Children, read(&p.ops, &r, readOp))
+	for i := range r.Count(minOpSize) {
+		op := readNumber(&p.ops, r, readOp)
+		r.Ascending(i, i > 0 && op > o.Children[i-1])
+		o.Children = append(o.Children, op)
 	}
-	o.Contexts = o.Contexts[:0]
-	for range r.uvarint() {
-		c := read(&p.contexts, &r, readContext)
-		o.Contexts = append(o.Contexts, ContextCount{
-			Context: c.context, Parent: c.parent, Op: c.op, Tracepoint: c.tracepoint,
-			Count: int32(r.uvarint()), Errors: int32(r.uvarint()),
-			Exclusive: int64(r.uvarint()), Self: int64(r.uvarint()), Total: int64(r.uvarint()),
-		})
+	o.Contexts = p.unpackContexts(r, o.Contexts[:0])
+	o.Edges = p.unpackEdges(r, o.Duration, o.Edges[:0])
+	o.Refined = p.unpackEdges(r, o.Duration, o.Refined[:0])
+	o.Variables = p.unpackVariables(r, o.Variables[:0])
+	if err := r.Err(); err != nil {
+		*o = Observation{}
+		return nil, err
 	}
-	o.Edges = p.unpackEdges(&r, o.Edges[:0])
-	o.Refined = p.unpackEdges(&r, o.Refined[:0])
-	o.Variables = p.unpackVariables(&r, o.Variables[:0])
 	o.Shape = o.ComputeShape()
-	return r.rest
+	return r.Rest(), nil
 }
 
-func (p *Packer) unpackEdges(r *reader, edges []EdgeTime) []EdgeTime {
-	for range r.uvarint() {
-		e := read(&p.edges, r, readEdge)
-		e.Nanos = int64(r.uvarint())
+func (p *Packer) unpackContexts(r *codec.Reader, contexts []ContextCount) []ContextCount {
+	for i := range r.Count(minContextSize) {
+		c := readNumber(&p.contexts, r, readContext)
+		r.Ascending(i, i > 0 && c.context > contexts[i-1].Context)
+		count := r.Below(math.MaxInt32 + 1)
+		contexts = append(contexts, ContextCount{
+			Context: c.context, Parent: c.parent, Op: c.op, Tracepoint: c.tracepoint, Count: int32(count), Errors: int32(r.Below(count + 1)),
+			Exclusive: int64(r.Uvarint()), Self: int64(r.Uvarint()), Total: int64(r.Uvarint()),
+		})
+	}
+	return contexts
+}
+
+func (p *Packer) unpackEdges(r *codec.Reader, longest time.Duration, edges []EdgeTime) []EdgeTime {
+	for i := range r.Count(minEdgeSize) {
+		e := readNumber(&p.edges, r, readEdge)
+		r.Ascending(i, i > 0 && e.compare(&edges[i-1]) > 0)
+		e.Nanos = int64(r.Below(uint64(longest) + 1))
 		edges = append(edges, e)
 	}
 	return edges
 }
 
-func (p *Packer) unpackVariables(r *reader, variables []Variable) []Variable {
-	for range r.uvarint() {
-		place := read(&p.places, r, readPlace)
+func (p *Packer) unpackVariables(r *codec.Reader, variables []Variable) []Variable {
+	for i := range r.Count(minVariableSize) {
+		place := readNumber(&p.places, r, readPlace)
 		v := Variable{Context: place.context, Key: place.key, Numeric: place.numeric}
-		if bits := r.fixed(); v.Numeric {
+		r.Ascending(i, i > 0 && v.compare(&variables[i-1]) > 0)
+		if bits := r.Word(); v.Numeric {
 			v.Number = math.Float64frombits(bits)
 		} else {
 			v.Text = trace.Symbol(bits)
@@ -241,27 +270,4 @@ func (p *Packer) unpackVariables(r *reader, variables []Variable) []Variable {
 		variables = append(variables, v)
 	}
 	return variables
-}
-
-// reader takes values off the front of bytes that are known to be well formed.
-type reader struct{ rest []byte }
-
-func (r *reader) take(n int) []byte {
-	b := r.rest[:n]
-	r.rest = r.rest[n:]
-	return b
-}
-
-func (r *reader) fixed() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	r.rest = r.rest[n:]
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.rest)
-	r.rest = r.rest[n:]
-	return v
 }

@@ -8,24 +8,25 @@ import (
 
 const packerVersion = 1
 
-// AppendBinary appends the dictionary of p to b, so that what p packed can be unpacked after a restart.
+// AppendBinary appends the dictionary of p to b, so that the observations that p packed can be unpacked after a
+// restart.
 func (p *Packer) AppendBinary(b []byte) []byte {
 	b = append(b, packerVersion)
-	b = appendNumbered(b, &p.contexts, fullContext)
-	b = appendNumbered(b, &p.edges, fullEdge)
-	b = appendNumbered(b, &p.places, fullPlace)
-	return appendNumbered(b, &p.ops, fullOp)
+	b = appendDictionary(b, &p.contexts, appendContext)
+	b = appendDictionary(b, &p.edges, appendEdge)
+	b = appendDictionary(b, &p.places, appendPlace)
+	return appendDictionary(b, &p.ops, appendOp)
 }
 
-func appendNumbered[T comparable](b []byte, n *numbered[T], full func([]byte, T) []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(n.values)))
-	for _, v := range n.values {
-		b = full(b, v)
+func appendDictionary[T comparable](b []byte, d *dictionary[T], appendValue func([]byte, T) []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(d.values)))
+	for _, v := range d.values {
+		b = appendValue(b, v)
 	}
 	return b
 }
 
-// Sizes of what stands in a dictionary.
+// Sizes of the values of a dictionary in bytes.
 const (
 	packedContextSize = 4 * 8
 	packedEdgeSize    = 6 * 8
@@ -33,45 +34,46 @@ const (
 	packedOpSize      = 8
 )
 
-// DecodePacker returns the Packer that AppendBinary wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodePacker returns the Packer that AppendBinary encoded, with the default limit, and the bytes behind it. An error
+// wraps [codec.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
-	d := codec.NewReader(b)
-	d.Version(packerVersion)
+	r := codec.NewReader(b)
+	r.Version(packerVersion)
 	p := &Packer{}
-	readNumbered(d, &p.contexts, packedContextSize, readContext)
-	readNumbered(d, &p.edges, packedEdgeSize, readEdge)
-	readNumbered(d, &p.places, packedPlaceSize, readPlace)
-	readNumbered(d, &p.ops, packedOpSize, readOp)
-	if d.Bad() {
-		return nil, nil, codec.ErrCorrupt
+	readDictionary(r, &p.contexts, packedContextSize, readContext)
+	readDictionary(r, &p.edges, packedEdgeSize, readEdge)
+	readDictionary(r, &p.places, packedPlaceSize, readPlace)
+	readDictionary(r, &p.ops, packedOpSize, readOp)
+	if err := r.Err(); err != nil {
+		return nil, nil, err
 	}
-	return p, d.Rest(), nil
+	return p, r.Rest(), nil
 }
 
-// readNumbered reads values of the given size in bytes, each of which must be another.
-func readNumbered[T comparable](d *codec.Reader, n *numbered[T], size int, full func(*reader) T) {
-	for range d.Count(size) {
-		v := full(&reader{d.Bytes(size)})
-		if _, twice := n.numbers[v]; twice {
-			d.Fail()
+// readDictionary reads values of the given size in bytes, which must be distinct.
+func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, readValue func(*codec.Reader) T) {
+	for n := range r.Count(size) {
+		v := readValue(r)
+		if r.Bad() || d.number(v, n+1) != uint64(n+1) {
+			r.Fail()
 			return
 		}
-		n.number(v, len(n.values)+1)
 	}
 }
 
-// AppendObservation appends o to b on its own: many times what a [Packer] makes of it, but fit to be read by anybody.
+// AppendObservation appends o to b without a dictionary. The encoding is several times larger than the packed one, but
+// needs no [Packer].
 func AppendObservation(b []byte, o *Observation) []byte {
 	return (&Packer{Limit: -1}).Append(b, o)
 }
 
-// DecodeObservation returns the observation that AppendObservation wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
-func DecodeObservation(b []byte) (o *Observation, rest []byte, err error) {
-	defer func() {
-		if recover() != nil { // the packed form is not meant for strangers; bytes that are too short make it panic
-			o, rest, err = nil, nil, codec.ErrCorrupt
-		}
-	}()
-	o = &Observation{}
-	return o, (&Packer{}).Unpack(b, o), nil
+// DecodeObservation returns the observation that AppendObservation encoded, and the bytes behind it. An error wraps
+// [codec.ErrCorrupt].
+func DecodeObservation(b []byte) (*Observation, []byte, error) {
+	o := &Observation{}
+	rest, err := (&Packer{}).Unpack(b, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return o, rest, nil
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"io"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 // exitProblems is the exit code of analyze --fail-on-problem if the report contains a problem.
 const exitProblems cli.ExitCode = 4
 
-// process is the environment of a run.
+// process is the environment of a run. Its methods make the commands, one file each.
 type process struct {
 	getenv func(string) string
 	in     io.Reader
@@ -20,14 +20,10 @@ type process struct {
 	err    io.Writer
 }
 
-// run is the whole program. It returns the exit code.
+// run executes the command in args and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer) int {
 	p := &process{getenv: getenv, in: in, out: out, err: errOut}
-	root := p.root()
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	return cli.Run(ctx, root, args)
+	return cli.Run(ctx, p.root(), args, in, out, errOut)
 }
 
 func (p *process) root() *cobra.Command {

@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// changes returns a change of each sort.
+func changes() map[string]engine.Change {
+	options := engine.DefaultOptions()
+	settings := options.Settings()
+	settings.Strategy, settings.Explore, settings.Retention, settings.Budget.Service.CPU = "binary", 0.1, time.Hour, 0.5
+	tracepoint := search.Announced{ID: "a", Name: "b", Span: trace.Server, Parent: "c", Owner: "d", Layer: cct.Kernel, Kind: cct.ProbePoint, Cost: time.Microsecond, Bytes: 7}
+	return map[string]engine.Change{
+		"settings": {Settings: &settings},
+		"override": {Override: &search.Override{Tracepoint: 1 << 63, Kind: search.Forbid, Forced: true, Until: 9, By: "someone"}},
+		"withdraw": {Withdraw: 7, By: "someone"},
+		"feedback": {Feedback: &search.Feedback{
+			Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
+			Costs:      []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}}, Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
+			Measured: &search.Measured{Plan: 3, Hits: 0.5, Bytes: 1e300},
+		}},
+	}
+}
+
+func TestChangeRoundTrip(t *testing.T) {
+	for name, x := range changes() {
+		b := x.Append([]byte("head"))
+		got, err := engine.DecodeChange(b[4:])
+		if diff := cmp.Diff(x, got); err != nil || diff != "" {
+			t.Errorf("%s: error %v, %s", name, err, diff)
+		}
+		if again := got.Append([]byte("head")); !bytes.Equal(again, b) {
+			t.Errorf("%s: written again as %q, want %q", name, again, b)
+		}
+	}
+}
+
+// Changes that version 4 of the store wrote, in JSON, are read.
+func TestDecodeChangeOfAnOldJournal(t *testing.T) {
+	want := changes()
+	for name, b := range map[string]string{
+		"settings": `{"settings":{"Watch":{"Tests":{"Margin":0.05,"MixMargin":1.5,"Rho":0.005,"Doubt":0.01},"FalseDiscovery":0.05,"MinImpact":0,"MinSamples":50,` +
+			`"Confirm":2,"Calm":6,"Renew":360,"Chronic":{"CoV":0,"Delayed":0,"MinSamples":0,"Accepted":null,"Objectives":null},"Silence":60},` +
+			`"Budget":{"Tracepoints":0,"Bytes":0,"CPU":0,"RequestType":{"Tracepoints":0,"Bytes":0,"CPU":0},"Service":{"Tracepoints":0,"Bytes":0,"CPU":0.5}},` +
+			`"Strategy":"binary","Explore":0.1,"Retention":3600000000000}}`,
+		"override": `{"wish":{"Tracepoint":9223372036854775808,"Kind":2,"Forced":true,"Until":9,"By":"someone"}}`,
+		"withdraw": `{"withdraw":7,"by":"someone"}`,
+		"feedback": `{"feedback":{"Catalogues":[{"Service":"shop","Tracepoints":[{"ID":"a","Name":"b","Span":2,"Parent":"c","Owner":"d","Layer":2,"Kind":2,"Cost":1000,"Bytes":7}]}],` +
+			`"Costs":[{"ID":"a","CPU":1000,"Bytes":7}],"Broken":[{"ID":"a","For":60000000000}],"Measured":{"Plan":3,"Hits":0.5,"Bytes":1e300,"CPU":0}}}`,
+	} {
+		got, err := engine.DecodeChange([]byte(b))
+		if diff := cmp.Diff(want[name], got); err != nil || diff != "" {
+			t.Errorf("%s: error %v, %s", name, err, diff)
+		}
+	}
+}
+
+// Bytes that hold no change, and changes with values out of range, are errors.
+func TestDecodeChangeRefuses(t *testing.T) {
+	valid := (&engine.Change{Withdraw: 7}).Append(nil)
+	announced := func(x search.Announced) engine.Change {
+		return engine.Change{Feedback: &search.Feedback{Catalogues: []search.Catalogue{{Tracepoints: []search.Announced{x}}}}}
+	}
+	refuses := func(name string, b []byte) {
+		t.Helper()
+		if x, err := engine.DecodeChange(b); !errors.Is(err, codec.ErrCorrupt) || x != (engine.Change{}) {
+			t.Errorf("%s: %+v, error %v, want %v", name, x, err, codec.ErrCorrupt)
+		}
+	}
+	for name, b := range map[string]string{
+		"empty": "", "unknown version": "\x02" + string(valid[1:]), "truncated": string(valid[:len(valid)-1]), "bytes behind": string(valid) + "\x00",
+		"two values": "{}{}", "no JSON": "{",
+	} {
+		refuses(name, []byte(b))
+	}
+	for name, x := range map[string]engine.Change{
+		"unknown override": {Override: &search.Override{Kind: 3}},
+		"unknown layer":    announced(search.Announced{Layer: 3}),
+		"unknown kind":     announced(search.Announced{Kind: 3}),
+		"unknown span":     announced(search.Announced{Span: 6}),
+		"unknown owner":    announced(search.Announced{OwnerSpan: 6}),
+		"cost of NaN":      {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
+	} {
+		refuses(name, x.Append(nil))
+	}
+}
