@@ -116,7 +116,7 @@ func (c *Core) resplit(now trace.Nanos) {
 	for _, whole := range s.learn(c.table) {
 		c.detector.Resplit(whole, now)
 	}
-	s.begin(c.detector.Unsteady(splitCoV, splitWatch))
+	s.begin(c.detector.SplitCandidates(splitCoV, splitWatch))
 }
 
 // splitCoV is the CoV above which a group that is well is worth being split: from which it would be a chronic problem.
