@@ -315,7 +315,7 @@ func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	return until, why
 }
 
-// overrideVerbs are the participles of the kinds of override.
+// overrideVerbs has the participles of the kinds of override.
 var overrideVerbs = map[contract.OverrideKind]string{
 	contract.OverrideKindEnable: "enabled", contract.OverrideKindPin: "pinned", contract.OverrideKindForbid: "forbidden",
 }

@@ -42,9 +42,8 @@ func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 		for k := range r.Edges {
 			if e := &r.Edges[k]; e.Edge == x.Edge {
 				var s describe.Sentence
-				s.Plain("with " + n.Edge(e) + " at " + units.Duration(x.Level) + ", ")
+				s.Plain("with " + n.Edge(e) + " at " + units.Duration(x.Level) + ", requests would save ")
 				s.Strong(units.Percent(x.MeanPart) + " of the mean and " + units.Percent(x.P99Part) + " of the p99")
-				s.Plain(" would come back")
 				all = append(all, s)
 			}
 		}

@@ -1,6 +1,7 @@
-// Package demo runs an application with a fault together with Sibyl, and reports the progress of the search. The application is package
-// shop. Its processes run this program again; the server is the sibyl program. All processes listen on free ports of the loopback
-// interface, keep their files in a temporary directory, and exit when this process exits.
+// Package demo runs an application with a fault together with Sibyl, and reports the progress of the search. The
+// application is package shop. Its processes run this program again; the server is the sibyl program. All processes
+// listen on free ports of the loopback interface, keep their files in a temporary directory, and exit when this process
+// exits.
 package demo
 
 import (
@@ -49,8 +50,8 @@ const (
 	stopTimeout = 5 * time.Second  // from the request to stop until a process exits
 )
 
-// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. It returns [ErrNotFound] for a wrong result with
-// ExitWhenFound.
+// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. It returns [ErrNotFound] for a
+// wrong result with ExitWhenFound.
 func Run(ctx context.Context, o *Options) (err error) {
 	d, err := newDemo(o)
 	if err != nil {

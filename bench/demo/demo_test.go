@@ -30,7 +30,8 @@ var events = []string{
 	`{"type": "of another version"}`,
 }
 
-// TestWatcher: a watcher prints events, resumes a broken stream, takes the first answer, and counts enabled tracepoints.
+// TestWatcher: a watcher prints events, resumes a broken stream, takes the first answer, and counts enabled
+// tracepoints.
 func TestWatcher(t *testing.T) {
 	streams := 0
 	api := http.NewServeMux()
@@ -104,7 +105,8 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestResult: an answer is correct if it is the location that the shop wrote to the truth file. Without a fault, no answer is correct.
+// TestResult: an answer is correct if it is the location that the shop wrote to the truth file. Without a fault, no
+// answer is correct.
 func TestResult(t *testing.T) {
 	truth := filepath.Join(t.TempDir(), "truth.json")
 	edge := shop.Edge{Service: "cart", Operation: "total"}
@@ -159,8 +161,8 @@ func TestChildFails(t *testing.T) {
 	}
 }
 
-// TestSupervise: a supervised program is terminated at the end of the input. Its directory is removed, even while an exiting process
-// still creates files in it.
+// TestSupervise: a supervised program is terminated at the end of the input. Its directory is removed, even while an
+// exiting process still creates files in it.
 func TestSupervise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -48,7 +48,8 @@ func (l *load) run(ctx context.Context, gateway string, seed uint64) {
 	})
 }
 
-// saturate runs customers without think time for d. It returns the latencies of successful requests in nanoseconds, in no order.
+// saturate runs customers without think time for d. It returns the latencies of successful requests in nanoseconds, in
+// no order.
 func (l *load) saturate(ctx context.Context, gateway string, seed uint64, d time.Duration) []float64 {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -62,8 +62,8 @@ type SelectionResult struct {
 type Compared struct {
 	Median float64 `json:"median"`
 	Ratio  float64 `json:"ratio"` // median of the ratios to the same round with Nothing
-	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. With less than six rounds they
-	// are the range of the ratios.
+	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. With less than
+	// six rounds they are the range of the ratios.
 	Low  float64 `json:"ratio_low"`
 	High float64 `json:"ratio_high"`
 }
@@ -74,8 +74,8 @@ type measure struct{ throughput, p99, cpu, extra float64 }
 // warmUp is the duration of the load before a run is measured.
 const warmUp = time.Second
 
-// MeasureOverhead runs a search and keeps its largest plan. Then another shop, without a fault, serves customers without think time: in
-// each round once with each selection, in random order, with the same requests each time.
+// MeasureOverhead runs a search and keeps its largest plan. Then another shop, without a fault, serves customers
+// without think time: in each round once with each selection, in random order, with the same requests each time.
 func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead, err error) {
 	search := o.Options
 	result = &Overhead{Rounds: o.Rounds, Seconds: o.Time.Seconds(), Customers: customers, Seed: o.Seed}
@@ -213,8 +213,8 @@ func compared(runs, reference []measure, figure func(measure) float64) Compared 
 	}
 }
 
-// signTestTrim returns the number of order statistics to remove at each end of n samples so that the rest spans the 95 % interval of
-// the median by the sign test. It returns 0 if n is too small.
+// signTestTrim returns the number of order statistics to remove at each end of n samples so that the rest spans the 95
+// % interval of the median by the sign test. It returns 0 if n is too small.
 func signTestTrim(n int) int {
 	probability, cumulative := 1.0, 0.0 // that k of n fair coins show heads; that at most k do
 	for range n {

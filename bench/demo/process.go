@@ -131,8 +131,8 @@ func plainEnvironment(environment []string) []string {
 	})
 }
 
-// Supervise runs a program, with errOut as its standard error, and terminates it at the end of in. It then also removes dir, so that a
-// demo leaves no files even if it was killed.
+// Supervise runs a program, with errOut as its standard error, and terminates it at the end of in. It then also removes
+// dir, so that a demo leaves no files even if it was killed.
 func Supervise(ctx context.Context, in io.Reader, errOut io.Writer, dir, program string, args ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

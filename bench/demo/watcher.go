@@ -161,8 +161,8 @@ func (w *watcher) timeOut(ctx context.Context) {
 	w.readAnswer(ctx, true)
 }
 
-// readAnswer takes the first answer: the place located for the highest-ranked problem. It skips problems whose search ended without a
-// place and, if final, those whose search is still running.
+// readAnswer takes the first answer: the place located for the highest-ranked problem. It skips problems whose search
+// ended without a place and, if final, those whose search is still running.
 func (w *watcher) readAnswer(ctx context.Context, final bool) {
 	if w.found != nil || w.since.IsZero() {
 		return

@@ -1,6 +1,6 @@
-// Package oracle is an independent implementation of critical paths and observations, for tests that compare it with packages critpath
-// and observation. It follows the definition line by line, recursively, with maps and pointers, and is slow. It shares with those
-// packages only the records and the hash that orders conflicting copies.
+// Package oracle is an independent implementation of critical paths and observations, for tests that compare it with
+// packages critpath and observation. It follows the definition line by line, recursively, with maps and pointers, and
+// is slow. It shares with those packages only the records and the hash that orders conflicting copies.
 package oracle
 
 import (
@@ -96,8 +96,8 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 	return w
 }
 
-// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. Of other spans with the same ID it keeps the
-// first.
+// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. Of other spans with the same ID
+// it keeps the first.
 func (w *Result) deduplicate() {
 	extra := make([]uint64, len(w.trace.Spans))
 	for _, a := range w.trace.Attrs {

@@ -30,7 +30,8 @@ func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observat
 // benchEdges is the number of edges of a typical group.
 const benchEdges = 20
 
-// Edged returns a request with benchEdges edges, of a type and a group given by number. Groups of a type share their edges.
+// Edged returns a request with benchEdges edges, of a type and a group given by number. Groups of a type share their
+// edges.
 func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	o := &observation.Observation{
 		Trace: trace.ID{0: byte(group), 1: byte(group >> 8)}, Root: trace.SpanID(r.Uint64()),

@@ -1,5 +1,6 @@
-// Package tracetest generates small traces for tests, from random numbers or from the bytes of a fuzzer. Unusual properties (equal
-// times, equal IDs, cycles, skew) are frequent in them. The package also has transformations of traces for metamorphic tests.
+// Package tracetest generates small traces for tests, from random numbers or from the bytes of a fuzzer. Unusual
+// properties (equal times, equal IDs, cycles, skew) are frequent in them. The package also has transformations of
+// traces for metamorphic tests.
 package tracetest
 
 import (
@@ -8,7 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Shape selects the unusual properties of generated traces. The zero Shape is a complete request with spans of tracepoints.
+// Shape selects the unusual properties of generated traces. The zero Shape is a complete request with spans of
+// tracepoints.
 type Shape struct {
 	Spans    int  // most spans, not counting copies; 0: 12
 	Broken   bool // copies, shared IDs, cycles, missing parents, several roots
@@ -231,8 +233,8 @@ func Shift(t *trace.Trace, d trace.Nanos) *trace.Trace {
 	return u
 }
 
-// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were disabled. The children of
-// a removed span become children of its parent. Baseline spans stay. The IDs of t must be distinct.
+// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were disabled.
+// The children of a removed span become children of its parent. Baseline spans stay. The IDs of t must be distinct.
 func Without(t *trace.Trace, off func(i int) bool) *trace.Trace {
 	removed := func(i int) bool { return t.Spans[i].Tracepoint != 0 && off(i) }
 	parent := make(map[trace.SpanID]trace.SpanID) // of removed spans

@@ -59,7 +59,8 @@ func sibylbench(t *testing.T, args ...string) result {
 	return result{code, out.String(), err.String()}
 }
 
-// TestDemo: a demo without time for a search starts all processes, injects the fault, reads its location, and leaves nothing behind.
+// TestDemo: a demo without time for a search starts all processes, injects the fault, reads its location, and leaves
+// nothing behind.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -150,7 +150,7 @@ func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	runs, err := eval.Play(c.Context(), s, time.Now, p.progress())
+	runs, err := eval.Simulate(c.Context(), s, time.Now, p.progress())
 	if err != nil {
 		return err
 	}

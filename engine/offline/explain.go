@@ -109,7 +109,7 @@ func (e *explainer) observe(o *observation.Observation) {
 			continue
 		}
 		e.exemplars[id].observe(o)
-		if s.Wants(o.Key()) {
+		if s.Accepts(o.Key()) {
 			s.Add(o.Key(), o.Clone())
 		}
 	}

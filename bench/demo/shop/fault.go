@@ -71,26 +71,26 @@ var sites = map[Fault][]site{
 	Replica:    {{Edge: Edge{"pricing", "base.select"}}, {Edge: Edge{"pricing", "rates.select"}}},
 }
 
-// fault is a fault at a location.
-type fault struct {
+// placedFault is a fault at a location.
+type placedFault struct {
 	kind Fault
 	site site
 	seed uint64 // of the remaining choices
 }
 
 // newFault returns a fault at the location that the seed selects.
-func newFault(kind Fault, seed uint64) (*fault, error) {
+func newFault(kind Fault, seed uint64) (*placedFault, error) {
 	list := sites[kind]
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no fault is named %q", kind)
 	}
 	s := list[seed%uint64(len(list))]
 	s.step = cmp.Or(s.step, s.Operation)
-	return &fault{kind: kind, site: s, seed: seed / uint64(len(list))}, nil
+	return &placedFault{kind: kind, site: s, seed: seed / uint64(len(list))}, nil
 }
 
 // faultAt returns the injected fault if it has the given kind and step, nil otherwise.
-func (s *service) faultAt(kind Fault, step string) *fault {
+func (s *service) faultAt(kind Fault, step string) *placedFault {
 	f := s.fault.Load()
 	if f == nil || f.kind != kind || f.site.step != step {
 		return nil
@@ -99,15 +99,15 @@ func (s *service) faultAt(kind Fault, step string) *fault {
 }
 
 // matches reports whether a request takes the slow branch. The value of its attribute is never the rare one.
-func (f *fault) matches(q *Request) bool {
+func (f *placedFault) matches(q *Request) bool {
 	if f.site.Service == "search" {
 		return q.Language == languages[f.seed%uint64(len(languages)-1)]
 	}
 	return q.Currency == currencies[f.seed%uint64(len(currencies)-1)]
 }
 
-// inject injects a fault if its location is in this process, and writes the location to the truth file. It reports whether the fault
-// was injected.
+// inject injects a fault if its location is in this process, and writes the location to the truth file. It reports
+// whether the fault was injected.
 func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	f, err := newFault(i.Fault, i.Seed)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 var tableOf = map[string]string{"base.select": "prices", "rates.select": "rates"}
 
 // contains reports whether the location of f is in this process.
-func (s *service) contains(f *fault) bool {
+func (s *service) contains(f *placedFault) bool {
 	if f.kind == ThirdParty {
 		return s.name == Outside
 	}

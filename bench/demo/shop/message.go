@@ -49,7 +49,8 @@ func mostly(r *rand.Rand, values []string) string {
 	return values[r.IntN(last)]
 }
 
-// chance returns a number in [0, 1) for a random choice. It depends only on the request's seed and the name of the choice.
+// chance returns a number in [0, 1) for a random choice. It depends only on the request's seed and the name of the
+// choice.
 func (q *Request) chance(name string) float64 {
 	var seed [8]byte
 	binary.LittleEndian.PutUint64(seed[:], q.Seed)

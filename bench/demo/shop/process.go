@@ -1,9 +1,9 @@
-// Package shop is an application for demos of Sibyl. Its services are processes of their own that communicate over HTTP and gRPC, use
-// databases, locks, disks and a third party, and have tracepoints in all their functions. One of several faults can be injected. The
-// services do real work.
+// Package shop is an application for demos of Sibyl. Its services are processes of their own that communicate over HTTP
+// and gRPC, use databases, locks, disks and a third party, and have tracepoints in all their functions. One of several
+// faults can be injected. The services do real work.
 //
-// A process reads commands from its standard input and writes a reply to each to its standard output, both as lines of JSON. It exits
-// at the end of its input, and therefore also when its parent dies.
+// A process reads commands from its standard input and writes a reply to each to its standard output, both as lines of
+// JSON. It exits at the end of its input, and therefore also when its parent dies.
 package shop
 
 import (
@@ -95,7 +95,7 @@ type service struct {
 	propagator  propagation.TextMapPropagator
 	telemetry   *telemetry
 
-	fault atomic.Pointer[fault]
+	fault atomic.Pointer[placedFault]
 	large atomic.Pointer[string] // text of replies with pictures; nil until it is needed
 }
 

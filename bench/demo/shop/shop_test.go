@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSites: each location of each fault is a function of its service or a call that it makes. The shop has at least 150 functions in
-// at least four levels.
+// TestSites: each location of each fault is a function of its service or a call that it makes. The shop has at least
+// 150 functions in at least four levels.
 func TestSites(t *testing.T) {
 	names, total, deepest := make(map[string][]string), 0, 0
 	for _, name := range slices.Compact(Services()) {

@@ -145,8 +145,8 @@ func sometimes(fraction float64, name string, steps ...step) step {
 	}}
 }
 
-// compute returns a step that hashes a KiB the given number of times, multiplied by the request's effort. A round takes about a
-// microsecond.
+// compute returns a step that hashes a KiB the given number of times, multiplied by the request's effort. A round takes
+// about a microsecond.
 func compute(rounds int) step {
 	return step{do: func(c *call) error {
 		burn(int(float64(rounds) * c.request.Effort))
@@ -162,7 +162,8 @@ func burn(rounds int) {
 	}
 }
 
-// branch returns a function with an inefficient branch. With the fault [SlowPath], requests with one value of an attribute take it.
+// branch returns a function with an inefficient branch. With the fault [SlowPath], requests with one value of an
+// attribute take it.
 func (s *service) branch(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
@@ -173,7 +174,8 @@ func (s *service) branch(name string, rounds int) step {
 	})
 }
 
-// locked returns a function that computes under a lock, for requests of several types. With the fault [Lock] it computes longer.
+// locked returns a function that computes under a lock, for requests of several types. With the fault [Lock] it
+// computes longer.
 func (s *service) locked(name string, rounds int) step {
 	var lock sync.Mutex // guards no data; only requests wait for it
 	usual := compute(rounds)
@@ -187,7 +189,8 @@ func (s *service) locked(name string, rounds int) step {
 	})
 }
 
-// builds returns a function that builds a tree of small objects. With the fault [GC] it also retains a large tree and discards many.
+// builds returns a function that builds a tree of small objects. With the fault [GC] it also retains a large tree and
+// discards many.
 func (s *service) builds(name string, objects int) step {
 	var kept atomic.Pointer[object] // makes each garbage collection expensive
 	return s.leaf(name, func(c *call) error {
@@ -218,7 +221,8 @@ func grow(n int) *object {
 	return &object{left: grow((n - 1) / 2), right: grow(n - 1 - (n-1)/2), name: make([]byte, 24)}
 }
 
-// appends returns a function that writes a record to a file and syncs it. With the fault [Disk] it repeats this for diskDelay.
+// appends returns a function that writes a record to a file and syncs it. With the fault [Disk] it repeats this for
+// diskDelay.
 func (s *service) appends(name string) (step, error) {
 	file, err := os.OpenFile(filepath.Join(s.dir, name+".log"), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -253,8 +257,8 @@ func rewrite(file *os.File, record []byte) error {
 	return nil
 }
 
-// encodes returns a function that sets the reply: products as compressed JSON. With the fault [Payload], some replies have far more
-// text.
+// encodes returns a function that sets the reply: products as compressed JSON. With the fault [Payload], some replies
+// have far more text.
 func (s *service) encodes(name string) step {
 	text := description(normalText)
 	return s.leaf(name, func(c *call) error {

@@ -63,8 +63,8 @@ func (s *service) httpServer() http.Handler {
 	return mux
 }
 
-// grpcServer returns the server of the endpoints of a service that speaks gRPC. Messages are JSON in a BytesValue, which needs no
-// generated code.
+// grpcServer returns the server of the endpoints of a service that speaks gRPC. Messages are JSON in a BytesValue,
+// which needs no generated code.
 func (s *service) grpcServer() *grpc.Server {
 	desc := grpc.ServiceDesc{ServiceName: s.grpcName(), HandlerType: (*any)(nil)}
 	for name, do := range s.endpoints {

@@ -10,7 +10,7 @@ import (
 // never is later than every request.
 const never = math.MaxInt64
 
-// Salts keep the draws that belong to one execution of a point apart. Calls in a body are numbered from 0.
+// Salts distinguish the random choices of an execution of a point. Calls in a body have the numbers from 0.
 const (
 	saltChance = 1 << 20 * (iota + 1)
 	saltRepeat
@@ -35,7 +35,7 @@ const (
 	saltGap
 )
 
-// source is a random source that can be set to a new stream at no cost.
+// source is a random source (SplitMix64) whose state can be replaced at no cost.
 type source struct{ state uint64 }
 
 // Uint64 returns the next number of the stream.
@@ -47,32 +47,32 @@ func (s *source) Uint64() uint64 {
 	return x ^ x>>31
 }
 
-// player executes requests of a program, one after the other in the order of arrival.
+// executor executes requests of a program, one after the other in the order of arrival.
 //
-// Every execution of a point draws from a stream of its own, which depends on the request and the place of the execution
-// in it, so that neither what is switched on nor the fault changes any draw but the fault's own.
-type player struct {
+// Each execution of a point has a random stream of its own, which depends on the request and the position of the
+// execution in it. Therefore neither enabled tracepoints nor the fault affect other random choices.
+type executor struct {
 	*program
 	src    source
 	rng    *rand.Rand // over src
-	inject int64      // from when the fault is present
-	silent bool       // emits nothing
+	inject int64      // time from which the fault is active
+	silent bool       // emit no spans
 
 	executed         []bool // by point
 	executedVariable []bool
-	nodes            int64        // points executed
+	nodes            int64        // executed points
 	lock             calendar     // of the contended lock
 	cores            [][]calendar // by host, from the first affected one
-	loads            []load       // the same
+	loads            []load       // by host, from the first affected one
 
-	// Of the request at hand:
-	on         []bool // by point: switched on
-	captured   []bool // by variable
-	none       []bool // nothing is on
+	// State of the current request.
+	on         []bool // enabled, by point
+	captured   []bool // enabled, by variable
+	none       []bool // false for all
 	version    int64
 	arm        trace.Symbol
 	number     int64   // of the request
-	seen       []int64 // by service: the last request that it took part in
+	seen       []int64 // number of the last request that executed each service
 	seed       uint64
 	size       float64 // of the payload, relative to the mean
 	tenant     trace.Symbol
@@ -80,45 +80,45 @@ type player struct {
 	trace      trace.Trace
 	spanHosts  []int32
 	hits       int // executions of the target that the response waited for
-	failures   int // remote calls that failed in the end
+	failures   int // remote calls whose last attempt failed
 	failServer bool
 	roots      []rootTime
 }
 
-// rootTime is how long a root (a request, or the handling of a message) took.
+// rootTime is the duration of a root: a request or the handling of a message.
 type rootTime struct {
 	entry int32
 	ns    int64
 	hits  int
 }
 
-// load is what others do on a host.
+// load generates bursts of other work on a host.
 type load struct {
 	rng  *rand.Rand
-	next int64
+	next int64 // time of the next burst
 }
 
-func newPlayer(p *program) *player {
-	pl := &player{
+func newExecutor(p *program) *executor {
+	r := &executor{
 		program: p, inject: never,
 		executed:         make([]bool, len(p.points)),
 		executedVariable: make([]bool, len(p.variables)),
 		none:             make([]bool, max(len(p.points), len(p.variables))),
 		seen:             make([]int64, len(p.services)),
 	}
-	pl.rng = rand.New(&pl.src)
-	pl.on, pl.captured = pl.none, pl.none
-	return pl
+	r.rng = rand.New(&r.src)
+	r.on, r.captured = r.none, r.none
+	return r
 }
 
-// logNormal draws from the stream that begins at seed.
-func (r *player) logNormal(mu, sigma float64, seed uint64) float64 {
+// logNormal returns a log-normal number from the stream that begins at seed.
+func (r *executor) logNormal(mu, sigma float64, seed uint64) float64 {
 	r.src.state = seed
 	return math.Exp(mu + sigma*r.rng.NormFloat64())
 }
 
 // request executes one request that arrives at t.
-func (r *player) request(seed uint64, t int64, entry int32) {
+func (r *executor) request(seed uint64, t int64, entry int32) {
 	r.number++
 	r.seed = seed
 	r.hits, r.failures, r.failServer = 0, 0, false
@@ -135,7 +135,7 @@ func (r *player) request(seed uint64, t int64, entry int32) {
 			cores[i].forget(t)
 		}
 	}
-	end := r.exec(entry, mix(seed, saltServer), t, -1, r.place(entry, seed))
+	end := r.exec(entry, mix(seed, saltServer), t, -1, r.selectHost(entry, seed))
 	r.roots = append(r.roots, rootTime{entry, end - t, r.hits})
 	if r.config.Skew > 0 {
 		for i := range r.trace.Spans {
@@ -146,14 +146,14 @@ func (r *player) request(seed uint64, t int64, entry int32) {
 	}
 }
 
-// place returns the host on which the execution of an entry runs.
-func (r *player) place(entry int32, seed uint64) int32 {
+// selectHost returns the host of an execution of an entry.
+func (r *executor) selectHost(entry int32, seed uint64) int32 {
 	h := r.services[r.points[entry].service].hosts
 	return h.first + int32(mix(seed, saltHost)%uint64(h.end-h.first))
 }
 
-// exec executes point i from t on and returns when that ended. parent is the index of the nearest span that was emitted.
-func (r *player) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
+// exec executes point i from t on and returns the time of its end. parent is the index of the nearest emitted span.
+func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
 	p := &r.points[i]
 	r.executed[i] = true
 	r.nodes++
@@ -185,14 +185,14 @@ func (r *player) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
 	if p.action == transfer {
 		own *= 0.5 + 0.5*r.size
 	}
-	var slow int64
+	var delay int64
 	if p.target {
 		r.hits++
 		if t >= r.inject {
-			t, slow = r.misbehave(p, seed, t, host)
+			t, delay = r.applyFault(p, seed, t, host)
 		}
 	}
-	t = r.body(p, seed, t, int64(own), slow, hit, span, host)
+	t = r.body(p, seed, t, int64(own), delay, hit, span, host)
 	if span != parent {
 		r.trace.Spans[span].End = trace.Nanos(t)
 	}
@@ -203,15 +203,15 @@ func (r *player) exec(i int32, seed uint64, t int64, parent, host int32) int64 {
 	return t
 }
 
-// body executes what p calls, with p's own time spread evenly around the calls and slow, the extra time of the fault, in
-// one place.
-func (r *player) body(p *point, seed uint64, t, own, slow int64, hit bool, span, host int32) int64 {
+// body executes the calls of p. p's own time is spread evenly around the calls; delay, the extra time of the fault, is
+// spent in one piece.
+func (r *executor) body(p *point, seed uint64, t, own, delay int64, hit bool, span, host int32) int64 {
 	sites := r.sites[p.sites.first:p.sites.end]
 	gap := own / int64(len(sites)+1)
 	for i := 0; i < len(sites); {
 		t += gap
-		if slow > 0 && i == int(r.fault.before) {
-			t += slow
+		if delay > 0 && i == int(r.fault.before) {
+			t += delay
 		}
 		s := &sites[i]
 		switch {
@@ -226,20 +226,20 @@ func (r *player) body(p *point, seed uint64, t, own, slow int64, hit bool, span,
 			t = r.visit(s, mix(seed, uint64(i)), t, span, host)
 			i++
 		}
-		if hit { // the first call asked the cache
+		if hit { // the first call is the lookup in the cache
 			return t + gap
 		}
 	}
 	t += gap
-	if slow > 0 && len(sites) == int(r.fault.before) {
-		t += slow
+	if delay > 0 && len(sites) == int(r.fault.before) {
+		t += delay
 	}
 	return t
 }
 
-// fork executes the parallel calls that begin with sites[i]. It returns when the last one ended, and the index of the call
-// after them.
-func (r *player) fork(sites []site, i int, seed uint64, t int64, span, host int32) (int64, int) {
+// fork executes the parallel calls that begin with sites[i]. It returns the time at which the last one ended, and the
+// index of the next call.
+func (r *executor) fork(sites []site, i int, seed uint64, t int64, span, host int32) (int64, int) {
 	end, before, hits := t, r.hits, r.hits
 	for first := true; i < len(sites) && (first || sites[i].parallel); i++ {
 		first = false
@@ -252,12 +252,12 @@ func (r *player) fork(sites []site, i int, seed uint64, t int64, span, host int3
 	return end, i
 }
 
-// visit executes a call as often as chance has it and returns when that ended.
-func (r *player) visit(s *site, seed uint64, t int64, span, host int32) int64 {
+// visit executes a call a random number of times and returns the time of its end.
+func (r *executor) visit(s *site, seed uint64, t int64, span, host int32) int64 {
 	if s.chance < 1 {
 		chance := float64(s.chance)
 		if p := &r.points[s.callee]; p.target && p.action == resolve && t >= r.inject {
-			chance = max(chance, r.fault.chance) // names are not cached any more
+			chance = max(chance, r.fault.chance) // caches of names fail
 		}
 		if unit(mix(seed, saltChance)) >= chance {
 			return t
@@ -273,13 +273,13 @@ func (r *player) visit(s *site, seed uint64, t int64, span, host int32) int64 {
 	return t
 }
 
-// call executes a remote call with its retries. Every attempt is a span of its own.
-func (r *player) call(p *point, seed uint64, t int64, parent, host int32) int64 {
+// call executes a remote call with its retries. Each attempt is a span of its own.
+func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	if p.target {
 		r.hits++
 		for k := uint64(0); k < 3 && t >= r.inject && unit(mix(seed, saltAffected+k)) < r.fault.chance; k++ {
-			t = r.refuse(p, c, mix(seed, saltStorm+k), t, parent, host)
+			t = r.failedAttempt(p, c, mix(seed, saltStorm+k), t, parent, host)
 			t += int64(2*millisecond) << k
 		}
 	}
@@ -300,15 +300,16 @@ func (r *player) call(p *point, seed uint64, t int64, parent, host int32) int64 
 	}
 }
 
-// refuse is an attempt of an overloaded callee, which answers late with an error and does no work, or not at all.
-func (r *player) refuse(p *point, c *rpc, seed uint64, t int64, parent, host int32) int64 {
+// failedAttempt executes an attempt to call an overloaded service, which responds late with an error, or not at all. It
+// returns the time of its end.
+func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent, host int32) int64 {
 	span := r.open(p, seed, t, parent, host)
 	end := t + int64(r.logNormal(r.fault.mu, r.fault.sigma, mix(seed, saltFault)))
 	if seed&1 == 0 && !r.silent {
 		wire := (end - t) / 10
 		server := &r.points[c.callee]
 		r.executed[c.callee] = true
-		replica := r.place(c.callee, seed)
+		replica := r.selectHost(c.callee, seed)
 		k := r.open(server, mix(seed, saltServer), t+wire, span, replica)
 		status := r.describe(server, k, replica)
 		r.trace.Attrs[status].Number = 503
@@ -322,8 +323,9 @@ func (r *player) refuse(p *point, c *rpc, seed uint64, t int64, parent, host int
 	return end
 }
 
-// attempt executes a remote call once. It returns when the caller goes on, and whether it has got an answer.
-func (r *player) attempt(p *point, c *rpc, seed uint64, begin int64, parent, host int32) (end int64, ok bool) {
+// attempt executes a remote call once. It returns the time at which the caller continues, and whether the call
+// succeeded.
+func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, host int32) (end int64, ok bool) {
 	span := r.open(p, seed, begin, parent, host)
 	own := int64(r.logNormal(p.mu, p.sigma, seed))
 	t := begin + own/2
@@ -334,11 +336,11 @@ func (r *player) attempt(p *point, c *rpc, seed uint64, begin int64, parent, hos
 	failing := unit(mix(seed, saltFail)) < float64(c.failureRatio)
 	r.failServer = failing
 	failures := r.failures
-	t = r.exec(c.callee, mix(seed, saltServer), t, span, r.place(c.callee, seed))
+	t = r.exec(c.callee, mix(seed, saltServer), t, span, r.selectHost(c.callee, seed))
 	failing = failing || r.failures > failures
 	r.failures = failures
 	end = t + int64(r.logNormal(c.mu, c.sigma, mix(seed, saltBack))) + own/2
-	if end > begin+c.timeout { // the caller gives up; the callee works on
+	if end > begin+c.timeout { // the caller gives up; the callee continues
 		end, failing = begin+c.timeout, true
 	}
 	if !r.silent {
@@ -351,8 +353,8 @@ func (r *player) attempt(p *point, c *rpc, seed uint64, begin int64, parent, hos
 	return end, !failing
 }
 
-// send executes the sending of a message, and what it sets off.
-func (r *player) send(p *point, seed uint64, t int64, parent, host int32) int64 {
+// send sends a message and executes its consumer. It returns the time at which the sender continues.
+func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	span := r.open(p, seed, t, parent, host)
 	end := t + int64(r.logNormal(p.mu, p.sigma, seed))
@@ -362,14 +364,14 @@ func (r *player) send(p *point, seed uint64, t int64, parent, host int32) int64 
 	hits, failures := r.hits, r.failures
 	r.hits = 0
 	begin := end + int64(r.logNormal(c.mu, c.sigma, mix(seed, saltWire)))
-	done := r.exec(c.callee, mix(seed, saltServer), begin, span, r.place(c.callee, seed))
+	done := r.exec(c.callee, mix(seed, saltServer), begin, span, r.selectHost(c.callee, seed))
 	r.roots = append(r.roots, rootTime{c.callee, done - begin, r.hits})
 	r.hits, r.failures = hits, failures
 	return end
 }
 
-// misbehave is the fault at work at p: it returns when p can begin, and the extra time that it takes.
-func (r *player) misbehave(p *point, seed uint64, t int64, host int32) (begin, slow int64) {
+// applyFault applies the fault to an execution of p. It returns the time at which p can begin, and p's extra time.
+func (r *executor) applyFault(p *point, seed uint64, t int64, host int32) (begin, delay int64) {
 	f := &r.fault
 	if f.hosts.first < f.hosts.end && (host < f.hosts.first || host >= f.hosts.end) {
 		return t, 0
@@ -395,8 +397,8 @@ func (r *player) misbehave(p *point, seed uint64, t int64, host int32) (begin, s
 	return t, int64(extra)
 }
 
-// schedule returns from when a burst that is ready at t runs on a host that others keep busy.
-func (r *player) schedule(t, burst int64, host int32) int64 {
+// schedule returns the start of a burst that is ready at t, on a host with other work.
+func (r *executor) schedule(t, burst int64, host int32) int64 {
 	f := &r.fault
 	if r.cores == nil {
 		n := f.hosts.end - f.hosts.first

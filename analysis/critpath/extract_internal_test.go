@@ -6,12 +6,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestLargeTracesReleased: the buffers of a rare huge trace are not kept.
+// An extractor does not keep the buffers of a trace that exceeds maxKept.
 func TestLargeTracesReleased(t *testing.T) {
 	x := NewExtractor(DefaultOptions())
 	x.Extract(&trace.Trace{Spans: make([]trace.Span, maxKept+1)})
 	x.Extract(&trace.Trace{Spans: make([]trace.Span, 1)})
-	if n := cap(x.up); n > maxKept {
-		t.Errorf("buffers for %d spans are kept", n)
+	if n := cap(x.parents.caller); n > maxKept {
+		t.Errorf("kept buffers for %d spans, want at most %d", n, maxKept)
 	}
 }
