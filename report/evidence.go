@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/describe"
 
 	"github.com/sibyl-trace/sibyl/engine/offline"
@@ -16,7 +17,7 @@ import (
 )
 
 // contrast says which hosts or versions are slower than the others, and where.
-func (n *names) contrast(p *detect.Problem, c *offline.NamedContrast) describe.Sentence {
+func (n *names) contrast(p *detect.Problem, c *explain.KeyedContrast) describe.Sentence {
 	var s describe.Sentence
 	s.Strong(n.Clean(c.Key) + " = " + n.Clean(c.Value))
 	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
@@ -35,8 +36,8 @@ const leastRecovery = 0.05
 // recoveries says what would come back if edges were at their reference levels.
 func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
-	for i := range r.Recoveries {
-		x := &r.Recoveries[i]
+	for i := range r.Findings.Recoveries {
+		x := &r.Findings.Recoveries[i]
 		if x.MeanPart < leastRecovery && x.P99Part < leastRecovery {
 			continue
 		}
@@ -54,7 +55,7 @@ func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 }
 
 // common says which places of different request types rise and fall together.
-func (n *names) common(c *offline.CommonEdges) describe.Sentence {
+func (n *names) common(c *explain.CommonEdges) describe.Sentence {
 	var s describe.Sentence
 	for i, e := range c.Edges {
 		if i > 0 {
