@@ -1,16 +1,19 @@
-// Package analysis decides which requests misbehave and where on their critical path. It is the pure core of the pipeline, in rooms:
+// Package analysis decides which requests misbehave, and where on their critical path. It is the pure core of the pipeline:
 //
-//		closed trace → critpath.Extractor → Path → observation.Observer → Observation → group.Grouper → detect.Detector → ranked problems
+//	closed trace → critpath.Extractor → Path → observation.Observer → Observation → group.Grouper → detect.Detector → ranked problems
 //
-//	  - critpath extracts the critical path of every root of a trace.
-//	  - observation reduces a path to what one request contributes to statistics.
-//	  - group puts observations into request types and groups, and keeps statistics of each over time.
-//	  - detect learns what to expect of groups, and finds and ranks problems.
-//	  - explain finds variables that account for a problem; baselinediff compares services with their history.
-//	  - stats has the exact, mergeable statistics and tests that all of them use.
+// Its subpackages are:
 //
-// This package itself has only the identity that the rooms share.
+//   - critpath extracts the critical path of every root of a trace.
+//   - observation reduces a path to the data that one request contributes to statistics.
+//   - group assigns observations to request types and groups, and keeps their statistics over time.
+//   - detect learns the expectations of groups, and finds and ranks problems.
+//   - explain finds the variables that account for a problem.
+//   - baselinediff compares services with their history.
+//   - stats provides the exact, mergeable statistics and tests that the others use.
 //
-// No room has a clock, starts a goroutine, does I/O or keeps global state; randomness comes from seeds it is given. The same
-// observations give the same statistics, to the byte, in any order and over any number of shards.
+// This package itself only contains the identity that they share.
+//
+// No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds that are
+// arguments. The same observations yield the same statistics, byte for byte, in any order and over any number of shards.
 package analysis

@@ -206,7 +206,7 @@ func sampleOf(g *group.Group) sample {
 	}
 	s := sample{Table: stats.NewTable(g.Current.Sample.All(), columns), group: g}
 	for _, row := range g.Current.Sample.All() {
-		from, to := row.Came()
+		from, to := row.Arrival()
 		s.arrived = append(s.arrived, [2]int64{from, to})
 	}
 	return s

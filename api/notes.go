@@ -63,7 +63,7 @@ func OpenNotes(dir string) (*Notes, error) {
 		err = errors.Join(err, parseErr)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("notes about problems: %s: %w", n.path, err)
+		return nil, fmt.Errorf("read notes about problems: %s: %w", n.path, err)
 	}
 	return n, nil
 }
@@ -136,7 +136,7 @@ func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, n
 		err = renameio.WriteFile(n.path, data, 0o600, renameio.WithTempDir(filepath.Dir(n.path)))
 	}
 	if err != nil {
-		return contract.Notes{}, fmt.Errorf("keep notes about problems: %w", err)
+		return contract.Notes{}, fmt.Errorf("store notes about problems: %w", err)
 	}
 	n.all = next
 	return x, nil

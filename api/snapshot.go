@@ -106,7 +106,7 @@ func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapsh
 	g := c.Grouper()
 	s.groups = make([]groupRow, 0, g.Len())
 	for one := range g.Each() {
-		total, failed := one.Kept()
+		total, failed := one.Retained()
 		row := groupRow{
 			id: one.ID, requestType: one.RequestType, level: one.Level, count: total.N, failed: failed,
 			mean: math.NaN(), cov: total.CoV(), rate: one.Rate(), since: one.Since, seen: one.Seen,
@@ -249,7 +249,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t.groups = c.Grouper().Len()
 	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
 	t.unnamed = c.Table().Refused()
-	t.unranked = c.Spans().Beyond()
+	t.unranked = c.Spans().Dropped()
 	state := c.State()
 	t.overrides, t.version = len(state.Overrides), state.Plan.Version
 	on := make(map[trace.Symbol]bool)

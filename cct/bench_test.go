@@ -14,7 +14,7 @@ func large(n int) (*Builder, []Tracepoint) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := &Builder{}
 	var list []Tracepoint
-	contexts := []Sighting{{Context: trace.Context(0).Child(1), Op: 1, Count: 1}}
+	contexts := []ContextCount{{Context: trace.Context(0).Child(1), Op: 1, Count: 1}}
 	for i := range n {
 		owner := i / 30
 		tp := Tracepoint{ID: trace.Symbol(i + 1_000_000), Op: trace.Op(i + 1_000_000), Owner: trace.Op(owner + 1)}
@@ -25,7 +25,7 @@ func large(n int) (*Builder, []Tracepoint) {
 		if i%30 == 29 {
 			above := contexts[max(0, len(contexts)-1-rng.IntN(20))]
 			op := trace.Op(owner + 2)
-			contexts = append(contexts, Sighting{Context: above.Context.Child(op), Parent: above.Context, Op: op, Count: 1})
+			contexts = append(contexts, ContextCount{Context: above.Context.Child(op), Parent: above.Context, Op: op, Count: 1})
 		}
 	}
 	b.Observe(Observation{Seen: 1, Contexts: contexts})
@@ -35,7 +35,7 @@ func large(n int) (*Builder, []Tracepoint) {
 // few returns a request of three operations that have 90 tracepoints in a large catalogue.
 func few() Observation {
 	root := trace.Context(0).Child(1)
-	return Observation{Seen: 1, Contexts: []Sighting{
+	return Observation{Seen: 1, Contexts: []ContextCount{
 		{Context: root, Op: 1, Count: 1}, {Context: root.Child(2), Parent: root, Op: 2, Count: 1}, {Context: root.Child(3), Parent: root, Op: 3, Count: 1},
 	}}
 }
@@ -120,7 +120,7 @@ func BenchmarkObserve(b *testing.B) {
 	above := trace.Context(0)
 	for i := range 20 {
 		c := above.Child(trace.Op(i + 1))
-		o.Contexts = append(o.Contexts, Sighting{Context: c, Parent: above, Op: trace.Op(i + 1), Count: 1})
+		o.Contexts = append(o.Contexts, ContextCount{Context: c, Parent: above, Op: trace.Op(i + 1), Count: 1})
 		above = c
 	}
 	b.ReportAllocs()

@@ -30,7 +30,7 @@ type buildNode struct {
 
 // treeBuild is the state of one call of Build.
 type treeBuild struct {
-	*Builder
+	builder   *Builder
 	catalogue *Catalogue
 	nodes     []buildNode
 	roots     []int32
@@ -49,7 +49,7 @@ type treeBuild struct {
 //     ones.
 //  4. Drop leaves beyond the limit, the least recently seen first, and lay out the rest in pre-order.
 func (b *Builder) Build(c *Catalogue, table *trace.Table) *Tree {
-	t := &treeBuild{Builder: b, catalogue: c, table: table}
+	t := &treeBuild{builder: b, catalogue: c, table: table}
 	if c == nil {
 		t.catalogue = new(Catalogue)
 	}
@@ -68,8 +68,8 @@ func (b *Builder) Build(c *Catalogue, table *trace.Table) *Tree {
 // appeared builds the tree of contexts as they appeared. It drops and counts contexts whose parents are missing.
 func (t *treeBuild) appeared() {
 	below := make(map[trace.Context][]trace.Context)
-	for _, ctx := range sortedKeys(t.places) {
-		p := t.places[ctx].parent
+	for _, ctx := range sortedKeys(t.builder.places) {
+		p := t.builder.places[ctx].parent
 		below[p] = append(below[p], ctx)
 	}
 	type task struct {
@@ -81,12 +81,12 @@ func (t *treeBuild) appeared() {
 		queue = append(queue, task{ctx, -1})
 	}
 	for k := 0; k < len(queue); k++ {
-		i := t.addPlace(t.places[queue[k].ctx], queue[k].parent)
+		i := t.addPlace(t.builder.places[queue[k].ctx], queue[k].parent)
 		for _, ctx := range below[queue[k].ctx] {
 			queue = append(queue, task{ctx, i})
 		}
 	}
-	t.dropped += uint64(len(t.places) - len(queue))
+	t.dropped += uint64(len(t.builder.places) - len(queue))
 }
 
 func (t *treeBuild) addPlace(p *place, parent int32) int32 {
@@ -138,7 +138,7 @@ func (t *treeBuild) placeAll(parent int32, points []*point) {
 		children[identity{t.nodes[k].op, t.nodes[k].tp}] = k
 	}
 	for _, p := range points {
-		if len(t.nodes) >= 2*t.limit() {
+		if len(t.nodes) >= 2*t.builder.limit() {
 			t.dropped++
 			continue
 		}
@@ -272,7 +272,7 @@ func (t *treeBuild) between(p, x, y int32) bool {
 // witnessed reports whether x appeared while tp was enabled.
 func (t *treeBuild) witnessed(x int32, tp trace.Symbol) bool {
 	return slices.ContainsFunc(t.nodes[x].witnesses, func(h uint64) bool {
-		s := t.sets[h]
+		s := t.builder.sets[h]
 		return s != nil && s.has(tp)
 	})
 }
@@ -324,7 +324,7 @@ func (t *treeBuild) keep() []bool {
 	for _, i := range order {
 		kept[i] = true
 	}
-	excess := len(order) - t.limit()
+	excess := len(order) - t.builder.limit()
 	if excess <= 0 {
 		return kept
 	}
@@ -392,7 +392,7 @@ func (t *treeBuild) node(f *buildNode, on map[trace.Symbol]uint64) Node {
 	n := Node{
 		Op: f.op, Service: t.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued,
 		Unanchored: f.unanchored && f.requests == 0, Seen: f.seen,
-		Requests: t.requests, Hits: f.hits, Errors: f.errors, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
+		Requests: t.builder.requests, Hits: f.hits, Errors: f.errors, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
 		Reference: f.reference,
 	}
 	if f.tp != 0 {
@@ -403,11 +403,11 @@ func (t *treeBuild) node(f *buildNode, on map[trace.Symbol]uint64) Node {
 
 // requestsOn returns the number of requests with each tracepoint enabled; key 0 counts the requests with all enabled.
 func (t *treeBuild) requestsOn() map[trace.Symbol]uint64 {
-	on := make(map[trace.Symbol]uint64, len(t.before))
-	for tp, n := range t.before {
+	on := make(map[trace.Symbol]uint64, len(t.builder.before))
+	for tp, n := range t.builder.before {
 		on[tp] += n
 	}
-	for _, s := range t.sets {
+	for _, s := range t.builder.sets {
 		if s.all {
 			on[0] += s.requests
 		}

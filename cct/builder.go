@@ -33,11 +33,11 @@ type Observation struct {
 	Explore bool
 	// Unhealthy excludes the times of an Explore request from the references, which describe healthy requests.
 	Unhealthy bool
-	Contexts  []Sighting // with each context all its ancestors
+	Contexts  []ContextCount // with each context all its ancestors
 }
 
-// Sighting is one calling context of a request, as it appears with the request's tracepoints enabled.
-type Sighting struct {
+// ContextCount is one calling context of a request, as it appears with the request's tracepoints enabled.
+type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op
 	Tracepoint      trace.Symbol // 0: baseline
@@ -55,7 +55,7 @@ type Builder struct {
 	places   map[trace.Context]*place
 	sets     map[uint64]*set
 	before   map[trace.Symbol]uint64 // requests with a tracepoint enabled, from forgotten sets
-	refused  uint64                  // sightings dropped because the builder was full
+	refused  uint64                  // occurrences of contexts dropped because the builder was full
 	pruned   uint64                  // contexts forgotten by Age
 }
 
@@ -102,7 +102,7 @@ func setHash(on []trace.Symbol, all bool) uint64 {
 
 func (b *Builder) limit() int { return cmp.Or(b.Limit, DefaultLimit) }
 
-// Refused returns the number of sightings dropped because the builder was full.
+// Refused returns the number of occurrences of contexts dropped because the builder was full.
 func (b *Builder) Refused() uint64 { return b.refused }
 
 // Observe adds a request. Once b holds twice its limit, Observe drops and counts contexts that are new.
@@ -149,7 +149,7 @@ func (b *Builder) set(h uint64, o Observation) *set {
 }
 
 // place returns the statistics of x's context, adding them if necessary, or nil if the builder is full.
-func (b *Builder) place(x *Sighting) *place {
+func (b *Builder) place(x *ContextCount) *place {
 	p := b.places[x.Context]
 	if p == nil && len(b.places) < 2*b.limit() {
 		if b.places == nil {
@@ -206,7 +206,7 @@ func (b *Builder) addBefore(tp trace.Symbol, requests uint64) {
 }
 
 func (b *Builder) mergePlace(ctx trace.Context, from *place) {
-	p := b.place(&Sighting{Context: ctx, Parent: from.parent, Op: from.op, Tracepoint: from.tp})
+	p := b.place(&ContextCount{Context: ctx, Parent: from.parent, Op: from.op, Tracepoint: from.tp})
 	if p == nil {
 		b.refused++
 		return

@@ -121,16 +121,16 @@ func (s *script) observe(d *datadriven.TestData) error {
 		fmt.Sscan(arg.Vals[0], &o.Seen)
 	}
 	slices.Sort(o.On)
-	o.Contexts = sightings(tree)
+	o.Contexts = contextsOf(tree)
 	s.builder.Observe(o)
 	return nil
 }
 
-func sightings(tree *cct.Tree) []cct.Sighting {
-	var list []cct.Sighting
+func contextsOf(tree *cct.Tree) []cct.ContextCount {
+	var list []cct.ContextCount
 	for i := range tree.Nodes {
 		n := &tree.Nodes[i]
-		x := cct.Sighting{Context: n.Context, Op: n.Op, Tracepoint: n.Tracepoint, Count: 1, Nanos: 1000}
+		x := cct.ContextCount{Context: n.Context, Op: n.Op, Tracepoint: n.Tracepoint, Count: 1, Nanos: 1000}
 		if n.Parent >= 0 {
 			x.Parent = tree.Nodes[n.Parent].Context
 		}

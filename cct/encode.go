@@ -14,8 +14,8 @@ const (
 	formatVersion = 2 // written
 )
 
-// AppendBinary appends b's stable encoding to buf: equal builders give equal bytes. The error is always nil.
-func (b *Builder) AppendBinary(buf []byte) ([]byte, error) {
+// AppendBinary appends the encoding of b to buf. Equal builders give equal bytes.
+func (b *Builder) AppendBinary(buf []byte) []byte {
 	buf = append(buf, formatVersion)
 	buf = codec.AppendUvarints(buf, uint64(b.Limit), b.requests, b.refused, b.pruned, uint64(len(b.places)))
 	for _, ctx := range sortedKeys(b.places) {
@@ -29,7 +29,7 @@ func (b *Builder) AppendBinary(buf []byte) ([]byte, error) {
 	for _, tp := range sortedKeys(b.before) {
 		buf = codec.AppendUvarints(codec.AppendWords(buf, uint64(tp)), b.before[tp])
 	}
-	return buf, nil
+	return buf
 }
 
 func (p *place) append(buf []byte) []byte {
@@ -54,8 +54,9 @@ func (s *set) append(buf []byte) []byte {
 	return codec.AppendVarints(codec.AppendUvarints(buf, s.requests), int64(s.seen))
 }
 
-// Decode returns the builder that [Builder.AppendBinary] encoded, of this version or the one before, whose copy of the catalogue is
-// left out. It returns nil and an error wrapping [codec.ErrCorrupt] for anything else. It keeps nothing of data.
+// Decode returns the builder that [Builder.AppendBinary] encoded, of this version or the one before, whose copy of the
+// catalogue it skips. For anything else it returns nil and an error wrapping [codec.ErrCorrupt]. It keeps nothing of
+// data.
 func Decode(data []byte) (*Builder, error) {
 	r := codec.NewReader(data)
 	version := r.Version(formatVersion, withPoints)

@@ -14,7 +14,7 @@ func TestReferences(t *testing.T) {
 	catalogue := NewCatalogue([]Tracepoint{{ID: a, Op: a, Baseline: true}}, nil)
 	root := trace.Context(0).Child(a)
 	observe := func(unhealthy bool, nanos int64) {
-		builder.Observe(Observation{Seen: 1, Explore: true, Unhealthy: unhealthy, Contexts: []Sighting{
+		builder.Observe(Observation{Seen: 1, Explore: true, Unhealthy: unhealthy, Contexts: []ContextCount{
 			{Context: root, Op: a, Count: 1},
 			{Context: root.Child(b), Parent: root, Op: b, Tracepoint: b, Count: 1, Nanos: 2 * nanos},
 			{Context: root.Child(b).Child(c), Parent: root.Child(b), Op: c, Tracepoint: c, Count: 1, Nanos: nanos},

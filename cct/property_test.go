@@ -46,12 +46,12 @@ func drawTree(t *rapid.T) *Tree {
 func drawObservation(t *rapid.T) Observation {
 	o := Observation{Seen: trace.Nanos(rapid.Int64Range(0, 9).Draw(t, "seen")), Explore: rapid.Bool().Draw(t, "explore")}
 	root := trace.Context(0).Child(9)
-	o.Contexts = []Sighting{{Context: root, Op: 9, Count: 1}}
+	o.Contexts = []ContextCount{{Context: root, Op: 9, Count: 1}}
 	seen := map[trace.Context]bool{root: true}
 	for range rapid.IntRange(0, 8).Draw(t, "contexts") {
 		above := o.Contexts[rapid.IntRange(0, len(o.Contexts)-1).Draw(t, "above")].Context
 		op := trace.Op(rapid.Uint64Range(1, 8).Draw(t, "op"))
-		x := Sighting{Context: above.Child(op), Parent: above, Op: op, Count: 1, Nanos: 5}
+		x := ContextCount{Context: above.Child(op), Parent: above, Op: op, Count: 1, Nanos: 5}
 		if op <= 6 {
 			x.Tracepoint = trace.Symbol(op)
 			o.On = append(o.On, x.Tracepoint)
@@ -74,19 +74,11 @@ func merged(list ...*Builder) *Builder {
 	return &b
 }
 
-func encoded(t interface{ Fatal(...any) }, b *Builder) []byte {
-	data, err := b.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 func TestMergeIsAssociativeAndCommutative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := drawBuilder(t), drawBuilder(t), drawBuilder(t)
-		want := encoded(t, merged(a, b, c))
-		if got := encoded(t, merged(c, merged(b, a))); !bytes.Equal(got, want) {
+		want := merged(a, b, c).AppendBinary(nil)
+		if got := merged(c, merged(b, a)).AppendBinary(nil); !bytes.Equal(got, want) {
 			t.Fatal("merging depends on the order")
 		}
 		catalogue := NewCatalogue(drawEntries(t), nil)
@@ -204,12 +196,12 @@ func TestMatchIsNearest(t *testing.T) {
 func TestEncodingRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBuilder(t)
-		data := encoded(t, b)
+		data := b.AppendBinary(nil)
 		c, err := Decode(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(encoded(t, c), data) {
+		if !bytes.Equal(c.AppendBinary(nil), data) {
 			t.Fatal("encoding differs after decoding")
 		}
 	})
@@ -224,12 +216,12 @@ func TestDecodeVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want Builder
-	want.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []Sighting{{Context: 8, Op: 9, Count: 1}}})
+	want.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []ContextCount{{Context: 8, Op: 9, Count: 1}}})
 	got, err := Decode(old)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(encoded(t, got), encoded(t, &want)) {
+	if !bytes.Equal(got.AppendBinary(nil), want.AppendBinary(nil)) {
 		t.Error("the decoded builder differs from the one encoded")
 	}
 	for n := range old {
@@ -241,9 +233,8 @@ func TestDecodeVersion1(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	var b Builder
-	b.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []Sighting{{Context: 8, Op: 9, Count: 1}}})
-	data, _ := b.AppendBinary(nil)
-	f.Add(data)
+	b.Observe(Observation{Seen: 4, On: []trace.Symbol{1}, Contexts: []ContextCount{{Context: 8, Op: 9, Count: 1}}})
+	f.Add(b.AppendBinary(nil))
 	f.Add([]byte{formatVersion})
 	f.Add([]byte{withPoints})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -257,7 +248,7 @@ func FuzzDecode(f *testing.F) {
 		b.Limit = 100
 		b.Build(nil, nil)
 		b.Limit = 0
-		if again, err := Decode(encoded(t, b)); err != nil || again == nil {
+		if again, err := Decode(b.AppendBinary(nil)); err != nil || again == nil {
 			t.Fatalf("decoded once, but not again: %v", err)
 		}
 	})

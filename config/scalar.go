@@ -217,10 +217,10 @@ func choice(among ...string) *scalar[string] {
 	return words(name, "one of "+strings.Join(among, ", "), func(text string) bool { return slices.Contains(among, text) })
 }
 
-// maxTypeName bounds the type beside a flag in help.
+// maxTypeName limits the length of the type of a flag in help.
 const maxTypeName = 40
 
-// maxText bounds texts, in bytes.
+// maxText limits the length of texts, in bytes.
 const maxText = 4096
 
 // text returns the kind of texts that are not empty.

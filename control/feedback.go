@@ -16,11 +16,11 @@ import (
 
 // lastReported is the state last reported to the engine, so that only changes are reported.
 type lastReported struct {
-	services    map[string]string // hash of the catalogue by service; "": it has one from before the start
-	began       time.Time         // until Forget after it services that the engine has from before keep their catalogues
-	sets        string            // of catalogues that the services were made from; "": look again
+	services    map[string]string // hash of the catalogue by service; "": known since before the start
+	began       time.Time         // services known since before the start keep their catalogues until CatalogueTTL after it
+	catalogues  string            // hashes of the complete catalogues when services were last compared; "": compare them
 	costs       map[string]search.Cost
-	unavailable map[string]time.Time // until when
+	unavailable map[string]time.Time // end, by ID
 	measured    search.Measured
 }
 
@@ -32,14 +32,14 @@ func newLastReported(known []string, now time.Time) lastReported {
 	return t
 }
 
-// feedback returns what the engine does not know yet, nil if it knows all, and a function to call when it was told. With measured it has what
-// agents measured, too.
-func (p *Plane) feedback(measured bool) (f *search.Feedback, accepted func()) {
+// feedback returns the changes since the last report, nil if there are none, and a function to call once they are
+// recorded. It includes measurements if measured is true.
+func (p *Plane) feedback(measured bool) (f *search.Feedback, recorded func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, now := &search.Feedback{}, p.options.Clock()
 	after := p.lastReported
-	p.forget(now)
+	p.dropReplaced(now)
 	p.reportCatalogues(f, &after, now)
 	if measured {
 		p.reportMeasured(f, &after, now)
@@ -55,9 +55,9 @@ func (p *Plane) feedback(measured bool) (f *search.Feedback, accepted func()) {
 	}
 }
 
-// forget drops catalogues that no agent has: soon if others stand for their services, after a while if none does, because agents that are
-// cut off or start again come back. The caller holds mu.
-func (p *Plane) forget(now time.Time) {
+// dropReplaced drops catalogues without agents: at once if all their services have other catalogues, else after
+// CatalogueTTL, because agents return after an interrupted connection or a restart. The caller holds mu.
+func (p *Plane) dropReplaced(now time.Time) {
 	alive := make(map[string]bool)
 	for _, c := range p.catalogues {
 		if c.agents > 0 && c.complete() {
@@ -74,24 +74,25 @@ func (p *Plane) forget(now time.Time) {
 		for service := range c.services {
 			replaced = replaced && alive[service]
 		}
-		if replaced || now.Sub(c.idle) > p.options.Forget {
+		if replaced || now.Sub(c.idle) > p.options.CatalogueTTL {
 			p.drop(c)
 		}
 	}
 }
 
-// reportCatalogues adds the catalogues that changed since they were told. The caller holds mu.
+// reportCatalogues adds the services whose catalogues changed. The catalogue of a service is the union of those of its
+// agents. The caller holds mu.
 func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now time.Time) {
 	hashes := slices.DeleteFunc(slices.Sorted(maps.Keys(p.catalogues)), func(hash string) bool { return !p.catalogues[hash].complete() })
-	settled := now.Sub(p.lastReported.began) > p.options.Forget
-	sets := strings.Join(hashes, " ")
+	settled := now.Sub(p.lastReported.began) > p.options.CatalogueTTL
+	catalogues := strings.Join(hashes, " ")
 	if settled {
-		sets += " all"
+		catalogues += " all"
 	}
-	if sets == after.sets {
+	if catalogues == after.catalogues {
 		return
 	}
-	after.sets = sets
+	after.catalogues = catalogues
 	services := make(map[string][]protocol.Tracepoint)
 	for _, hash := range hashes {
 		for _, t := range p.catalogues[hash].content() {
@@ -117,7 +118,8 @@ func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now ti
 	p.retryUnavailable(f, after)
 }
 
-// unite returns a list, which is ascending by ID, with each ID once. Agents that saw a place run in different spans do not know its owner.
+// unite removes repeated IDs from a list that is ascending by ID. The owner of a tracepoint becomes unknown if agents
+// report different ones.
 func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	n := 0
 	for i := range list {
@@ -133,7 +135,8 @@ func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	return list[:n]
 }
 
-// retryUnavailable re-enables tracepoints marked unavailable in services whose catalogue has changed. The caller holds mu.
+// retryUnavailable re-enables tracepoints marked unavailable in services whose catalogue has changed. The caller holds
+// mu.
 func (p *Plane) retryUnavailable(f *search.Feedback, after *lastReported) {
 	if len(after.unavailable) == 0 {
 		return
@@ -160,7 +163,7 @@ var spanKinds = map[protocol.SpanKind]trace.Kind{
 	protocol.Producer: trace.Producer, protocol.Consumer: trace.Consumer,
 }
 
-// announced returns tracepoints as the engine has them.
+// announced converts tracepoints of agents to those of the engine.
 func announced(list []protocol.Tracepoint) []search.Announced {
 	all := make([]search.Announced, len(list))
 	for i := range list {
@@ -173,7 +176,8 @@ func announced(list []protocol.Tracepoint) []search.Announced {
 	return all
 }
 
-// reportMeasured adds what agents measured since it was told, and what most of them could not switch on. The caller holds mu.
+// reportMeasured adds the usage of the plan, costs that changed, and tracepoints that most of their agents could not
+// enable. The caller holds mu.
 func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time.Time) {
 	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
 	if measured.Hits > 0 || measured != p.lastReported.measured && p.lastReported.measured.Hits > 0 {
@@ -184,11 +188,11 @@ func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time
 	maps.DeleteFunc(after.unavailable, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for _, id := range slices.Sorted(maps.Keys(outcomes)) {
 		o := outcomes[id]
-		if _, known := after.unavailable[id]; !known && o.breaks > o.works {
+		if _, known := after.unavailable[id]; !known && o.failed > o.applied {
 			after.unavailable[id] = now.Add(unavailableFor)
 			f.Unavailable = append(f.Unavailable, search.Unavailable{ID: id, For: unavailableFor})
 		}
-		if o.costed < fewestHits {
+		if o.costed < minHits {
 			continue
 		}
 		cost := search.Cost{ID: id, CPU: time.Duration(o.nanos / o.costed), Bytes: int32(o.bytes / o.costed)}
@@ -200,4 +204,5 @@ func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time
 	}
 }
 
-func differ(a, b float64) bool { return math.Max(a, b) > otherCost*math.Min(a, b) }
+// differ reports whether two costs differ by more than costFactor.
+func differ(a, b float64) bool { return math.Max(a, b) > costFactor*math.Min(a, b) }

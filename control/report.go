@@ -9,19 +9,19 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Report takes what an agent says became of its plan. What it says of tracepoints that are not in its catalogue is left out: no plan has them on.
-// An error is ErrUnknown, ErrConflict or ErrFull.
+// Report processes the status of an agent. It ignores outcomes of tracepoints that are not in the agent's catalogue,
+// since no plan enables them. The error is ErrUnknown, ErrConflict or ErrFull.
 func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	c.Session = s.Session
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a, err := p.find(c)
+	a, err := p.lookup(c)
 	if err != nil {
 		return err
 	}
 	all := a.catalogue.content()
 	outcomes := known(s.Tracepoints, all)
-	if p.held-len(a.outcomes)+len(outcomes) > maxOutcomes {
+	if p.numOutcomes-len(a.outcomes)+len(outcomes) > maxOutcomes {
 		return ErrFull
 	}
 	plan := p.published.Load()
@@ -29,22 +29,23 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	if a.version == s.Version && s.Version > 0 {
 		a.usage = usageBetween(plan, all, a.outcomes, outcomes, a.seen.Sub(a.reported))
 	}
-	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, whySome(s.Tracepoints)), a.seen
-	p.keep(a, outcomes)
+	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, firstFailure(s.Tracepoints)), a.seen
+	p.setOutcomes(a, outcomes)
 	a.on, a.failed = 0, 0
 	if s.Version > 0 {
-		a.on, a.failed = became(plan, outcomes)
+		a.on, a.failed = count(plan, outcomes)
 	}
 	p.counts.Statuses.Add(1)
 	return nil
 }
 
-// became returns how many tracepoints of a plan are on, and how many could not be switched on. Agents tell of what was on before, too.
-func became(plan *published, outcomes []protocol.Outcome) (on, failed int) {
+// count returns the number of tracepoints of a plan that are applied, and of those that could not be enabled. Agents
+// also report tracepoints of earlier plans.
+func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		switch {
-		case !plan.wants(o.ID):
+		case !plan.enables(o.ID):
 		case o.State == protocol.Applied:
 			on++
 		default:
@@ -54,13 +55,14 @@ func became(plan *published, outcomes []protocol.Outcome) (on, failed int) {
 	return on, failed
 }
 
-// known returns the outcomes of tracepoints of a catalogue, each once, ascending by ID, in memory of their own.
+// known returns the outcomes of tracepoints in a catalogue without reasons, each tracepoint once and ascending by ID.
+// It shares memory with the catalogue only.
 func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Outcome {
 	var list []protocol.Outcome
 	for i := range outcomes {
 		if x := find(all, outcomes[i].ID); x != nil {
 			o := outcomes[i]
-			o.ID, o.Reason = x.ID, "" // the same memory; whySome tells the first reason
+			o.ID, o.Reason = x.ID, ""
 			list = append(list, o)
 		}
 	}
@@ -68,8 +70,8 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 }
 
-// whySome says of the first tracepoint that could not be switched on why; empty if there is none.
-func whySome(outcomes []protocol.Outcome) string {
+// firstFailure returns the first tracepoint that could not be enabled, with the reason; empty if there is none.
+func firstFailure(outcomes []protocol.Outcome) string {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.State != protocol.Applied {
 			return o.ID + ": " + cmp.Or(o.Reason, string(o.State))
@@ -78,58 +80,58 @@ func whySome(outcomes []protocol.Outcome) string {
 	return ""
 }
 
-// keep makes outcomes what is known of an agent. The caller holds mu.
-func (p *Plane) keep(a *agent, outcomes []protocol.Outcome) {
-	p.held += len(outcomes) - len(a.outcomes)
+// setOutcomes replaces the outcomes of an agent. The caller holds mu.
+func (p *Plane) setOutcomes(a *agent, outcomes []protocol.Outcome) {
+	p.numOutcomes += len(outcomes) - len(a.outcomes)
 	a.outcomes = outcomes
 }
 
-// ReportOutcomes takes what an agent says became of single tracepoints, where it does not say what they cost. An error is ErrUnknown, ErrConflict
-// or ErrFull.
+// ReportOutcomes processes the outcomes of single tracepoints from an agent that does not measure costs. The error is
+// ErrUnknown, ErrConflict or ErrFull.
 func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a, err := p.find(c)
+	a, err := p.lookup(c)
 	if err != nil {
 		return err
 	}
 	list := known(outcomes, a.catalogue.content())
-	if p.held-len(a.outcomes)+len(list) > maxOutcomes {
+	if p.numOutcomes-len(a.outcomes)+len(list) > maxOutcomes {
 		return ErrFull
 	}
-	a.problem = cmp.Or(whySome(outcomes), a.problem)
-	p.keep(a, list)
-	_, failed := became(p.published.Load(), list)
-	a.on, a.failed = a.on+a.failed-failed, failed // it says nothing of others, which are on
+	a.problem = cmp.Or(firstFailure(outcomes), a.problem)
+	p.setOutcomes(a, list)
+	_, failed := count(p.published.Load(), list)
+	a.on, a.failed = a.on+a.failed-failed, failed // tracepoints that it does not list are on
 	p.counts.Statuses.Add(1)
 	return nil
 }
 
-// Applied takes what an agent says became of the plan with a hash, where it says no more than that; why is empty if it applied it. An error is
-// ErrUnknown or ErrConflict.
-func (p *Plane) Applied(c Caller, hash, why string) error {
+// ReportApplied records that an agent applied the plan with the given hash, or failed to, for the given reason: empty
+// if it applied the plan. The error is ErrUnknown or ErrConflict.
+func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
 	p.mu.Lock()
-	a, err := p.find(c)
+	a, err := p.lookup(c)
 	if err != nil {
 		p.mu.Unlock()
 		return err
 	}
 	list := a.catalogue
 	p.mu.Unlock()
-	b := list.bodyOf(p.published.Load())
+	e := list.planOf(p.published.Load())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a.problem, a.reported = why, a.seen
-	if why == "" && b.hash == hash {
-		_, a.failed = became(b.of, a.outcomes)
-		a.version, a.hash, a.on = b.plan.Version, hash, b.distinct()-a.failed
+	a.problem, a.reported = failure, a.seen
+	if failure == "" && e.hash == hash {
+		_, a.failed = count(e.of, a.outcomes)
+		a.version, a.hash, a.on = e.plan.Version, hash, e.distinct()-a.failed
 	}
 	p.counts.Statuses.Add(1)
 	return nil
 }
 
-// Has returns the hash of the plan that an agent applied last; empty if it is not known.
-func (p *Plane) Has(c Caller) string {
+// AppliedHash returns the hash of the plan that an agent applied last; empty if it is unknown.
+func (p *Plane) AppliedHash(c Caller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a := p.agents[c.ID]; a != nil {
@@ -138,8 +140,8 @@ func (p *Plane) Has(c Caller) string {
 	return ""
 }
 
-// usageBetween returns what the tracepoints of a plan cost, per second, in the time between two reports. What is on anyway costs the plan
-// nothing, nor does what agents say of others.
+// usageBetween returns the cost per second of the tracepoints of a plan between two reports. Baseline tracepoints and
+// those of other plans cost nothing.
 func usageBetween(plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
 	var u search.Usage
 	if elapsed <= 0 {
@@ -148,12 +150,12 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 	for i := range after {
 		o := &after[i]
 		x := find(all, o.ID)
-		if x == nil || x.Baseline || !plan.wants(o.ID) {
+		if x == nil || x.Baseline || !plan.enables(o.ID) {
 			continue
 		}
 		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int { return cmp.Compare(b.ID, id) })
 		if !found {
-			continue // its hits may be old
+			continue // its hits may be from an earlier time
 		}
 		rate := float64(o.Hits-min(before[k].Hits, o.Hits)) / elapsed.Seconds()
 		u.Hits += rate
@@ -163,21 +165,22 @@ func usageBetween(plan *published, all []protocol.Tracepoint, before, after []pr
 	return u
 }
 
-// How what agents measured becomes what decisions depend on.
+// Rules by which reports of agents become feedback.
 const (
-	fewestHits     = 100              // that a mean cost is made of
-	otherCost      = 1.25             // by which factor it must differ from what was told to be told again
-	unavailableFor = 30 * time.Minute // a tracepoint stays off that agents could not switch on
+	minHits        = 100              // for a mean cost
+	costFactor     = 1.25             // by which a cost must differ from the last reported one
+	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
 )
 
-// outcome is what all agents together say of a tracepoint.
+// outcome sums up the reports of all agents about a tracepoint.
 type outcome struct {
-	costed        float64 // hits of which the costs are known
-	nanos, bytes  float64 // of these
-	works, breaks int     // agents that could switch it on, and that could not
+	costed          float64 // hits with known costs
+	nanos, bytes    float64 // of these hits
+	applied, failed int     // agents
 }
 
-// outcomes adds up what agents that have a plan say, and what they measured of it. The caller holds mu.
+// outcomes sums up the outcomes of all agents by tracepoint, and the usage of those that applied the plan of the given
+// version. The caller holds mu.
 func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
 	all, measured.Plan = make(map[string]*outcome), version
 	for _, a := range p.agents {
@@ -194,9 +197,9 @@ func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured searc
 				all[o.ID] = x
 			}
 			if o.State == protocol.Applied {
-				x.works++
+				x.applied++
 			} else {
-				x.breaks++
+				x.failed++
 			}
 			if o.Nanos > 0 {
 				x.costed += float64(o.Hits)

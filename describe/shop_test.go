@@ -40,7 +40,7 @@ func (s *shop) context(path ...trace.Op) trace.Context {
 	return c
 }
 
-// names returns names that know the summary of the checkout.
+// names returns names with the summary of the checkout.
 func (s *shop) names() *Names {
 	n := New(s.table, Verbatim)
 	id := analysis.Hash{Lo: 1}
@@ -56,24 +56,24 @@ func (s *shop) variable() *detect.Problem {
 		Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71, CoVHigh: 0.93, Impact: 2.12e8,
 		Edges: []group.EdgeShare{
 			{
-				Edge: trace.WholeEdge(s.toBank), Context: s.toBank, Callee: s.bank, Mean: 9.6e7, ShareMean: 0.45, ShareVariance: 0.83, ShareLow: 0.79,
+				Edge: trace.ContextEdge(s.toBank), Context: s.toBank, Callee: s.bank, Mean: 9.6e7, ShareMean: 0.45, ShareVariance: 0.83, ShareLow: 0.79,
 				ShareHigh: 0.87, TailLift: 1.26e9, Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: 0.83,
 			},
 			{Mean: 2e6, ShareMean: 0.01, ShareVariance: 0.03, ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN()},
 		},
 		Explanations: []detect.Explanation{
 			{Variable: "bank.route", Value: "fallback", Where: s.toBank, Effect: 0.64, Low: 0.58, High: 0.7, PValue: 0.0004, Remains: 0.31},
-			{Variable: "concurrency", Target: trace.WholeEdge(s.toBank), Effect: 0.08, Low: 0.02, High: 0.15, PValue: 0.03, Remains: math.NaN()},
+			{Variable: "concurrency", Target: trace.ContextEdge(s.toBank), Effect: 0.08, Low: 0.02, High: 0.15, PValue: 0.03, Remains: math.NaN()},
 		},
 	}
 }
 
-// slow returns the problem of the index page: it takes longer than it did.
+// slow returns the problem of the index page: it takes longer than expected.
 func (s *shop) slow() *detect.Problem {
 	id := analysis.Hash{Lo: 2}
 	return &detect.Problem{
 		ID: analysis.Hash{Hi: 8}, Kind: detect.KindSlow, Onset: detect.Changed, Level: group.LevelRequestType, Group: id, RequestType: id,
 		Entry: s.index, Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, CoV: 0.09, CoVLow: math.NaN(), CoVHigh: math.NaN(),
-		Edges: []group.EdgeShare{{Edge: trace.WholeEdge(s.toPage), Context: s.toPage, Mean: 2.8e7, ShareVariance: 0.9, Excess: 1.9e7, Score: 0.95}},
+		Edges: []group.EdgeShare{{Edge: trace.ContextEdge(s.toPage), Context: s.toPage, Mean: 2.8e7, ShareVariance: 0.9, Excess: 1.9e7, Score: 0.95}},
 	}
 }

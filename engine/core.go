@@ -139,7 +139,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	if !p.Complete() {
 		return 0
 	}
-	c.spans.Present().Observe(p)
+	c.spans.Current().Observe(p)
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
 			c.observer.Observe(p, i, &c.scratch)
@@ -152,7 +152,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 }
 
 // ObserveSpans takes how long the spans of closed traces took, whose requests are observed apart. It keeps nothing of t.
-func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Present().Merge(t) }
+func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Current().Merge(t) }
 
 // Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there is no room for
 // it, or if the request enters no statistics. Observe keeps nothing of its arguments.
@@ -206,7 +206,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	}
 	t.grown = true
 	a := c.arm(o)
-	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: Sightings(o)}
+	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
 	if a.everything {
 		x.Unhealthy = c.unwell(requestType)
 		onPath(o, x.Contexts)
@@ -214,12 +214,12 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	t.builder.Observe(x)
 }
 
-// Sightings returns the contexts of a request as package cct takes them.
-func Sightings(o *observation.Observation) []cct.Sighting {
-	s := make([]cct.Sighting, len(o.Contexts))
+// ContextCounts returns the contexts of a request as package cct takes them.
+func ContextCounts(o *observation.Observation) []cct.ContextCount {
+	s := make([]cct.ContextCount, len(o.Contexts))
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
-		s[i] = cct.Sighting{
+		s[i] = cct.ContextCount{
 			Context: x.Context, Parent: x.Parent, Op: x.Op, Tracepoint: x.Tracepoint,
 			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
 		}
@@ -230,7 +230,7 @@ func Sightings(o *observation.Observation) []cct.Sighting {
 // Epoch ends an epoch at time now: what was seen is weighed, and the next plan decided. It returns the decisions, each with its
 // evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
-	c.spans.Turn(now)
+	c.spans.Rotate(now)
 	c.versions.forget()
 	if !c.learned {
 		c.preview.Groups.Close(now)

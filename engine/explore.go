@@ -27,11 +27,11 @@ func (c *Core) unwell(requestType analysis.Hash) bool {
 	return slices.ContainsFunc(c.problems, func(p detect.Problem) bool { return p.RequestType == requestType })
 }
 
-// onPath makes the times of sightings, which are those of o's contexts, inclusive times on the critical path, as shares are
+// onPath makes the times of counts, which are those of o's contexts, inclusive times on the critical path, as shares are
 // made of: of switched-on contexts only.
-func onPath(o *observation.Observation, sightings []cct.Sighting) {
-	for i := range sightings {
-		sightings[i].Nanos = 0
+func onPath(o *observation.Observation, counts []cct.ContextCount) {
+	for i := range counts {
+		counts[i].Nanos = 0
 	}
 	for _, e := range o.Refined {
 		for context := e.Context; ; {
@@ -39,7 +39,7 @@ func onPath(o *observation.Observation, sightings []cct.Sighting) {
 			if !found || o.Contexts[i].Tracepoint == 0 {
 				break
 			}
-			sightings[i].Nanos += e.Nanos
+			counts[i].Nanos += e.Nanos
 			context = o.Contexts[i].Parent
 		}
 	}

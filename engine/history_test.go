@@ -17,7 +17,7 @@ func TestRemember(t *testing.T) {
 	root := trace.Context(0).Child(entry)
 	place := root.Child(tp)
 	grown := &tree{}
-	grown.builder.Observe(cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.Sighting{
+	grown.builder.Observe(cct.Observation{On: []trace.Symbol{tp}, Contexts: []cct.ContextCount{
 		{Context: root, Op: entry, Count: 1}, {Context: place, Parent: root, Op: tp, Tracepoint: tp, Count: 1},
 	}})
 	c.trees[requestType] = grown

@@ -7,44 +7,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 )
-
-func FuzzDecodeSearchState(f *testing.F) {
-	f.Add(engine.AppendSearchState(nil, &search.State{}))
-	s := search.State{
-		Plan:           search.Plan{Version: 3, Arms: []search.Arm{{Name: 1, Share: 0.5}}, Leases: []search.Lease{{Tracepoint: 7, Owner: analysis.Hash{Hi: 1}}}},
-		Investigations: []search.Investigation{{Problem: analysis.Hash{Hi: 1}, Status: search.Located, Requested: []search.TracepointRequest{{Tracepoint: 7, Arms: 1}}}},
-		Overrides:      []search.Override{{Tracepoint: 8, Kind: search.Forbid, By: "someone"}},
-	}
-	f.Add(engine.AppendSearchState(nil, &s))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := engine.DecodeSearchState(b)
-		if err != nil {
-			if !errors.Is(err, codec.ErrCorrupt) || cmp.Diff(search.State{}, s) != "" {
-				t.Errorf("%v with a result", err)
-			}
-			return
-		}
-		again, err := engine.DecodeSearchState(engine.AppendSearchState(nil, &s))
-		if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%v: %s", err, diff)
-		}
-		for _, l := range s.Plan.Leases {
-			if l.Arm < 0 || int(l.Arm) >= len(s.Plan.Arms) {
-				t.Errorf("a lease in arm %d of %d", l.Arm, len(s.Plan.Arms))
-			}
-		}
-		for i := range s.Investigations {
-			_ = s.Investigations[i].Status.String()
-		}
-	})
-}
 
 // Bytes that hold no state, and states with values out of range, are errors.
 func TestDecodeSearchStateRefuses(t *testing.T) {

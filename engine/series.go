@@ -67,7 +67,7 @@ func (s *seriesSet) choose(groups *group.Grouper) {
 	requests := make(map[analysis.Hash]uint64)
 	for g := range groups.Each() {
 		if g.Level == group.LevelRequestType {
-			total, _ := g.Kept()
+			total, _ := g.Retained()
 			requests[g.ID] = total.N
 			types = append(types, g)
 		}

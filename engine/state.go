@@ -182,11 +182,7 @@ func (c *Core) saved() *savedCore {
 	c.causes.save(s)
 	s.Series = c.series.saved()
 	for _, id := range hashes(c.trees) {
-		data, err := c.trees[id].builder.AppendBinary(nil)
-		if err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // it never is
-		}
-		s.Trees = append(s.Trees, savedPart{id, data})
+		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
 	}
 	if c.splitter != nil {
 		s.Splits, s.SplitEpochs = c.splitter.Splits.AppendBinary(nil), c.splitter.epochs
@@ -305,12 +301,38 @@ func (c *Core) Restore(b []byte) error {
 func decodeSaved(b []byte, version byte) (*savedCore, error) {
 	s := &savedCore{}
 	if version > coreWithGob {
-		return s, plain.Decode(b, s)
-	}
-	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
+		if err := plain.Decode(b, s); err != nil {
+			return nil, err
+		}
+	} else if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
+	if !s.valid() {
+		return nil, fmt.Errorf("%w: core with a value out of range", codec.ErrCorrupt)
+	}
 	return s, nil
+}
+
+// valid reports whether counts and enumerations are in range.
+func (s *savedCore) valid() bool {
+	for i := range s.Problems {
+		if p := &s.Problems[i]; p.Kind > detect.KindShifted || p.Onset > detect.Chronic || p.Level > group.LevelGroup {
+			return false
+		}
+	}
+	for i := range s.Heard.Services {
+		for k := range s.Heard.Services[i].Tracepoints {
+			if t := &s.Heard.Services[i].Tracepoints[k]; t.Layer > cct.Kernel || t.Kind > cct.ProbePoint {
+				return false
+			}
+		}
+	}
+	for _, m := range s.Epochs {
+		if m.Seen > s.Seen {
+			return false
+		}
+	}
+	return len(s.Plans) > 0 && finite(s.Heard.Measured.Hits, s.Heard.Measured.Bytes, s.Heard.Measured.CPU)
 }
 
 func (c *Core) restoreEarly(b []byte, learned bool) error {
@@ -343,9 +365,6 @@ func (c *Core) restore(s *savedCore) error {
 		}
 	}
 	for _, m := range s.Epochs {
-		if m.Seen > s.Seen {
-			return fmt.Errorf("%w: epochs", codec.ErrCorrupt)
-		}
 		c.epochs = append(c.epochs, mark{m.End, m.Seen})
 	}
 	c.plans = nil
@@ -355,9 +374,6 @@ func (c *Core) restore(s *savedCore) error {
 			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything})
 		}
 		c.plans = append(c.plans, restored)
-	}
-	if len(c.plans) == 0 {
-		return fmt.Errorf("%w: no plan", codec.ErrCorrupt)
 	}
 	for i := range s.Refinements {
 		if err := c.restoreRefinements(&s.Refinements[i]); err != nil {

@@ -59,22 +59,3 @@ func TestStateSurvives(t *testing.T) {
 		})
 	}
 }
-
-// Bytes that are no state are refused.
-func FuzzRestore(f *testing.F) {
-	options := engine.DefaultOptions()
-	options.Learning = 20 * time.Second
-	w := newWorld(small(3, sim.None), options)
-	w.play()
-	f.Add(w.core.AppendState(nil))
-	for range 4 {
-		w.play()
-	}
-	f.Add(w.core.AppendState(nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		core := engine.NewCore(&trace.Table{}, options)
-		if core.Restore(data) == nil {
-			core.AppendState(nil)
-		}
-	})
-}

@@ -89,7 +89,7 @@ func (n *names) jsonCommon(c *explain.CommonEdges) jsonCommon {
 	return j
 }
 
-// jsonExemplars are requests to look at.
+// jsonExemplars holds the exemplars of a problem.
 type jsonExemplars struct {
 	Slow    []jsonExemplar `json:"slow"`
 	Typical []jsonExemplar `json:"typical"`

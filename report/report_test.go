@@ -21,7 +21,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// golden compares got with a file of testdata.
+// golden compares got with a golden file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -39,7 +39,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// written returns what a writer makes of a report.
+// written returns the output of a writer.
 func written(t *testing.T, r *offline.Report, write func(io.Writer, *offline.Report) error) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -89,7 +89,7 @@ func TestColourOnlyAdds(t *testing.T) {
 func TestTableFits(t *testing.T) {
 	for _, width := range []int{60, 80, 100, 140} {
 		for line := range strings.Lines(written(t, newSample(), asTable(terminal.Style{Width: width}, 10))) {
-			if strings.Contains(line, "sibyl trace --trace-id") { // not broken, so that it can be pasted
+			if strings.Contains(line, "sibyl trace --trace-id") { // not wrapped, so that it can be copied
 				continue
 			}
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
@@ -117,7 +117,7 @@ func TestJSONSharesAddUp(t *testing.T) {
 		other = other || e.Operation == "other"
 	}
 	if math.Abs(sum-1) > 1e-9 || !other {
-		t.Errorf("shares add up to %v, other among them: %v", sum, other)
+		t.Errorf("shares add up to %v, want 1; other among them: %v, want true", sum, other)
 	}
 	if doc.Groups[3].Edges[0].ShareVariance != nil {
 		t.Error("NaN is not null")
@@ -140,7 +140,7 @@ func TestPprof(t *testing.T) {
 		}
 	}
 	if requests != 1204+3490+1 {
-		t.Errorf("%d requests", requests)
+		t.Errorf("got %d requests, want %d", requests, 1204+3490+1)
 	}
 	if want := int64(212*ms)*1204 + int64(35*ms)*3490 + int64(5*ms); nanos != want {
 		t.Errorf("%d ns, want the mean times the count of each type: %d", nanos, want)
@@ -159,15 +159,15 @@ func TestFoldedLinesAreWhole(t *testing.T) {
 	}
 }
 
-// TestPageIsSelfContained looks for what would make a browser ask the network, or run what traces contain.
+// The page neither loads anything from the network nor runs code from traces.
 func TestPageIsSelfContained(t *testing.T) {
 	page := written(t, newSample(), asPage)
 	for _, bad := range []string{"http:", "https:", "url(", "@import", "<img", "<link", "src=\"", "</script><"} {
 		if strings.Contains(page, bad) {
-			t.Errorf("the page holds %q", bad)
+			t.Errorf("the page contains %q", bad)
 		}
 	}
 	if n := strings.Count(page, "<script>"); n != 1 {
-		t.Errorf("%d scripts, want the page's own", n)
+		t.Errorf("got %d scripts, want 1", n)
 	}
 }

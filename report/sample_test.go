@@ -16,8 +16,8 @@ import (
 
 const ms = time.Millisecond
 
-// sample is a report made by hand: a shop whose bank is slow on one route, an index page that got slower, and a third
-// request type with names that try to break out of every format.
+// sample is a hand-written report: a shop whose bank is slow on one route, an index page that got slower, and a third
+// request type whose names contain the special characters of every format.
 type sample struct {
 	*offline.Report
 
@@ -57,7 +57,7 @@ func (s *sample) context(path ...trace.Op) trace.Context {
 // share returns a whole edge with the given share of the variance, ± 0.04.
 func share(c trace.Context, mean, of time.Duration, variance float64, lift time.Duration) group.EdgeShare {
 	return group.EdgeShare{
-		Edge: trace.WholeEdge(c), Context: c, Mean: float64(mean), ShareMean: float64(mean) / float64(of),
+		Edge: trace.ContextEdge(c), Context: c, Mean: float64(mean), ShareMean: float64(mean) / float64(of),
 		ShareVariance: variance, ShareLow: variance - 0.04, ShareHigh: variance + 0.04, TailLift: float64(lift),
 		Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: variance,
 	}
@@ -147,7 +147,7 @@ func (s *sample) indexGroups() {
 	}, Findings: explain.NoFindings()}}, s.Problems...)
 }
 
-// hostile adds a request type whose names hold what formats and terminals give a meaning to.
+// hostile adds a request type whose names contain special characters of formats and terminals.
 func (s *sample) hostile() {
 	id := analysis.Hash{Hi: 3, Lo: 3}
 	op := s.op("a\x1b[31m;b", "</script><img src=x onerror=alert(1)> \n{{.}} \u202egnp", trace.Server)
@@ -155,7 +155,7 @@ func (s *sample) hostile() {
 		ID: id, Level: group.LevelRequestType, RequestType: id, Entry: op, Count: 1, Mean: 5 * ms, P50: 5 * ms, P99: 5 * ms,
 		CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(), Between: math.NaN(),
 		Edges: []group.EdgeShare{{
-			Edge: trace.WholeEdge(s.context(op)), Context: s.context(op), Mean: float64(5 * ms), ShareMean: 1,
+			Edge: trace.ContextEdge(s.context(op)), Context: s.context(op), Mean: float64(5 * ms), ShareMean: 1,
 			ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),
 		}},
 		Latency: []group.Bin{{Low: 5 * ms, High: 5 * ms, Count: 1}},

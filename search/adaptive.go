@@ -23,7 +23,7 @@ const (
 //     does not starve the others.
 //  2. The drawn region is divided: each pick takes the part with the largest prior weight (from smoothed history, or
 //     else the number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a
-//     pick and not below another tells the parts apart, even if tracepoints in between are off.
+//     pick and not below another distinguishes the parts, even if tracepoints in between are off.
 //  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one
 //     of them may turn out to carry most. Below a leaf many are tried at once.
 //

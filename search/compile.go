@@ -21,7 +21,8 @@ const allArms = 1<<len(armSizes) - 1
 // ArmNames are the names of a plan's arms, by index.
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 
-// ArmName returns the text of the name of an arm, even before any request has added it to a table; "" if no plan has such an arm.
+// ArmName returns the text of the name of an arm, even before any request has added it to a table; "" if no plan has
+// such an arm.
 func ArmName(name trace.Symbol) string {
 	for _, text := range append(ArmNames[:], ExploreArm) {
 		if trace.SymbolOf([]byte(text)) == name {

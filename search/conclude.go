@@ -127,7 +127,7 @@ func (s *investigationStep) explain() {
 	s.requestPicks()
 }
 
-// explanation returns the sentence for what accounts for at least half of the leading operation: the located wait, or
+// explanation describes the cause that accounts for at least half of the leading operation: the located wait, or
 // a variable that explains the durations or an edge of the operation. It is empty if nothing does.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {

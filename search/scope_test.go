@@ -23,13 +23,13 @@ func TestHistoryIsSmoothed(t *testing.T) {
 			{ID: below, Op: below, Owner: entry, Parent: was},
 			{ID: far, Op: far, Owner: entry, Parent: beside},
 		}, nil)
-		b.Observe(cct.Observation{On: []trace.Symbol{was}, Contexts: []cct.Sighting{
+		b.Observe(cct.Observation{On: []trace.Symbol{was}, Contexts: []cct.ContextCount{
 			{Context: root, Op: entry, Count: 1}, {Context: root.Child(was), Parent: root, Op: was, Tracepoint: was, Count: 1},
 		}})
 		if h.N > 0 {
 			b.Learn(root.Child(was), h)
 		}
-		p := detect.Problem{Edges: []group.EdgeShare{{Edge: trace.WholeEdge(root), Context: root, Score: 1}}}
+		p := detect.Problem{Edges: []group.EdgeShare{{Edge: trace.ContextEdge(root), Context: root, Score: 1}}}
 		searched, _ := scopesOf(&p, b.Build(catalogue, nil), nil)
 		m := make(map[trace.Symbol]float64)
 		for _, c := range searched[0].locations[1:] {

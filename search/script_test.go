@@ -88,7 +88,7 @@ func (s *script) problem(t *testing.T, text string) {
 		fmt.Sscan(fields[2], &x)
 		switch ctx := s.context(strings.Split(path, "/")); cmd {
 		case "edge":
-			e := group.EdgeShare{Edge: trace.WholeEdge(ctx), Context: ctx, Score: x}
+			e := group.EdgeShare{Edge: trace.ContextEdge(ctx), Context: ctx, Score: x}
 			for _, option := range fields[3:] {
 				if _, err := fmt.Sscanf(option, "excess=%f±%f", &e.Excess, &half); err == nil {
 					s.p.Kind, e.ExcessLow, e.ExcessHigh = detect.KindSlow, e.Excess-half, e.Excess+half
@@ -100,7 +100,7 @@ func (s *script) problem(t *testing.T, text string) {
 			continue
 		case "explains":
 			fmt.Sscan(fields[3], &x)
-			s.p.Explanations = append(s.p.Explanations, detect.Explanation{Variable: fields[2], Target: trace.WholeEdge(ctx), Effect: x})
+			s.p.Explanations = append(s.p.Explanations, detect.Explanation{Variable: fields[2], Target: trace.ContextEdge(ctx), Effect: x})
 			continue
 		}
 		fmt.Sscan(fields[3], &half)
@@ -110,7 +110,7 @@ func (s *script) problem(t *testing.T, text string) {
 		base, rest, _ := strings.Cut(path, ".")
 		at := s.context(strings.Split(base, "/"))
 		names := strings.Split(rest, ".")
-		r := detect.RefinedShare{Within: trace.WholeEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
+		r := detect.RefinedShare{Within: trace.ContextEdge(at), N: n, Hits: n, Share: x, ShareLow: x - half, ShareHigh: x + half}
 		for _, name := range names {
 			r.Parent, r.Op, r.Tracepoint = at, treetext.Op(name, &s.table), s.table.Symbol(name)
 			at = at.Child(r.Op)

@@ -25,7 +25,7 @@ type investigationStep struct {
 	decision Decision
 }
 
-// run merges the evidence, judges it, and decides what to switch off and on.
+// run merges the evidence, judges it, and switches tracepoints off and on.
 func (s *investigationStep) run() {
 	v := s.v
 	v.Missed = 0
@@ -58,7 +58,7 @@ func (s *investigationStep) rank() {
 // ranking returns the suspects with their scopes.
 func (s *investigationStep) ranking() ranking { return ranking{s.searched, s.v.Suspects} }
 
-// excluded returns why tp may not be switched on for the problem; empty if it may.
+// excluded returns the reason why tp may not be switched on for the problem; empty if it may.
 func (s *investigationStep) excluded(tp trace.Symbol) string {
 	return s.epoch.excluded.reason(s.v.Problem, tp)
 }
@@ -172,8 +172,8 @@ func (s *investigationStep) search() {
 	}
 }
 
-// prepare makes the question for the strategy and switches off what need not stay on. It returns the tracepoints that
-// wait for requests.
+// prepare makes the question for the strategy and switches off tracepoints that need not stay on. It returns the
+// tracepoints that wait for requests.
 func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	in := s.epoch.in
 	regions, at := regionsOf(s.searched)

@@ -22,7 +22,7 @@ type Strategy struct {
 	// share is a tenth of the leading operation's.
 	Frugal bool
 
-	// UsesPairs says that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
+	// UsesPairs means that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
 	UsesPairs bool
 }
 

@@ -99,7 +99,7 @@ func newWorld(seed uint64, tracepoints int, rate float64) *world {
 		}
 	}
 	w.announce(w.catalogue())
-	w.place()
+	w.chooseCulprit()
 	return w
 }
 
@@ -166,8 +166,8 @@ func (w *world) catalogue() []cct.Tracepoint {
 	return list
 }
 
-// place chooses a culprit that many requests run.
-func (w *world) place() {
+// chooseCulprit chooses a culprit that many requests run.
+func (w *world) chooseCulprit() {
 	mean := 0.0
 	reach := make([]float64, len(w.nodes))
 	for i, s := range w.nodes {
@@ -255,7 +255,7 @@ func (w *world) show(batch uint64, number int, executed []bool, inclusive []floa
 			continue
 		}
 		ctx[i] = above.Child(s.op)
-		o.Contexts = append(o.Contexts, cct.Sighting{Context: ctx[i], Parent: above, Op: s.op, Tracepoint: s.tp, Count: 1})
+		o.Contexts = append(o.Contexts, cct.ContextCount{Context: ctx[i], Parent: above, Op: s.op, Tracepoint: s.tp, Count: 1})
 		if s.tp == 0 {
 			continue
 		}
@@ -303,7 +303,7 @@ func (w *world) problem(plan *Plan) detect.Problem {
 			e = append(e, r.edges[i])
 		}
 		share := covariance2(e, t) / covariance2(t, t)
-		p.Edges = append(p.Edges, group.EdgeShare{Edge: trace.WholeEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share, Affected: w.affected(i)})
+		p.Edges = append(p.Edges, group.EdgeShare{Edge: trace.ContextEdge(s.baseline), Context: s.baseline, ShareVariance: share, Score: share, Affected: w.affected(i)})
 	}
 	for arm, batch := range plan.batches() {
 		reached := make(map[trace.Symbol]bool)
@@ -336,7 +336,7 @@ func (w *world) refined(k shownKey, x *shown) detect.RefinedShare {
 	}
 	share, half := ratio(xs, es, ts)
 	return detect.RefinedShare{
-		Within: trace.WholeEdge(w.nodes[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
+		Within: trace.ContextEdge(w.nodes[k.owner].baseline), Context: k.ctx, Parent: x.parent, Op: s.op, Tracepoint: s.tp,
 		N: uint64(len(xs)), Hits: uint64(len(x.times)), Share: share, ShareLow: share - half, ShareHigh: share + half,
 	}
 }

@@ -28,7 +28,7 @@ type exporting struct {
 // exportable identifies a problem and the group of its exemplars.
 type exportable struct{ problem, group analysis.Hash }
 
-// exportedProblems bounds the problems whose exemplars are exported in an epoch, by rank.
+// exportedProblems limits the problems whose exemplars are exported in an epoch, by rank.
 const exportedProblems = 50
 
 // epoch queues the open problems, best first. It replaces problems of an earlier epoch that are still queued.

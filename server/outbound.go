@@ -143,7 +143,7 @@ func namesOf(core *engine.Core, decisions []search.Decision) *describe.Names {
 	return names
 }
 
-// samplingReadTimeout bounds a request for sampling rates, which has no body.
+// samplingReadTimeout limits the time to read a request for sampling rates, which has no body.
 const samplingReadTimeout = 10 * time.Second
 
 // listen opens the configured addresses of remote sampling, each for at most the given number of connections.

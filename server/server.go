@@ -62,7 +62,8 @@ const (
 	bodiesShare   = 8 // bodies from agents while they are read
 )
 
-// groupBytes is the memory of a large group with its contexts. The configured memory bounds the number of groups by it.
+// groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
+// memory.
 const groupBytes = 20 << 10
 
 // New opens the data directory, locks it against other processes, and connects the parts of the service. A database
@@ -102,21 +103,14 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
-	o.Epoch = func(core *engine.Core, e live.Ended) {
-		s.plane.Publish(core.Plan(), core.Table())
-		s.api.Epoch(core, e.Decisions)
-		if s.traced != nil {
-			s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
-		}
-		s.outbound.epoch(core, e)
-	}
+	o.Epoch = s.epoch
 	if s.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return s, err
 	}
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
-	s.plane = control.New(feedback{s.live}, control.Options{Reading: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
+	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
 	if s.outbound, err = newOutbound(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}
@@ -134,6 +128,17 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	return s, nil
+}
+
+// epoch passes the results of an epoch to the agents, the API and the integrations. The owner of the core calls it when
+// the epoch has ended.
+func (s *Server) epoch(core *engine.Core, e live.Ended) {
+	s.plane.Publish(core.Plan(), core.Table())
+	s.api.Epoch(core, e.Decisions)
+	if s.traced != nil {
+		s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
+	}
+	s.outbound.epoch(core, e)
 }
 
 // retention returns the limits of history in c.

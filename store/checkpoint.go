@@ -12,13 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Checkpoint is everything that follows from the journal up to one of its records.
+// Checkpoint is the state that follows from the journal up to one of its records.
 type Checkpoint struct {
-	Seq    uint64      // the last record that State is made of
-	At     trace.Nanos // when that came
-	Oldest uint64      // the first record that is needed still: traces that are not in State have spans from there on
+	Seq    uint64      // the last record in State
+	At     trace.Nanos // time of that record
+	Oldest uint64      // the oldest record that a restart needs: it or a later one holds spans of traces not in State
 	State  []byte
-	Closed []Closed // traces that are in State, or are not to be, as far as records from Oldest on may have spans of them; oldest first
+	Closed []Closed // traces in State, or excluded from it, of which records from Oldest on may hold spans; oldest first
 }
 
 // Closed holds hashes of the IDs of traces that were closed between two checkpoints.
@@ -27,10 +27,10 @@ type Closed struct {
 	Hashes []uint64
 }
 
-// pieceSize is the size of a piece of state: one value of the database.
+// pieceSize is the size of a piece of the state, one value of the database.
 const pieceSize = 1 << 20
 
-// errCheckpoint reports a checkpoint that Save did not write.
+// errCheckpoint reports a damaged checkpoint.
 var errCheckpoint = fmt.Errorf("%w: the checkpoint is damaged", codec.ErrCorrupt)
 
 // head is the part of a checkpoint without its lists: one value of the database.
@@ -54,7 +54,12 @@ func decodeHead(b []byte) (head, error) {
 	return h, nil
 }
 
-// closedKeySize is the size of a key of closed traces: the first byte, the time, and the position among those of one time.
+// closedKey returns the key of item i of the closed traces of a checkpoint: the first byte, the time and the low bits
+// of i.
+func closedKey(at trace.Nanos, i int) []byte {
+	return append(numbered(keyClosed, uint64(at)), byte(i), byte(i>>8))
+}
+
 const closedKeySize = 1 + 8 + 2
 
 func decodeClosed(key, value []byte) (Closed, error) {
@@ -69,11 +74,11 @@ func decodeClosed(key, value []byte) (Closed, error) {
 	return x, nil
 }
 
-// Save replaces the last checkpoint. Of c.Closed it takes what is new: what was closed since that one. What was closed before forget
-// is forgotten.
+// Save replaces the last checkpoint, and adds c.Closed, the traces closed since then, to the closed traces. It deletes
+// those closed before forget.
 func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed, or of no use
+	defer func() { _ = b.Close() }() // it is committed or discarded
 	packed := s2.Encode(nil, c.State)
 	if err := b.DeleteRange([]byte{keyState}, []byte{keyState + 1}, nil); err != nil {
 		return err
@@ -92,7 +97,7 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 		if len(x.Hashes) == 0 {
 			continue
 		}
-		if err := b.Set(append(numbered(keyClosed, uint64(x.At)), byte(i), byte(i>>8)), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
+		if err := b.Set(closedKey(x.At, i), codec.AppendWords(nil, x.Hashes...), nil); err != nil {
 			return err
 		}
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PutDecisions keeps what was decided when an epoch ended, in place of what was kept for the same time.
+// PutDecisions stores the decisions at the end of an epoch. It replaces earlier ones of the same time.
 func (s *Store) PutDecisions(at trace.Nanos, decisions []search.Decision) error {
 	if err := s.db.Set(numbered(keyDecisions, uint64(at)), s2.Encode(nil, appendValue(decisions)), pebble.Sync); err != nil {
-		return fmt.Errorf("keep decisions: %w", err)
+		return fmt.Errorf("store decisions: %w", err)
 	}
 	return nil
 }
 
-// Decisions returns what was decided in [from, to), oldest first, in whole epochs: of the oldest ones that make up limit decisions, or if
-// newest is true of the newest.
+// Decisions returns the decisions in [from, to), oldest first. It returns whole epochs, the oldest or, if newest, the
+// newest ones, until they hold at least limit decisions.
 func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []search.Decision, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{
 		LowerBound: numbered(keyDecisions, uint64(max(0, from))), UpperBound: numbered(keyDecisions, uint64(max(0, to))),
@@ -57,22 +57,19 @@ func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []s
 	return all, nil
 }
 
-func decodeDecisions(packed []byte) (of []search.Decision, err error) {
+func decodeDecisions(packed []byte) ([]search.Decision, error) {
 	data, err := decompress(packed)
 	if err != nil {
 		return nil, err
 	}
-	if err := decodeValue(data, &of); err != nil {
-		return nil, err
-	}
-	return of, nil
+	return decodeValue[[]search.Decision](data)
 }
 
-// ForgetDecisions forgets what was decided before a time.
-func (s *Store) ForgetDecisions(before trace.Nanos) error {
+// DeleteDecisionsBefore deletes the decisions before a time.
+func (s *Store) DeleteDecisionsBefore(before trace.Nanos) error {
 	err := s.db.DeleteRange(numbered(keyDecisions, 0), numbered(keyDecisions, uint64(max(0, before))), pebble.NoSync)
 	if err != nil {
-		return fmt.Errorf("forget decisions: %w", err)
+		return fmt.Errorf("delete decisions: %w", err)
 	}
 	return nil
 }

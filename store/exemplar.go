@@ -13,14 +13,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Exemplars are the requests of one group that are kept whole for people to look at. Nothing is inferred from them.
+// Exemplars holds the requests of one group that are stored whole for display. No statistics depend on them.
 type Exemplars struct {
 	Slow    []Exemplar // the slowest, slowest first
 	Typical []Exemplar // around the median, fastest first
 	Fast    []Exemplar // the fastest, fastest first
 }
 
-// Exemplar is a request in a trace that is kept. Records are where its spans were in the journal.
+// Exemplar is a request in a stored trace. Records lists the records of the journal that held its spans.
 type Exemplar struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -29,7 +29,7 @@ type Exemplar struct {
 	Records  []uint64
 }
 
-// All yields each of them.
+// All yields all exemplars: slow, typical, fast.
 func (e *Exemplars) All() iter.Seq[*Exemplar] {
 	return func(yield func(*Exemplar) bool) {
 		for _, list := range [][]Exemplar{e.Slow, e.Typical, e.Fast} {
@@ -48,17 +48,17 @@ func groupKey(group analysis.Hash) []byte {
 
 func traceKey(id trace.ID) []byte { return append([]byte{keyTraces}, id[:]...) }
 
-// PutExemplars keeps the exemplars of a group in place of what was kept of it. The traces are put and deleted apart.
+// PutExemplars stores the exemplars of a group and replaces earlier ones. It does not store or delete their traces.
 func (s *Store) PutExemplars(group analysis.Hash, e *Exemplars) error {
 	return s.db.Set(groupKey(group), appendValue(e), pebble.NoSync)
 }
 
-// DeleteExemplars forgets those of a group.
+// DeleteExemplars deletes the exemplars of a group.
 func (s *Store) DeleteExemplars(group analysis.Hash) error {
 	return s.db.Delete(groupKey(group), pebble.NoSync)
 }
 
-// Exemplars returns the exemplars of a group; none if it is not known.
+// Exemplars returns the exemplars of a group; none if the group is unknown.
 func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
 	value, err := s.get(groupKey(group))
 	if err != nil || value == nil {
@@ -68,11 +68,11 @@ func (s *Store) Exemplars(group analysis.Hash) (*Exemplars, error) {
 }
 
 func decodeExemplars(value []byte) (*Exemplars, error) {
-	e := &Exemplars{}
-	if err := decodeValue(value, e); err != nil {
+	e, err := decodeValue[Exemplars](value)
+	if err != nil {
 		return nil, fmt.Errorf("decode exemplars: %w", err)
 	}
-	return e, nil
+	return &e, nil
 }
 
 // EachExemplars calls f with the exemplars of every group.
@@ -89,21 +89,21 @@ func (s *Store) EachExemplars(f func(group analysis.Hash, e *Exemplars) error) e
 	})
 }
 
-// PutTrace keeps a trace, an export request of OTLP in protobuf.
+// PutTrace stores a trace as an OTLP export request in protobuf.
 func (s *Store) PutTrace(id trace.ID, request []byte) error {
 	return s.db.Set(traceKey(id), s2.EncodeBetter(nil, request), pebble.NoSync)
 }
 
-// DeleteTrace forgets a trace.
+// DeleteTrace deletes a trace.
 func (s *Store) DeleteTrace(id trace.ID) error { return s.db.Delete(traceKey(id), pebble.NoSync) }
 
-// TraceSize returns how many bytes a trace takes that is kept; 0 if it is not.
+// TraceSize returns the size of a stored trace on disk in bytes; 0 if it is not stored.
 func (s *Store) TraceSize(id trace.ID) (int64, error) {
 	packed, err := s.get(traceKey(id))
 	return int64(len(packed)), err
 }
 
-// Trace returns a trace that is kept; nil if it is not.
+// Trace returns a stored trace as an OTLP export request in protobuf; nil if it is not stored.
 func (s *Store) Trace(id trace.ID) ([]byte, error) {
 	packed, err := s.get(traceKey(id))
 	if err != nil || packed == nil {

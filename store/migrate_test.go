@@ -24,7 +24,8 @@ func openIn(t *testing.T, dir string) (*Store, error) {
 	return Open(Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
 }
 
-// A directory that version 1 wrote is brought to later ones, step by step, and each step is made once, whole or not at all.
+// A directory of version 1 is migrated to later versions step by step. Each step is made once, and entirely or not at
+// all.
 func TestMigration(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openIn(t, dir)
@@ -38,7 +39,7 @@ func TestMigration(t *testing.T) {
 			made = append(made, "2")
 			at, err := s.Position("source")
 			if err != nil || at.Unix() != 7 {
-				t.Errorf("the data of version 1: %v, %v", at, err)
+				t.Errorf("data of version 1: %v, %v", at, err)
 			}
 			return b.Set([]byte("new"), []byte("2"), nil)
 		},
@@ -48,18 +49,18 @@ func TestMigration(t *testing.T) {
 		},
 	}
 	if err := s.migrate(3, steps); !errors.Is(err, failing) || !strings.Contains(err.Error(), "to version 3") {
-		t.Errorf("a step that fails: %v", err)
+		t.Errorf("failing step: %v", err)
 	}
 	check(t, "steps", strings.Join(made, " "), "2 3")
 	if value, err := s.get([]byte("new")); err != nil || string(value) != "2" {
-		t.Errorf("after a step that failed: %q, %v", value, err)
+		t.Errorf("after a failed step: %q, %v", value, err)
 	}
 	failing, made = nil, nil
 	must(t, s.migrate(3, steps))
-	check(t, "steps that were left", strings.Join(made, " "), "3")
+	check(t, "remaining steps", strings.Join(made, " "), "3")
 	made = nil
 	must(t, s.migrate(3, steps))
-	check(t, "steps when all are made", strings.Join(made, " "), "")
+	check(t, "steps of the current version", strings.Join(made, " "), "")
 	must(t, s.step(Version+1, func(*pebble.Batch) error { return nil }))
 	must(t, s.Close())
 
@@ -68,7 +69,7 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// A new store has this version, and is opened again.
+// A new store has the current version and can be opened again.
 func TestVersion(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
@@ -77,7 +78,7 @@ func TestVersion(t *testing.T) {
 		value, err := s.get([]byte{keyVersion})
 		must(t, err)
 		if version, _ := binary.Uvarint(value); version != Version {
-			t.Errorf("version %d", version)
+			t.Errorf("version %d, want %d", version, Version)
 		}
 		must(t, s.Close())
 	}

@@ -28,10 +28,9 @@ const (
 	outboxKnown   = 'k' // times at which events were put, by their identity
 )
 
-// rememberEvents is how long the identity of an event is kept: longer than a restart replays events.
 const (
-	rememberEvents = 24 * time.Hour
-	forgetEvery    = time.Hour
+	rememberEvents = 24 * time.Hour // retention of the identities of events: longer than the period that a restart replays
+	forgetEvery    = time.Hour      // interval between deletions of old identities
 )
 
 // OutboxLimits bound an [Outbox], dead letters included.
@@ -45,16 +44,16 @@ func DefaultOutboxLimits() OutboxLimits { return OutboxLimits{Messages: 10_000, 
 
 // Message is one event for one endpoint.
 type Message struct {
-	Number   uint64        `json:"number"`   // its place in the order; unique
+	Number   uint64        `json:"number"`   // unique; defines the order
 	ID       string        `json:"id"`       // of the event: the same for all endpoints and attempts
-	Endpoint string        `json:"endpoint"` // its name
-	Event    string        `json:"event"`    // its type
+	Endpoint string        `json:"endpoint"` // name of the endpoint
+	Event    string        `json:"event"`    // type of the event
 	Format   string        `json:"format"`   // of Body
-	Problem  analysis.Hash `json:"problem"`  // what it is about: messages about one problem wait for each other; zero: for none
-	At       trace.Nanos   `json:"at"`       // when it happened
-	Put      trace.Nanos   `json:"put"`      // when it was put into the outbox, the last time
-	Next     trace.Nanos   `json:"next"`     // not to be tried before
-	Attempts int           `json:"attempts"` // that failed
+	Problem  analysis.Hash `json:"problem"`  // subject: messages about one problem wait for each other; zero: none
+	At       trace.Nanos   `json:"at"`       // time of the event
+	Put      trace.Nanos   `json:"put"`      // time at which it was last put into the outbox
+	Next     trace.Nanos   `json:"next"`     // earliest time of the next attempt
+	Attempts int           `json:"attempts"` // failed attempts
 	Error    string        `json:"error"`    // of the last attempt
 	Size     int64         `json:"size"`     // bytes of Body
 	Body     []byte        `json:"-"`        // nil in lists
@@ -133,8 +132,8 @@ func messageKey(kind byte, number uint64) []byte {
 // knownKey returns the key of the time at which an event was put.
 func knownKey(id string) []byte { return append([]byte{keyOutbox, outboxKnown}, id...) }
 
-// messageVersion is the first byte of an encoded message. Up to version 4 of the store messages were JSON behind its length, which is
-// greater than 1.
+// messageVersion is the first byte of an encoded message. Up to version 4 of the store a message was JSON, preceded by
+// its length, which is greater than 1.
 const messageVersion = 1
 
 func encodeMessage(m *Message) []byte {
@@ -142,8 +141,8 @@ func encodeMessage(m *Message) []byte {
 	return append(b, m.Body...)
 }
 
-// decodeMessage decodes value, which encodeMessage of this version or an older one returned. The body is a part of value. An error wraps
-// [codec.ErrCorrupt].
+// decodeMessage decodes value, which encodeMessage of this version or an older one returned. The body is a part of
+// value. An error wraps [codec.ErrCorrupt].
 func decodeMessage(value []byte) (m Message, err error) {
 	r := codec.NewReader(value)
 	if len(value) > 0 && value[0] == messageVersion {
@@ -498,8 +497,8 @@ func (o *Outbox) List(dead bool, after uint64, n int) []Message {
 	return list
 }
 
-// Held returns the numbers of waiting messages and of dead letters of an endpoint.
-func (o *Outbox) Held(endpoint string) (waiting, dead int) {
+// Count returns the numbers of waiting messages and of dead letters of an endpoint.
+func (o *Outbox) Count(endpoint string) (waiting, dead int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range o.dead {

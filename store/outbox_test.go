@@ -47,7 +47,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put puts one event about a problem, for endpoints, and says whether it was new.
+// put puts one event about a problem for endpoints, and reports whether it was new.
 func put(t *testing.T, o *Outbox, at int, id string, problem uint64, endpoints ...string) bool {
 	t.Helper()
 	var messages []Message
@@ -63,7 +63,7 @@ func put(t *testing.T, o *Outbox, at int, id string, problem uint64, endpoints .
 
 func seconds(n int) trace.Nanos { return trace.Nanos(n) * trace.Nanos(time.Second) }
 
-// take takes what is due for an endpoint.
+// take takes the due messages for an endpoint.
 func take(t *testing.T, o *Outbox, endpoint string, at, n int) ([]Message, trace.Nanos) {
 	t.Helper()
 	due, again, err := o.Take(endpoint, seconds(at), n)
@@ -71,7 +71,7 @@ func take(t *testing.T, o *Outbox, endpoint string, at, n int) ([]Message, trace
 	return due, again
 }
 
-// ids returns what messages are about, in their order.
+// ids returns the IDs of messages, in order.
 func ids(messages []Message) string {
 	var list []string
 	for _, m := range messages {
@@ -80,10 +80,10 @@ func ids(messages []Message) string {
 	return strings.Join(list, " ")
 }
 
-func check(t *testing.T, what, got, want string) {
+func check(t *testing.T, name, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: got %q, want %q", what, got, want)
+		t.Errorf("%s: got %q, want %q", name, got, want)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestOutboxOrdersByProblemAndEndpoint(t *testing.T) {
 	must(t, o.Retry(&due[0], seconds(30), "busy"))
 	none, again := take(t, o, "a", 20, 9)
 	if len(none) != 0 || again != seconds(30) {
-		t.Errorf("behind a message that waits: %q, again at %d", ids(none), again)
+		t.Errorf("behind a waiting message: %q, again at %d", ids(none), again)
 	}
 	due, _ = take(t, o, "a", 30, 9)
 	check(t, "when it is time", ids(due), "p1")
@@ -123,11 +123,11 @@ func TestOutboxOrdersByProblemAndEndpoint(t *testing.T) {
 	check(t, "given back", ids(due), "p1-later")
 }
 
-func TestOutboxTellsAnEventOnce(t *testing.T) {
+func TestOutboxAddsAnEventOnce(t *testing.T) {
 	dir := t.TempDir()
 	o := outboxIn(t, dir, DefaultOutboxLimits())
 	if !put(t, o, 1, "x", 1, "a") || put(t, o, 1, "x", 1, "a") {
-		t.Error("the event is not new once")
+		t.Error("the event is not new exactly once")
 	}
 	due, _ := take(t, o, "a", 1, 1)
 	must(t, o.Done(&due[0]))
@@ -140,11 +140,11 @@ func TestOutboxTellsAnEventOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !put(t, again, 1, "x", 1, "a") {
-		t.Error("the event is remembered for ever")
+		t.Error("the event is still known after a day")
 	}
 }
 
-// killed returns a copy of a directory as a process leaves it that is killed now.
+// killed returns a copy of a directory in the state that a kill of the process would leave now.
 func killed(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -171,12 +171,12 @@ func TestOutboxSurvivesKill(t *testing.T) {
 		t.Errorf("dead letter %+v", dead)
 	}
 	now, again := take(t, o, "a", 10, 9)
-	if ids(now) != "e3 e4" || again != seconds(50) { // e3 was taken, but nothing became of it
+	if ids(now) != "e3 e4" || again != seconds(50) { // e3 was taken but neither delivered nor returned
 		t.Errorf("due %q, again at %d", ids(now), again)
 	}
 	put(t, o, 20, "new", 9, "a")
 	if all := o.List(false, 0, 9); all[len(all)-1].ID != "new" || all[len(all)-1].Number <= dead.Number {
-		t.Errorf("numbers do not go on: %+v", all)
+		t.Errorf("numbers are reused: %+v", all)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestDeadLettersAreSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	due, _ = take(t, o, "a", 101, 1)
-	check(t, "what waits goes at once", ids(due), "second")
+	check(t, "resent waiting message", ids(due), "second")
 }
 
 func TestDeadLettersAreRead(t *testing.T) {
@@ -219,10 +219,10 @@ func TestDeadLettersAreRead(t *testing.T) {
 	waiting, _ := take(t, o, "a", 3, 1)
 	number := waiting[0].Number
 	if _, err := o.Dead(number); !errors.Is(err, ErrNoMessage) {
-		t.Errorf("a message that waits is read as a dead letter: %v", err)
+		t.Errorf("a waiting message is read as a dead letter: %v", err)
 	}
 	if err := o.Drop(number); !errors.Is(err, ErrNoMessage) {
-		t.Errorf("a message that waits is dropped as a dead letter: %v", err)
+		t.Errorf("a waiting message is dropped as a dead letter: %v", err)
 	}
 	must(t, o.MoveToDeadLetters(&waiting[0], "never"))
 	if m, err := o.Dead(number); err != nil || string(m.Body) != "body of first" || m.Error != "never" {
@@ -268,7 +268,7 @@ func TestOutboxExpires(t *testing.T) {
 	take(t, o, "b", 9, 1)
 	died, err := o.Expire(seconds(9), seconds(5), func(endpoint string) bool { return endpoint != "gone" })
 	if died != 2 || err != nil {
-		t.Errorf("%d died, %v", died, err)
+		t.Errorf("%d dead letters, error %v; want 2", died, err)
 	}
 	check(t, "waiting", ids(o.List(false, 0, 9)), "taken new")
 	dead := o.List(true, 0, 9)

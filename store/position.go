@@ -9,19 +9,19 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// SavePosition keeps how far somebody has come with a source.
+// SavePosition stores the position of a reader in a source: the time through which it has read.
 func (s *Store) SavePosition(source string, through time.Time) error {
 	value, err := through.MarshalBinary()
 	if err == nil {
 		err = s.db.Set(append([]byte{keyPositions}, source...), value, pebble.Sync)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the position in %s: %w", source, err)
+		return fmt.Errorf("store the position in %s: %w", source, err)
 	}
 	return nil
 }
 
-// Position returns how far somebody has come with a source; the zero time if that is not known.
+// Position returns the stored position in a source; the zero time if there is none.
 func (s *Store) Position(source string) (through time.Time, err error) {
 	value, err := s.get(append([]byte{keyPositions}, source...))
 	if err != nil || value == nil {

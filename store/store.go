@@ -1,8 +1,8 @@
-// Package store keeps what must survive a restart: the state that a checkpoint took, decisions, exemplars, and what is still to be
-// delivered. Time is passed in; nothing here reads a clock or starts a goroutine.
+// Package store keeps the data that survives a restart: checkpoints, decisions, exemplars and undelivered messages. It
+// reads no clock and starts no goroutine.
 //
-// Everything is in one database, by the first byte of the key: see the constants. The format carries a version: an older one is
-// migrated when it is opened, a newer one refused.
+// All data is in one database; the first byte of a key names the kind of value. The format has a version: Open migrates
+// an older one and refuses a newer one.
 package store
 
 import (
@@ -18,34 +18,34 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 )
 
-// What the first byte of a key says. These are on disk.
+// First bytes of keys. They are part of the format.
 const (
 	keyVersion    = 'v' // version of the format
-	keyCheckpoint = 'c' // the last checkpoint; what it holds follows below keyState and keyClosed
+	keyCheckpoint = 'c' // the head of the last checkpoint; its lists are under keyState and keyClosed
 	keyState      = 's' // pieces of the state, by number
-	keyClosed     = 'k' // traces closed before a checkpoint, by the number of its record
+	keyClosed     = 'k' // traces closed before a checkpoint, by time
 	keyDecisions  = 'd' // by the end of their epoch
-	keyExemplars  = 'e' // which traces are exemplars, by group
-	keyTraces     = 't' // of exemplars, by their ID
-	keyPositions  = 'p' // in sources that are read bit by bit, by their name
+	keyExemplars  = 'e' // identities of exemplars, by group
+	keyTraces     = 't' // traces of exemplars, by ID
+	keyPositions  = 'p' // positions in sources that are read incrementally, by name of the source
 )
 
-// Version is the version of the format that this program writes, with what checkpoints hold.
+// Version is the version of the format that this program writes, including the contents of checkpoints.
 const Version = 5
 
-// migrations make of the data of a version those of the next, the first one of version 1: what each adds to the batch is committed with
-// the number of the version, so that a crash leaves the one or the other.
+// migrations holds the steps between versions, first the step from version 1 to 2. The changes that a step adds to the
+// batch are committed together with the number of the version, so that a crash leaves either version.
 var migrations = []func(*Store, *pebble.Batch) error{
-	func(*Store, *pebble.Batch) error { return nil }, // to 2: trees are kept without the catalogue, which is left out when those of 1 are read
-	func(*Store, *pebble.Batch) error { return nil }, // to 3: requests sampled say when they came, but those of 2, which are read as they are
-	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; the gob of 3 is read as it is
-	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; the JSON of 4 is read as it is
+	func(*Store, *pebble.Batch) error { return nil }, // to 2: trees lack the catalogue; decoders skip the one of version 1
+	func(*Store, *pebble.Batch) error { return nil }, // to 3: sampled requests have times; decoders accept those of version 2 without
+	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; decoders accept the gob of version 3
+	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; decoders accept the JSON of version 4
 }
 
-// ErrNewer is wrapped by errors of [Open] when a newer program wrote the data.
+// ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.
 var ErrNewer = errors.New("it was written by a newer version of sibyl: use that one, or another data directory")
 
-// Options choose where a store is.
+// Options are the options of [Open].
 type Options struct {
 	Dir    string
 	Files  int // see [pebbledb.Options]
@@ -54,18 +54,18 @@ type Options struct {
 	GiveUp func(error) // see [pebbledb.Options]
 }
 
-// Store is safe for concurrent use.
+// Store is the database of a service. It is safe for concurrent use.
 type Store struct {
 	db *pebbledb.DB
 }
 
-// Sizes of the database: what is written is large and seldom, what is read is read once.
+// Sizes of the database. Writes are large and rare, and most values are read once.
 const (
 	memTable = 16 << 20
 	cache    = 32 << 20
 )
 
-// Open opens or makes the store in a directory.
+// Open opens the store in a directory, or creates it there.
 func Open(o Options) (*Store, error) {
 	db, err := pebbledb.Open(pebbledb.Options{Dir: o.Dir, MemTable: memTable, Cache: cache, Files: o.Files, Disk: o.Disk, Log: o.Log, GiveUp: o.GiveUp})
 	if err != nil {
@@ -81,7 +81,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// migrate brings the data to a version, step by step.
+// migrate migrates the data to a version, step by step.
 func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) error {
 	value, err := s.get([]byte{keyVersion})
 	if err != nil {
@@ -108,10 +108,10 @@ func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) er
 	return nil
 }
 
-// step makes the data those of a version.
+// step migrates the data to a version: it commits the changes together with the number of the version.
 func (s *Store) step(version uint64, change func(*pebble.Batch) error) error {
 	b := s.db.NewBatch()
-	defer func() { _ = b.Close() }() // it is committed, or of no use
+	defer func() { _ = b.Close() }() // it is committed or discarded
 	if err := errors.Join(change(b), b.Set([]byte{keyVersion}, binary.AppendUvarint(nil, version), nil)); err != nil {
 		return err
 	}
@@ -130,11 +130,11 @@ func (s *Store) get(key []byte) ([]byte, error) {
 	return append(make([]byte, 0, len(value)), value...), closer.Close()
 }
 
-// numbered returns the key of a number below a first byte; keys are in the order of numbers.
+// numbered returns the key of a number under a first byte. Keys are ordered as their numbers are.
 func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{first}, n) }
 
-// each calls f with all keys and values that begin with the given bytes, the last of which is not 255, in order. They are valid during the
-// call.
+// each calls f with all keys and values under prefix, whose last byte must not be 255, in order. Key and value are
+// valid during the call.
 func (s *Store) each(prefix []byte, f func(key, value []byte) error) (err error) {
 	end := slices.Clone(prefix)
 	end[len(end)-1]++
@@ -155,7 +155,7 @@ func (s *Store) each(prefix []byte, f func(key, value []byte) error) (err error)
 	return it.Error()
 }
 
-// Bytes returns what the store takes on disk.
+// Bytes returns the size of the store on disk.
 func (s *Store) Bytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
 // Close closes the store.

@@ -26,7 +26,8 @@ func opened(t *testing.T) *Store {
 	return s
 }
 
-// A checkpoint replaces the one before, in as many pieces as it takes, and adds to the closed traces that are not forgotten.
+// A checkpoint replaces the one before, in as many pieces as necessary, and adds to the closed traces that are not
+// deleted.
 func TestCheckpointIsReplaced(t *testing.T) {
 	s := opened(t)
 	if c, err := s.Load(); c != nil || err != nil {
@@ -87,7 +88,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	}
 }
 
-// Decisions come in whole epochs, from either end, until they are as many as asked for.
+// Decisions are returned in whole epochs, from either end, until they reach the limit.
 func TestDecisions(t *testing.T) {
 	s := opened(t)
 	epochs := map[trace.Nanos][]string{10: {"a", "b"}, 20: {"c"}, 30: {"d", "e"}}
@@ -103,7 +104,7 @@ func TestDecisions(t *testing.T) {
 	}{
 		{-1, 100, 100, false, "a b C d e"},
 		{0, 100, 100, true, "a b C d e"},
-		{10, 30, 100, false, "a b C"}, // from is in it, to is not
+		{10, 30, 100, false, "a b C"}, // from is included, to is not
 		{11, 31, 100, false, "C d e"},
 		{0, 100, 1, false, "a b"},
 		{0, 100, 2, false, "a b"},
@@ -118,29 +119,29 @@ func TestDecisions(t *testing.T) {
 		check(t, fmt.Sprintf("%+v", c), reasons(got), c.want)
 	}
 
-	check(t, "epochs", decided(t, s, 100), "10:2 20:1 30:2")
-	check(t, "epochs until two were enough", decided(t, s, 2), "10:2 20:1")
-	must(t, s.ForgetDecided(20))
-	check(t, "without the second", decided(t, s, 100), "10:2 30:2")
-	must(t, s.ForgetDecisions(-1))
-	check(t, "none was before 1970", decided(t, s, 100), "10:2 30:2")
-	must(t, s.ForgetDecisions(30))
-	check(t, "without those before the last", decided(t, s, 100), "30:2")
+	check(t, "epochs", summarized(t, s, 100), "10:2 20:1 30:2")
+	check(t, "the first two epochs", summarized(t, s, 2), "10:2 20:1")
+	must(t, s.DeleteDecisions(20))
+	check(t, "without the second epoch", summarized(t, s, 100), "10:2 30:2")
+	must(t, s.DeleteDecisionsBefore(-1))
+	check(t, "before 1970", summarized(t, s, 100), "10:2 30:2")
+	must(t, s.DeleteDecisionsBefore(30))
+	check(t, "without those before the last epoch", summarized(t, s, 100), "30:2")
 
 	must(t, s.db.Set(numbered(keyDecisions, 40), []byte("damaged"), pebble.Sync))
 	if _, err := s.Decisions(0, 100, 100, false); err == nil || !strings.Contains(err.Error(), "decisions of 40:") {
 		t.Errorf("damaged decisions: %v", err)
 	}
 	var last error
-	for _, err := range s.Decided() {
+	for _, err := range s.Epochs() {
 		last = err
 	}
 	if last == nil {
-		t.Error("Decided yields no error for damaged decisions")
+		t.Error("Epochs yields no error for damaged decisions")
 	}
 }
 
-// decisions returns one per reason, each about a problem of its own.
+// decisions returns one decision per reason, each about its own problem.
 func decisions(reasons ...string) (all []search.Decision) {
 	for i, r := range reasons {
 		all = append(all, search.Decision{Reason: r, Investigation: analysis.Hash{Lo: uint64(i) + 1}})
@@ -156,14 +157,14 @@ func reasons(all []search.Decision) string {
 	return strings.Join(list, " ")
 }
 
-// decided returns when the first n epochs ended, each with how many problems its decisions are about.
-func decided(t *testing.T, s *Store, n int) string {
+// summarized returns the ends of the first n epochs, each with the number of its problems.
+func summarized(t *testing.T, s *Store, n int) string {
 	t.Helper()
 	var list []string
-	for d, err := range s.Decided() {
+	for d, err := range s.Epochs() {
 		must(t, err)
 		if d.Size <= 0 {
-			t.Errorf("the decisions of %d take %d bytes", d.At, d.Size)
+			t.Errorf("epoch %d has %d bytes, want some", d.At, d.Size)
 		}
 		list = append(list, fmt.Sprintf("%d:%d", d.At, len(d.Problems)))
 		if len(list) == n {
@@ -208,7 +209,7 @@ func TestTraces(t *testing.T) {
 		t.Errorf("%d bytes, %v; want %d", len(got), err, len(request))
 	}
 	if size, err := s.TraceSize(id); err != nil || size <= 0 || size >= int64(len(request)) {
-		t.Errorf("takes %d bytes, %v; want fewer than %d", size, err, len(request))
+		t.Errorf("size %d, error %v, want fewer than %d bytes", size, err, len(request))
 	}
 	must(t, s.db.Set(traceKey(id), []byte("damaged"), pebble.Sync))
 	if got, err := s.Trace(id); got != nil || err == nil || !strings.Contains(err.Error(), id.String()) {
@@ -220,8 +221,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// Clear gives back the room of what was forgotten.
-func TestClear(t *testing.T) {
+// Compact frees the space of deleted values.
+func TestCompact(t *testing.T) {
 	s := opened(t)
 	noise := make([]byte, 1<<20)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
@@ -229,17 +230,17 @@ func TestClear(t *testing.T) {
 	}
 	must(t, s.PutTrace(trace.ID{1}, noise))
 	must(t, s.db.Flush())
-	if n, err := s.Takes(); err != nil || n < int64(len(noise)) {
-		t.Errorf("takes %d bytes, %v; want at least %d", n, err, len(noise))
+	if n, err := s.EstimateSize(); err != nil || n < int64(len(noise)) {
+		t.Errorf("size %d, error %v, want at least %d bytes", n, err, len(noise))
 	}
 	must(t, s.DeleteTrace(trace.ID{1}))
-	must(t, s.Clear(t.Context()))
-	if n, err := s.Takes(); err != nil || n > 1<<16 {
-		t.Errorf("takes %d bytes after it was cleared, %v", n, err)
+	must(t, s.Compact(t.Context()))
+	if n, err := s.EstimateSize(); err != nil || n > 1<<16 {
+		t.Errorf("size %d, error %v, after compaction", n, err)
 	}
 }
 
-// Held counts for one endpoint alone.
+// Count counts for one endpoint.
 func TestOutboxCountsByEndpoint(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	put(t, o, 1, "one", 1, "a", "b")
@@ -249,12 +250,12 @@ func TestOutboxCountsByEndpoint(t *testing.T) {
 	due, _ := take(t, o, "a", 4, 2) // two of three
 	check(t, "due", ids(due), "one two")
 	rest, again := take(t, o, "a", 4, 2)
-	check(t, "due then", fmt.Sprint(ids(rest), again), "three0")
+	check(t, "due next", fmt.Sprint(ids(rest), again), "three0")
 	must(t, o.MoveToDeadLetters(&due[0], "no"))
 	must(t, o.Retry(&due[1], seconds(9), "not yet"))
 	must(t, o.Retry(&rest[0], seconds(8), "not yet"))
 	for endpoint, want := range map[string]string{"a": "2 1", "b": "1 0", "c": "0 0"} {
-		waiting, dead := o.Held(endpoint)
+		waiting, dead := o.Count(endpoint)
 		check(t, endpoint, fmt.Sprint(waiting, dead), want)
 	}
 	none, again := take(t, o, "a", 7, 9)
@@ -263,20 +264,21 @@ func TestOutboxCountsByEndpoint(t *testing.T) {
 	check(t, "at the next attempt", fmt.Sprint(ids(now), again), fmt.Sprint("three", seconds(9)))
 }
 
-// What is not to expire does not keep what is behind it from expiring.
-func TestOutboxExpiresBehindWhatStays(t *testing.T) {
+// A message that does not expire does not keep later ones from expiring.
+func TestOutboxExpiresBehindOthers(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	put(t, o, 1, "taken", 1, "a")
 	put(t, o, 2, "old", 2, "a")
 	put(t, o, 5, "as old as may be", 3, "a")
 	take(t, o, "a", 6, 1)
 	died, err := o.Expire(seconds(6), seconds(5), func(string) bool { return true })
-	check(t, "died", fmt.Sprint(died, err), "1 <nil>")
+	check(t, "expired", fmt.Sprint(died, err), "1 <nil>")
 	check(t, "waiting", ids(o.List(false, 0, 9)), "taken as old as may be")
 	check(t, "dead", ids(o.List(true, 0, 9)), "old")
 }
 
-// An event is known for as long as a restart could make it again, and is forgotten then; not before the next time that the outbox looks.
+// The identity of an event is kept for a day, longer than a restart could replay the event, and deleted by the next
+// Expire an hour later at most.
 func TestOutboxForgetsEvents(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	const hour, start = 3600, 100 * 3600
@@ -298,7 +300,7 @@ func TestOutboxForgetsEvents(t *testing.T) {
 	}
 }
 
-// A letter that is sent again has a number of its own: later messages do not take its place.
+// A resent dead letter has a new number, which no later message takes.
 func TestResentLetterIsNotOverwritten(t *testing.T) {
 	o := outboxIn(t, t.TempDir(), DefaultOutboxLimits())
 	put(t, o, 1, "first", 1, "a")

@@ -11,23 +11,27 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 )
 
-// valueVersion is the first byte of an encoded value. Up to version 3 of the store values were gob, which never begins with it: a gob
-// begins with the length of its first message, which is greater than 1.
+// valueVersion is the first byte of an encoded value. Up to version 3 of the store a value was gob, whose first byte is
+// the length of its first message, which is greater than 1.
 const valueVersion = 1
 
-// appendValue returns the encoding of v, a plain value.
+// appendValue returns the encoding of v, which must be plain.
 func appendValue(v any) []byte { return plain.Append([]byte{valueVersion}, v) }
 
-// decodeValue decodes b, which appendValue of this version or an older one returned, into the value that v points to. An error wraps
+// decodeValue returns the value that appendValue of this version or an older one encoded. An error wraps
 // [codec.ErrCorrupt].
-func decodeValue(b []byte, v any) error {
+func decodeValue[T any](b []byte) (T, error) {
+	var v, zero T
 	if len(b) > 0 && b[0] == valueVersion {
-		return plain.Decode(b[1:], v)
+		if err := plain.Decode(b[1:], &v); err != nil {
+			return zero, err
+		}
+		return v, nil
 	}
-	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(v); err != nil {
-		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&v); err != nil {
+		return zero, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
-	return nil
+	return v, nil
 }
 
 // decompress returns the bytes that s2.Encode compressed. An error wraps [codec.ErrCorrupt].

@@ -13,7 +13,7 @@ import (
 
 const tableVersion = 1
 
-// AppendBinary appends t to b, without its limit: the same bytes for the same entries. It is deterministic and takes time O(n log n).
+// AppendBinary appends t to b, without its limit. Equal entries give equal bytes. It takes O(n log n) for n entries.
 func (t *Table) AppendBinary(b []byte) []byte {
 	b = append(b, tableVersion)
 	b = binary.AppendUvarint(b, uint64(t.refused))
@@ -37,8 +37,8 @@ func appendEntries[K ~uint64, V any](b []byte, m map[K]V, value func([]byte, V) 
 	return b
 }
 
-// DecodeTable returns the Table that AppendBinary wrote, of the given limit (0: DefaultLimit), and the bytes behind it. It returns an
-// error wrapping [codec.ErrCorrupt] for bytes that AppendBinary cannot have written, or with more entries than the limit. It keeps
+// DecodeTable returns the Table that AppendBinary wrote, of the given limit (0: DefaultLimit), and the bytes behind it.
+// It returns an error wrapping [codec.ErrCorrupt] for any other bytes and for more entries than the limit. It keeps
 // nothing of b.
 func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	r := codec.NewReader(b)
@@ -65,7 +65,8 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	return t, r.Rest(), nil
 }
 
-// decodeEntries reads at most limit entries of at least size bytes each, in ascending order of their keys, into a new map.
+// decodeEntries reads into a new map at most limit entries, each of at least size bytes, in ascending order of their
+// keys.
 func decodeEntries[K ~uint64, V any](r *codec.Reader, limit, size int, into *map[K]V, value func() V) {
 	n := r.Below(uint64(min(limit, r.Len()/size)) + 1)
 	m := make(map[K]V, n)

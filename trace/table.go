@@ -52,9 +52,9 @@ func EdgeOf(ctx Context, before, after Op) Edge {
 	return Edge(Mix(uint64(ctx), Mix(uint64(before), uint64(after))))
 }
 
-// WholeEdge returns the edge for all of ctx's own time, wherever it lies between its children. Statistics of a whole
+// ContextEdge returns the edge for all of ctx's own time, wherever it lies between its children. Statistics of a
 // request type use these edges. They are ordered as their contexts are.
-func WholeEdge(ctx Context) Edge { return Edge(ctx) }
+func ContextEdge(ctx Context) Edge { return Edge(ctx) }
 
 // Operation is the content of an [Op].
 type Operation struct {
@@ -69,7 +69,7 @@ type ContextInfo struct {
 }
 
 // EdgeInfo is the content of an [Edge]: the own time of the span at Context between its critical children Before and
-// After. Both are 0 for a whole edge.
+// After. Both are 0 for a [ContextEdge].
 type EdgeInfo struct {
 	Context       Context
 	Before, After Op

@@ -5,7 +5,7 @@
 // shard, machine and run, so merging statistics needs no renumbering, and an order by identity does not depend on the
 // order in which traces arrived.
 //
-// The package has no clock, no I/O and no state, and imports no other package of this module.
+// The package has no clock, no I/O and no state.
 package trace
 
 import (

@@ -42,9 +42,9 @@ func (s *Simulation) Capture(p *Path, root int) {
 		s.ids[i-r.First] = int32(len(s.spans))
 		if node := &p.Nodes[i]; isSimulated(r, i, node) {
 			s.spans = s.spans[:len(s.spans)+1]
-			x, f := &s.spans[len(s.spans)-1], &p.families[i]
+			x, c := &s.spans[len(s.spans)-1], &p.children[i]
 			x.start, x.end, x.context, x.op = node.Start, node.End, node.Full, p.Trace.Spans[node.Span].Op
-			x.first, x.last, x.joined = f.candidates-r.First, f.switched-r.First, false // as nodes
+			x.first, x.last, x.joined = c.candidates-r.First, c.tracepoints-r.First, false // as nodes
 		}
 	}
 	s.ids[n] = int32(len(s.spans))
@@ -76,7 +76,7 @@ func (s *Simulation) join(p *Path, r *Root) {
 }
 
 // WhatIf returns how long the request would have taken if one of its edges had taken to ns instead of from, its time on
-// the critical path. With coarse, edges are whole ones, as in a request type: [trace.WholeEdge].
+// the critical path. With coarse, edges are whole ones, as in a request type: [trace.ContextEdge].
 //
 // The walk is repeated forwards. The own work of a span is the gaps between its children: a child starts when all the
 // children that had ended before it started have ended, and after the gap that lay between; a span ends likewise. Gaps

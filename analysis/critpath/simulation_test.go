@@ -96,5 +96,5 @@ func BenchmarkCapture(b *testing.B) {
 	for b.Loop() {
 		s.Capture(p, 0)
 	}
-	perSpan(b, 50)
+	reportSpans(b, 50)
 }

@@ -9,7 +9,7 @@ import (
 
 // WhatIf returns the duration that root number root of p would have had if the time of each of its edges had been the
 // result of level. WhatIf calls level once for each edge on the critical path, with its ns in this request; level
-// returns ns, at least 0. With coarse, edges are whole ones, as in a request type: [trace.WholeEdge]. See
+// returns ns, at least 0. With coarse, edges are whole ones, as in a request type: [trace.ContextEdge]. See
 // [Simulation.WhatIf].
 func WhatIf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos int64) int64) time.Duration {
 	var s Simulation
@@ -47,7 +47,7 @@ func scalesOf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos 
 
 func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Edge {
 	if coarse {
-		return trace.WholeEdge(context)
+		return trace.ContextEdge(context)
 	}
 	return trace.EdgeOf(context, before, after)
 }

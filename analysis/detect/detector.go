@@ -66,7 +66,7 @@ func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 		if g == accepted || g.Parent() == accepted {
 			delete(d.changes, g)
 			g.OpenProblem = false
-			g.Unlearn(now)
+			g.Relearn(now)
 		}
 	}
 	return true

@@ -46,7 +46,7 @@ func NewPairs(p *Problem) *Pairs {
 // Observe adds a request. Coarse says that the problem is that of a request type, whose edges are whole ones.
 func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	if coarse {
-		x.times = o.AppendWholeTimes(x.times[:0])
+		x.times = o.AppendContextTimes(x.times[:0])
 	} else {
 		x.times = o.AppendTimes(x.times[:0])
 	}

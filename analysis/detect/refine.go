@@ -79,7 +79,7 @@ func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 // observeEdges adds the times of all baseline edges: of those that this request did not refine too, as others do.
 func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coarse bool) {
 	if coarse {
-		r.times = o.AppendWholeTimes(r.times[:0])
+		r.times = o.AppendContextTimes(r.times[:0])
 	} else {
 		r.times = o.AppendTimes(r.times[:0])
 	}
@@ -100,7 +100,7 @@ func wholeOf(o *observation.Observation, e trace.Edge) trace.Edge {
 	if !found {
 		return 0
 	}
-	return trace.WholeEdge(o.Edges[i].Context)
+	return trace.ContextEdge(o.Edges[i].Context)
 }
 
 // climb adds time to a context and to all switched-on ones above it.

@@ -91,7 +91,7 @@ func TestRefinement(t *testing.T) {
 		}
 		within := onlyEdge
 		if coarse {
-			within = trace.WholeEdge(entryContext)
+			within = trace.ContextEdge(entryContext)
 		}
 		for ctx, want := range map[trace.Context]stats.CoMoments{fContext: f, gContext: g} {
 			s := byContext(shares, ctx)

@@ -40,7 +40,7 @@ type WatchOptions struct {
 // a margin away from what is healthy, and a false discovery has more gates to pass here.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
-	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-2
+	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 
@@ -225,14 +225,14 @@ func (e *epoch) updateReference(g *group.Group) {
 	c := e.detector.of(g)
 	well := !g.OpenProblem && c.strongest() < quiet
 	if !well {
-		g.Attend(true)
+		g.EnlargeSample(true)
 		g.LimitWindow(e.now)
 		return
 	}
-	if g.Absorb(e.options.Renew, e.options.MinSamples, e.options.Tests) {
+	if g.UpdateReference(e.options.Renew, e.options.MinSamples, e.options.Tests) {
 		c.recent = nil
 	}
-	g.Attend(false)
+	g.EnlargeSample(false)
 }
 
 // reset forgets what a group showed during a problem that is over. A group without an expectation learns from now on only.

@@ -259,8 +259,8 @@ func TestWatchedGroup(t *testing.T) {
 	}
 	p := s.d.Watch(s.now, s.options)[0]
 	grp := s.g.Group(p.Group)
-	if n := grp.Current.Sample.Len(); n != group.DefaultAttended {
-		t.Errorf("%d requests are sampled, want %d", n, group.DefaultAttended)
+	if n := grp.Current.Sample.Len(); n != group.DefaultLargeSample {
+		t.Errorf("%d requests are sampled, want %d", n, group.DefaultLargeSample)
 	}
 	if p.Edges[0].Score <= 0 || len(p.Edges) < 4 {
 		t.Errorf("edges %+v", p.Edges)

@@ -203,7 +203,7 @@ func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) i
 	var sum int64
 	for i := range o.Edges {
 		e := &o.Edges[i]
-		if level == group.LevelGroup && e.Edge == edge || level == group.LevelRequestType && trace.WholeEdge(e.Context) == edge {
+		if level == group.LevelGroup && e.Edge == edge || level == group.LevelRequestType && trace.ContextEdge(e.Context) == edge {
 			sum += e.Nanos
 		}
 	}

@@ -128,7 +128,7 @@ func (w *world) written(all []detect.Explanation) string {
 		if x.Target != 0 {
 			target = map[trace.Edge]string{
 				w.edgeDB: "db", w.edgeGet: "GET", w.edgeC: "cache",
-				trace.WholeEdge(w.db): "all of db", trace.WholeEdge(w.get): "all of GET", trace.WholeEdge(w.cache): "all of cache",
+				trace.ContextEdge(w.db): "all of db", trace.ContextEdge(w.get): "all of GET", trace.ContextEdge(w.cache): "all of cache",
 			}[x.Target]
 		}
 		at := ""
@@ -326,7 +326,7 @@ func associate(w *world, coarse bool) Association {
 	if coarse {
 		p.Level = group.LevelRequestType
 		for i := range p.Edges {
-			p.Edges[i].Edge = trace.WholeEdge(p.Edges[i].Context)
+			p.Edges[i].Edge = trace.ContextEdge(p.Edges[i].Context)
 		}
 	}
 	return Associate(p, w.requests, w.table, Options{Concurrency: func(o *observation.Observation) float64 {

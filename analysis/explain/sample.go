@@ -56,7 +56,7 @@ func NewSample(requests, spans int) *Sample {
 func (s *Sample) Observe(o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	s.seen++
 	key := o.Key()
-	if !s.requests.Wants(key) {
+	if !s.requests.Accepts(key) {
 		return
 	}
 	x := &Sampled{Observation: o.Clone(), enabled: enabled}

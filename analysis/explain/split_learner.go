@@ -40,7 +40,7 @@ func (l *SplitLearner) Watch(groups []analysis.Hash) {
 
 // Observe samples a request of a group, given by its identity without bins. It keeps nothing of o.
 func (l *SplitLearner) Observe(group analysis.Hash, o *observation.Observation) {
-	if sample := l.samples[group]; sample != nil && sample.Wants(o.Key()) {
+	if sample := l.samples[group]; sample != nil && sample.Accepts(o.Key()) {
 		sample.Add(o.Key(), o.Clone())
 	}
 }

@@ -5,33 +5,35 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// dictionary enters contexts and edges of requests in a table, and remembers which it entered.
+// dictionary adds the contexts and edges of requests to a table, and caches their hashes, so that it adds most only
+// once.
 type dictionary struct {
 	table *trace.Table
-	// entered is a cache of what is in the table: contexts, and edges with their callees, each where its hash says.
-	entered [enteredSlots]uint64
-	// whole is one of requests all of whose contexts and edges are in the table, where the hash of these says.
-	whole [wholeSlots]uint64
+	// known caches the hashes of contexts and edges, with their callees, that are in the table. The slot of a hash is
+	// its remainder.
+	known [knownSlots]uint64
+	// shapes caches, in the same way, shapes of observations whose contexts and edges are all in the table.
+	shapes [shapeSlots]uint64
 }
 
-// enteredSlots is the size of the cache of what is in the table (1 MiB), a power of two.
-const enteredSlots = 1 << 17
+// knownSlots is the size of the cache of contexts and edges (1 MiB), a power of two.
+const knownSlots = 1 << 17
 
-// wholeSlots is that of whole requests (512 KiB), a power of two.
-const wholeSlots = 1 << 16
+// shapeSlots is the size of the cache of shapes (512 KiB), a power of two.
+const shapeSlots = 1 << 16
 
-// enter enters contexts and edges of o in the table: all contexts, so that paths are complete down to switched-on spans, and edges
-// for both levels.
-func (d *dictionary) enter(o *observation.Observation) {
-	whole := o.Shape
-	if whole == 0 {
-		whole = o.ComputeShape()
+// add adds the contexts and edges of o to the table: all contexts, so that paths are complete down to switched-on
+// spans, and the edges of both levels.
+func (d *dictionary) add(o *observation.Observation) {
+	shape := o.Shape
+	if shape == 0 {
+		shape = o.ComputeShape()
 	}
-	slot := &d.whole[whole%wholeSlots]
-	if *slot == whole {
-		return // most requests are like others
+	slot := &d.shapes[shape%shapeSlots]
+	if *slot == shape {
+		return // most requests have the shape of earlier ones
 	}
-	*slot = whole
+	*slot = shape
 	for i := range o.Contexts {
 		c := &o.Contexts[i]
 		if d.isNew(uint64(c.Context)) {
@@ -42,14 +44,14 @@ func (d *dictionary) enter(o *observation.Observation) {
 		e := &o.Edges[i]
 		if d.isNew(uint64(e.Edge) ^ uint64(e.Callee)) {
 			d.table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After, Callee: e.Callee})
-			d.table.AddEdge(trace.WholeEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
+			d.table.AddEdge(trace.ContextEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
 		}
 	}
 }
 
-// isNew reports whether a hash may not have been entered yet.
+// isNew reports whether a hash may be new, and caches it.
 func (d *dictionary) isNew(hash uint64) bool {
-	slot := &d.entered[hash%enteredSlots]
+	slot := &d.known[hash%knownSlots]
 	if *slot == hash {
 		return false
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// edgeNumbers numbers the edges of a group for the rows of its samples. Of too many edges those with the smallest identities keep their
-// numbers: which edges count in samples depends on the set of edges only, not on their order.
+// edgeNumbers numbers the edges of a group for the rows of its samples. Of too many edges those with the smallest
+// identities keep their numbers, so that the edges in samples depend on the set of all edges, not on their order.
 type edgeNumbers struct {
 	edges     []trace.Edge // by number
 	ascending []int32      // the numbers, ascending by edge
-	beyond    trace.Edge   // edges above it have no number, as there were too many; 0: all have
+	beyond    trace.Edge   // edges above it have no number because there were too many; 0: all edges have one
 }
 
-// find returns where the number of edge e is, or would be, in n.ascending.
+// find returns the position of the number of edge e in n.ascending, and whether e has a number.
 func (n *edgeNumbers) find(e trace.Edge) (int, bool) {
 	return slices.BinarySearchFunc(n.ascending, e, func(i int32, e trace.Edge) int { return cmp.Compare(n.edges[i], e) })
 }
 
-// of returns the number of an edge, -1 if it has none, or may have none for another order of the same requests.
+// of returns the number of an edge; -1 if it has none, or would have none for another order of the same requests.
 func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	at, found := n.find(e)
 	if !found || n.beyond != 0 && at >= limit {
@@ -31,7 +31,7 @@ func (n *edgeNumbers) of(e trace.Edge, limit int) int32 {
 	return n.ascending[at]
 }
 
-// add numbers the edges that are new. It stops, and returns true, at twice the limit: then n is to be compacted, and the edges added
+// add numbers new edges. At twice the limit it stops and returns true: the caller then compacts n and adds the edges
 // again.
 func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) {
 	for _, x := range times {
@@ -48,8 +48,8 @@ func (n *edgeNumbers) add(times []observation.EdgeNanos, limit int) (full bool) 
 	return false
 }
 
-// compact numbers the edges in ascending order, without those beyond the limit if there are too many. It returns the new numbers by the
-// old ones, -1 for an edge that lost its number.
+// compact numbers the edges in ascending order and drops those beyond the limit if there are too many. It returns the
+// new numbers by old number, -1 for a dropped edge.
 func (n *edgeNumbers) compact(limit int) (numbers []int32) {
 	kept := n.ascending
 	if len(kept) > limit && (n.beyond != 0 || len(kept) >= 2*limit) {
@@ -71,7 +71,7 @@ func (n *edgeNumbers) compact(limit int) (numbers []int32) {
 	return numbers
 }
 
-// rowBuilder makes rows of samples. It keeps its buffers.
+// rowBuilder builds the rows of samples. It reuses its buffers.
 type rowBuilder struct {
 	columns []int32
 	nanos   []int64
@@ -91,7 +91,8 @@ func (b *rowBuilder) row(numbers *edgeNumbers, limit int, duration int64, times 
 	return stats.NewRow(duration, columns, nanos)
 }
 
-// renumbered returns a row that came when row did, with its edges under the given numbers, without those that have -1.
+// renumbered returns the row with other numbers for its edges, by old number, without edges of number -1. It keeps the
+// time stamp.
 func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	columns, nanos := b.columns[:0], b.nanos[:0]
 	for e, x := range row.Edges() {
@@ -102,13 +103,14 @@ func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	b.columns, b.nanos = columns, nanos
 	sort2(columns, nanos)
 	other := stats.NewRow(row.Total(), columns, nanos)
-	if from, to := row.Came(); to > 0 {
+	if from, to := row.Arrival(); to > 0 {
 		other.Stamp(from)
 	}
 	return other
 }
 
-// sort2 sorts keys and carries values along, by insertion: rows are short, and few requests are sampled.
+// sort2 sorts keys, and values in the same order. It uses insertion because rows are short and few requests are
+// sampled.
 func sort2(keys []int32, values []int64) {
 	for i := 1; i < len(keys); i++ {
 		for j := i; j > 0 && keys[j] < keys[j-1]; j-- {

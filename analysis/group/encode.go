@@ -33,7 +33,7 @@ func readTally(d *codec.Reader) (t Tally) {
 	return t
 }
 
-// rowDecoder is [stats.DecodeRow], or the one of what was written before.
+// rowDecoder is [stats.DecodeRow], or the decoder of an older version.
 type rowDecoder func([]byte) (stats.Row, []byte, error)
 
 func appendRow(b []byte, r stats.Row) []byte { return r.AppendBinary(b) }
@@ -60,7 +60,7 @@ func writeWindow(e *codec.Writer, w *Window) {
 	e.Times(w.First, w.Last)
 }
 
-// window reads a window whose rows, each read by decodeRow, have edges below the given number.
+// readWindow reads a window whose rows, decoded by decodeRow, have edges below the given number.
 func readWindow(d *codec.Reader, edges int, decodeRow rowDecoder) (w Window) {
 	w.Tally = readTally(d)
 	w.Latency = codec.Decode(d, stats.DecodeSketch)
@@ -89,7 +89,7 @@ func (p *Past) AppendBinary(b []byte) []byte {
 	return e.B
 }
 
-// decodePast reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// decodePast returns the Past that AppendBinary encoded, and the bytes behind it. An error wraps [codec.ErrCorrupt].
 func decodePast(b []byte) (Past, []byte, error) {
 	d := codec.NewReader(b)
 	p := Past{Total: codec.Decode(d, stats.DecodeMoments), Failed: d.Uvarint()}
@@ -121,7 +121,8 @@ func AppendSizeModel(b []byte, m *SizeModel) []byte {
 	return w.B
 }
 
-// DecodeSizeModel returns the model, or nil, that AppendSizeModel wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeSizeModel returns the model, or nil, that AppendSizeModel encoded, and the bytes behind it. An error wraps
+// [codec.ErrCorrupt].
 func DecodeSizeModel(b []byte) (*SizeModel, []byte, error) {
 	d := codec.NewReader(b)
 	var m *SizeModel
@@ -143,22 +144,23 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 	for _, f := range []*float64{&m.Delayed, &m.TimedOut, &m.BadLow, &m.BadHigh, &m.MeanExpected, &m.Typical} {
 		*f = d.Finite()
 	}
-	m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal = d.Float(), d.Float(), d.Float(), d.Float() // NaN where durations do not vary
+	m.CoV, m.CoVLow, m.CoVHigh, m.CoVTotal = d.Float(), d.Float(), d.Float(), d.Float() // NaN if durations do not vary
 	if m.Segment == 0 {
 		d.Fail()
 	}
 	return &m
 }
 
-// The versions of groupers that are read, and the one that is written.
+// Versions of an encoded [Grouper], its first byte.
 const (
-	unstampedVersion = 2 // requests sampled do not say when they came
-	grouperVersion   = 3
+	unstampedVersion = 2 // sampled requests have no time stamp
+	grouperVersion   = 3 // written
 )
 
-// AppendBinary appends the state of g to b, without request types, table, splits and options, which are others', and without expectations
-// and open problems: these more appends, first for nil, then for each group behind it. Groupers that saw the same requests in the same
-// epochs give the same bytes, whatever their order within an epoch. It takes time and memory for all groups: nothing may observe meanwhile.
+// AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
+// and open problems. More appends the state of package detect, first for nil and then behind each group. Groupers with
+// the same requests in the same epochs give the same bytes, whatever the order within an epoch. AppendBinary takes time
+// and memory for all groups and must not run concurrently with Observe.
 func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byte) []byte {
 	w := codec.NewWriter(append(b, grouperVersion))
 	w.Uvarints(g.Refused, g.Evicted)
@@ -192,16 +194,16 @@ func writeGroup(w *codec.Writer, group *Group) {
 	writeWindow(w, &group.Open)
 	writeWindow(w, &group.Current)
 	writeWindow(w, &group.Reference)
-	writeWindow(w, &group.next)
-	w.Bools(group.younger != nil)
-	if group.younger != nil {
-		writeWindow(w, group.younger)
+	writeWindow(w, &group.nextReference)
+	w.Bools(group.successor != nil)
+	if group.successor != nil {
+		writeWindow(w, group.successor)
 	}
 	w.B = group.history.AppendBinary(w.B, func(b []byte, p *Past) []byte { return p.AppendBinary(b) })
 	w.Times(group.Since, group.Seen)
 }
 
-// readGroup reads a group, without what others know of it.
+// readGroup reads a group without the state of package detect.
 func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
 	group := &Group{ID: d.Hash(), RequestType: d.Hash(), Skeleton: d.Hash(), Whole: d.Hash()}
 	group.Level = Level(d.Below(uint64(len(levelNames))))
@@ -216,10 +218,10 @@ func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
 		group.values = append(group.values, VariableBin{Variable: d.Text(), Value: d.Text(), Where: trace.Context(d.Word())})
 	}
 	window := func() Window { return readWindow(d, len(n.edges), decodeRow) }
-	group.Open, group.Current, group.Reference, group.next = window(), window(), window(), window()
+	group.Open, group.Current, group.Reference, group.nextReference = window(), window(), window(), window()
 	if d.Bool() {
-		younger := window()
-		group.younger = &younger
+		successor := window()
+		group.successor = &successor
 	}
 	group.history = codec.Decode(d, func(b []byte) (stats.Series[Past, *Past], []byte, error) {
 		return stats.DecodeSeries[Past, *Past](b, decodePast)
@@ -228,10 +230,10 @@ func readGroup(d *codec.Reader, decodeRow rowDecoder) *Group {
 	return group
 }
 
-// DecodeGrouper returns the Grouper that AppendBinary wrote, with the given request types, table and options, which should be those that
-// it had: it goes on where that one stopped. More reads the bytes that AppendBinary's more wrote, and returns those behind. Requests
-// sampled by older versions do not say when they came. DecodeGrouper returns the bytes behind the Grouper. An error wraps
-// [codec.ErrCorrupt]. It keeps nothing of b.
+// DecodeGrouper returns the Grouper that AppendBinary encoded, and the bytes behind it. The request types, table and
+// options should be those of the encoded one, which the result then continues. More reads the bytes that AppendBinary's
+// more appended, and returns those behind them. Requests sampled by older versions have no time stamp. An error wraps
+// [codec.ErrCorrupt]. DecodeGrouper keeps nothing of b.
 func DecodeGrouper(
 	b []byte, types *RequestTypes, table *trace.Table, options Options, more func(b []byte, group *Group) ([]byte, error),
 ) (*Grouper, []byte, error) {
@@ -265,7 +267,8 @@ func DecodeGrouper(
 	return g, d.Rest(), nil
 }
 
-// adopt adds a decoded group, which must follow the one before in the order of [Grouper.all]. It reports whether it fits.
+// adopt adds a decoded group, which must follow the group before in the order of [Grouper.all]. It reports whether the
+// group is consistent with the others.
 func (g *Grouper) adopt(group, before *Group) bool {
 	if before != nil && compareGroups(before, group) >= 0 {
 		return false
@@ -281,13 +284,13 @@ func (g *Grouper) adopt(group, before *Group) bool {
 	if m := p.Expectation.Mix; m != nil && group.Expectation.Number >= len(m.Open) {
 		return false
 	}
-	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.next} {
+	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.nextReference} {
 		if w.Sample.Cap() == 0 {
 			return false
 		}
 	}
 	group.options = &g.options
-	group.sizing = g.Types.Rules.sizing(group.RequestType, group.Entry)
+	group.sizeRule = g.Types.Rules.sizeRule(group.RequestType, group.Entry)
 	g.groups[group.ID] = group
 	return true
 }

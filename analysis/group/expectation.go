@@ -9,20 +9,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Expectation is the performance of a group while it is well, once it is learned, and the requests of the open epoch held against it.
+// Expectation is the performance of a healthy group, once it is learned, with the counts that compare the open epoch
+// with it.
 type Expectation struct {
 	Learned   bool
 	Reference stats.Reference
-	Size      *SizeModel      // if the group is judged by size: of the requests of Reference, which then describes durations adjusted for size
+	Size      *SizeModel      // of the requests of Reference, which then describes durations adjusted for size; nil: the group is not judged by size
 	Counts    stats.Counts    // of the open epoch
-	Blocks    []stats.Moments // the logarithms of the durations of the next reference, epoch by epoch
+	Blocks    []stats.Moments // logarithms of the durations of the next reference, by epoch
 	Healthy   int             // epochs in the next reference
-	Mix       *Mix            // of a request type; nil while none is learned
+	Mix       *Mix            // of a request type; nil until it is learned
 	Number    int             // of a group: its number in the Mix of its type
 }
 
-// Mix is the expected mix of the groups of a request type, and the requests of the open epoch. Its numbers stand for groups, but for
-// those of the groups without a number of their own, and of the requests that failed.
+// Mix is the expected mix of the groups of a request type, with the counts of the open epoch. A number stands for one
+// group, for all groups without a number, or for failed requests.
 type Mix struct {
 	Reference stats.MixReference
 	Expected  []uint64 // requests of the learning period, by number
@@ -30,22 +31,23 @@ type Mix struct {
 	Numbers   map[analysis.Hash]int
 }
 
-// The first numbers in the mix of a request type; those of its groups follow.
+// The first numbers of a Mix. Those of groups follow.
 const (
 	mixOthers = iota // requests of all groups without a number
 	mixFailed        // requests that failed, whatever their group
 )
 
-// Bounds on the numbers of a Mix: the proportions of rarer groups are watched together.
+// Bounds on the numbers of a Mix. Rarer groups share a number, so that only their sum is tested.
 const (
 	MinMixNumbers = mixFailed + 1
 	MaxMixNumbers = 64
 )
 
-// Bounds on blocks: of a group that is not learned yet (there are more only of rare groups, and of those that wait for a problem to be
-// over), and of the next reference of one that is.
 const (
-	MaxBlocks  = 512
+	// MaxBlocks bounds the blocks of a group that is not learned yet. Only rare groups, and those that wait for the end
+	// of a problem, reach it.
+	MaxBlocks = 512
+	// nextBlocks bounds the blocks of the next reference of a learned group.
 	nextBlocks = 32
 )
 
@@ -56,7 +58,7 @@ func (e *Expectation) count(duration int64) {
 	}
 }
 
-// count adds a request of the open epoch: the number of its group, and whether it failed. M may be nil.
+// count adds a request of the open epoch by the number of its group, or as failed. M may be nil.
 func (m *Mix) count(number int, failed bool) {
 	switch {
 	case m == nil:
@@ -67,14 +69,15 @@ func (m *Mix) count(number int, failed bool) {
 	}
 }
 
-// endEpoch takes in the requests of an epoch, if they are not held against an expectation.
+// endEpoch adds the requests of an epoch to the blocks of a group that is not learned yet.
 func (e *Expectation) endEpoch(open *Window) {
 	if !e.Learned {
 		e.Blocks = addBlock(e.Blocks, open.Latency.Logs(), MaxBlocks)
 	}
 }
 
-// addBlock adds the logarithms of the durations of an epoch. Beyond the bound blocks are merged in pairs: wider ones tell as much.
+// addBlock adds the logarithms of the durations of an epoch. At the bound it first merges blocks in pairs: the width of
+// blocks does not matter much.
 func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moments {
 	if len(blocks) == bound {
 		for i := range bound / 2 {
@@ -86,50 +89,51 @@ func addBlock(blocks []stats.Moments, m stats.Moments, bound int) []stats.Moment
 	return append(blocks, m)
 }
 
-// Learn makes the window that is judged the group's expectation, and restarts it.
+// Learn makes the judged window the expectation of the group, and restarts the window.
 func (group *Group) Learn(tests stats.TestOptions) {
 	group.Expectation.Learned = true
 	group.expect(&group.Current, tests)
 	group.Expectation.Blocks = nil
-	group.Reference.absorb(&group.Current, group.options.Edges)
+	group.Reference.mergeSums(&group.Current, group.options.Edges)
 	group.RestartWindow()
 }
 
-// expect makes a window the reference of tests. If requests have sizes the reference is of durations adjusted for these, of which there is
-// a sample only: the tests are the more cautious.
+// expect makes a window the reference of tests. If requests have sizes, the reference holds durations adjusted for
+// size. Only the sample has these, so that the tests are less sensitive.
 func (group *Group) expect(window *Window, tests stats.TestOptions) {
 	e := &group.Expectation
 	latency := window.Latency
-	if e.Size = window.sizeModel(group.sizing.timeout); e.Size != nil {
+	if e.Size = window.sizeModel(group.sizeRule.timeout); e.Size != nil {
 		latency = e.Size.distribution(&window.Transfers)
 	}
 	e.Reference = stats.NewReference(&latency, e.Blocks, tests)
 }
 
-// Absorb makes the window that is judged, of a group that is well, part of its reference and of the next one, and restarts it. After
-// renew epochs with at least minSamples requests the next reference becomes the expectation: then it returns true.
-func (group *Group) Absorb(renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
+// UpdateReference adds the judged window of a healthy group to its reference and to the next one, and restarts the
+// window. After renew epochs with at least minSamples requests the next reference becomes the expectation, and
+// UpdateReference returns true.
+func (group *Group) UpdateReference(renew int, minSamples uint64, tests stats.TestOptions) (renewed bool) {
 	e := &group.Expectation
 	if group.Current.Total.N == 0 {
 		return false
 	}
-	group.Reference.absorb(&group.Current, group.options.Edges)
-	group.next.absorb(&group.Current, group.options.Edges)
+	group.Reference.mergeSums(&group.Current, group.options.Edges)
+	group.nextReference.mergeSums(&group.Current, group.options.Edges)
 	e.Blocks = addBlock(e.Blocks, group.Current.Latency.Logs(), nextBlocks)
 	group.RestartWindow()
-	if e.Healthy++; e.Healthy < renew || group.next.Total.N < minSamples {
+	if e.Healthy++; e.Healthy < renew || group.nextReference.Total.N < minSamples {
 		return false
 	}
-	group.expect(&group.next, tests)
-	group.Reference = group.next
-	group.next = Window{}
-	group.next.Reset(group.options.Sample)
+	group.expect(&group.nextReference, tests)
+	group.Reference = group.nextReference
+	group.nextReference = Window{}
+	group.nextReference.Reset(group.options.Sample)
 	e.Blocks, e.Healthy = nil, 0
 	return true
 }
 
-// LearnMix makes the proportions of the groups of a request type in the window that is judged its expectation. Groups with fewer requests
-// than minSamples get no number.
+// LearnMix makes the proportions of the groups of a request type in the judged window its expectation. Groups with
+// fewer than minSamples requests get no number.
 func (group *Group) LearnMix(groups []*Group, minSamples uint64, tests stats.TestOptions) {
 	m := &Mix{Numbers: make(map[analysis.Hash]int)}
 	requests := []uint64{mixOthers: 0, mixFailed: group.Current.Failed}
@@ -149,20 +153,21 @@ func (group *Group) LearnMix(groups []*Group, minSamples uint64, tests stats.Tes
 	group.Expectation.Mix = m
 }
 
+// frequentFirst orders groups by falling number of requests, then by identity.
 func frequentFirst(a, b *Group) int {
 	return cmp.Or(cmp.Compare(b.Current.Total.N, a.Current.Total.N), a.ID.Compare(b.ID))
 }
 
-// Unlearn forgets the expectation of the group and every request from before now.
-func (group *Group) Unlearn(now trace.Nanos) {
+// Relearn forgets the expectation of the group and all requests before now, so that learning starts anew.
+func (group *Group) Relearn(now trace.Nanos) {
 	group.Expectation = Expectation{Number: group.Expectation.Number}
 	group.Since = now
 	group.RestartWindow()
 	group.Reference.Reset(group.options.Sample)
-	group.next.Reset(group.options.Sample)
+	group.nextReference.Reset(group.options.Sample)
 }
 
-// LearnFrom makes a group without an expectation learn from now on only.
+// LearnFrom restarts the learning of a group without an expectation at time now.
 func (group *Group) LearnFrom(now trace.Nanos) {
 	group.Expectation.Blocks = nil
 	group.Since = now

@@ -13,42 +13,41 @@ import (
 type Group struct {
 	ID          analysis.Hash
 	RequestType analysis.Hash
-	Skeleton    analysis.Hash // zero at the level of the request type, and where the skeleton does not tell groups apart
-	Whole       analysis.Hash // the identity that the group would have if it were not split
+	Skeleton    analysis.Hash // zero for a request type, and if groups of the type do not differ by skeleton
+	Whole       analysis.Hash // identity of the group without splits
 	Level       Level
 	Entry       trace.Op
-	parent      *Group        // the request type; of a request type the Group itself
-	values      []VariableBin // of the attributes that rules make part of its key
-	sizing      sizing
+	parent      *Group        // the request type; a request type is its own parent
+	values      []VariableBin // values of the attributes that rules add to the key
+	sizeRule    sizeRule
 	options     *Options
 
-	numbers   edgeNumbers
-	Open      Window  // requests since the last epoch ended
-	Current   Window  // requests that are judged: since the last time that all was well, at most an hour of them
-	Reference Window  // requests from when all was well; without a sample
-	next      Window  // what will be the reference
-	younger   *Window // the later part of Current, where that reaches far back; else nil
-	history   stats.Series[Past, *Past]
-	Since     trace.Nanos // end of the first epoch that had a request
-	Seen      trace.Nanos // end of the last epoch that had a request
+	numbers       edgeNumbers
+	Open          Window  // requests of the open epoch
+	Current       Window  // judged requests: those since the group was last healthy, at most one hour
+	Reference     Window  // requests of healthy times; without a sample
+	nextReference Window  // the next reference
+	successor     *Window // the later part of a long Current, to replace it; otherwise nil
+	history       stats.Series[Past, *Past]
+	Since         trace.Nanos // end of the first epoch with a request
+	Seen          trace.Nanos // end of the last epoch with a request
 
-	Expectation Expectation
-	// OpenProblem is whether the requests of the group are a problem, and AnyOpenProblem, of request types, whether those of the type or
-	// of one of its groups are. Package detect sets both. With an open problem Current is judged, and the type keeps all its groups.
-	OpenProblem, AnyOpenProblem bool
+	Expectation    Expectation
+	OpenProblem    bool // the group has an open problem, so that Current is judged; set by package detect
+	AnyOpenProblem bool // a request type or one of its groups has an open problem, so that all its groups are kept; set by package detect
 }
 
-// Parent returns the request type; of a request type the Group itself.
+// Parent returns the request type of a group. A request type is its own parent.
 func (group *Group) Parent() *Group { return group.parent }
 
-// Edges returns the edges by the numbers that rows of samples use: at first in the order of their first request. The slice belongs to
-// the group.
+// Edges returns the edges by the numbers that rows of samples use. They are in the order of their first request until
+// they are renumbered. The slice belongs to the group.
 func (group *Group) Edges() []trace.Edge { return group.numbers.edges }
 
-// SizeKey returns the attribute with the size of a request; 0 if sizes do not matter.
-func (group *Group) SizeKey() trace.Symbol { return group.sizing.key }
+// SizeKey returns the key of the attribute with the size of a request; 0 if sizes do not matter.
+func (group *Group) SizeKey() trace.Symbol { return group.sizeRule.key }
 
-// Rate returns the requests per second of those that are judged or, where all of them were found well, of the reference.
+// Rate returns the requests per second of the current window or, if that is empty, of the reference.
 func (group *Group) Rate() float64 {
 	if group.Current.Total.N == 0 {
 		return group.Reference.Rate()
@@ -56,10 +55,12 @@ func (group *Group) Rate() float64 {
 	return group.Current.Rate()
 }
 
-// enoughUnexpected is the number of requests from which those that are not as expected, but no problem, are judged by themselves.
+// enoughUnexpected is the number of requests since the last healthy epoch from which a group without a problem is
+// judged by these alone.
 const enoughUnexpected = 50
 
-// Judged returns the window in which problems without a change show: if requests are as expected, the reference.
+// Judged returns the window in which chronic problems are looked for: the reference while requests are as expected, and
+// otherwise the current window.
 func (group *Group) Judged() *Window {
 	if group.Expectation.Learned && !group.OpenProblem && group.Current.Total.N < enoughUnexpected {
 		return &group.Reference
@@ -67,15 +68,15 @@ func (group *Group) Judged() *Window {
 	return &group.Current
 }
 
-// JudgedSize returns the size model of the window that is judged; nil if it is not judged by size.
+// JudgedSize returns the size model of the judged window; nil if it is not judged by size.
 func (group *Group) JudgedSize() *SizeModel {
 	if w := group.Judged(); w == &group.Current {
-		return w.sizeModel(group.sizing.timeout)
+		return w.sizeModel(group.sizeRule.timeout)
 	}
 	return group.Expectation.Size
 }
 
-// add adds a request with its times in edges to the open window.
+// add adds a request with its times by edge to the open window.
 func (group *Group) add(o *observation.Observation, times []observation.EdgeNanos, rows *rowBuilder) {
 	w := &group.Open
 	duration := o.Duration.Nanoseconds()
@@ -88,21 +89,21 @@ func (group *Group) add(o *observation.Observation, times []observation.EdgeNano
 	if o.Failed {
 		w.Failed++
 	}
-	if w.Total.N == 1 || o.Start < w.First { // the first one of the window
+	if w.Total.N == 1 || o.Start < w.First {
 		w.First = o.Start
 	}
 	w.Last = max(w.Last, o.Start)
 	key := o.Key()
-	if w.Sample.Wants(key) {
+	if w.Sample.Accepts(key) {
 		w.Sample.Add(key, rows.row(&group.numbers, group.options.Edges, duration, times))
 	}
-	if size, ok := group.sizing.sizeOf(o); ok {
+	if size, ok := group.sizeRule.sizeOf(o); ok {
 		duration = group.addTransfer(key, Transfer{size, duration})
 	}
 	group.Expectation.count(duration)
 }
 
-// addTransfer adds a request with a size to the open window. It returns the duration that is held against the expectation.
+// addTransfer adds a request with a size to the open window. It returns the duration to compare with the expectation.
 func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 	if group.Open.Transfers.Cap() == 0 {
 		group.Open.Transfers = stats.NewSample[Transfer](transfersKept)
@@ -114,22 +115,22 @@ func (group *Group) addTransfer(key uint64, t Transfer) int64 {
 	return t.Nanos
 }
 
-// renumber numbers the edges in ascending order, in the samples as well.
+// renumber numbers the edges in ascending order, also in the samples.
 func (group *Group) renumber(rows *rowBuilder) {
 	numbers := group.numbers.compact(group.options.Edges)
 	renumbered := func(row stats.Row) stats.Row { return rows.renumbered(row, numbers) }
 	group.Open.Sample.Replace(renumbered)
 	group.Current.Sample.Replace(renumbered)
-	if group.younger != nil {
-		group.younger.Sample.Replace(renumbered)
+	if group.successor != nil {
+		group.successor.Sample.Replace(renumbered)
 	}
 }
 
-// endEpoch makes the requests of the epoch [from, now] part of those that are judged, and of the history. Now is 0 where there are no
-// epochs. Past is scratch.
+// endEpoch adds the requests of the epoch [from, now] to the current window and to the history. Now is 0 if there are
+// no epochs. Past is scratch.
 func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	if now > 0 {
-		group.Open.cover(from, now)
+		group.Open.stamp(from, now)
 		if p := group.history.At(lastOf(now)); p != nil {
 			group.Open.past(past)
 			p.Merge(*past)
@@ -141,39 +142,39 @@ func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
 	}
 	group.Expectation.endEpoch(&group.Open)
 	group.Current.Merge(&group.Open, group.options.Edges)
-	if group.younger != nil {
-		group.younger.Merge(&group.Open, group.options.Edges)
+	if group.successor != nil {
+		group.successor.Merge(&group.Open, group.options.Edges)
 	}
 	group.Open.Reset(group.Current.Sample.Cap())
 }
 
-// judgedSpan is how far back the window that is judged of a group with an expectation reaches at most: what is wrong now is looked for, not
-// what was in the morning.
-const judgedSpan = time.Hour
+// maxJudged limits the current window of a group with an expectation, so that problems of some hours ago do not hide
+// present ones.
+const maxJudged = time.Hour
 
-// LimitWindow keeps the window that is judged from reaching back further than an hour before now. Past half of that a second window
-// begins, which takes the place of the first in the end.
+// LimitWindow limits the current window to the hour before now. Halfway it starts a second window, which later replaces
+// the current one.
 func (group *Group) LimitWindow(now trace.Nanos) {
 	switch span := now.Sub(group.Current.First); {
 	case group.Current.Total.N == 0:
-	case group.younger == nil && span > judgedSpan/2:
-		group.younger = &Window{}
-		group.younger.Reset(group.options.Attended)
-	case span > judgedSpan && group.younger.Total.N > 0:
-		group.Current, group.younger = *group.younger, nil
+	case group.successor == nil && span > maxJudged/2:
+		group.successor = &Window{}
+		group.successor.Reset(group.options.LargeSample)
+	case span > maxJudged && group.successor.Total.N > 0:
+		group.Current, group.successor = *group.successor, nil
 	}
 }
 
-// RestartWindow empties the window that is judged.
+// RestartWindow empties the current window.
 func (group *Group) RestartWindow() {
 	group.Current.Reset(group.options.Sample)
-	group.younger = nil
+	group.successor = nil
 }
 
-// Attend makes the group sample more requests if they may not be well.
-func (group *Group) Attend(closely bool) {
-	if closely {
-		group.Open.Sample.Resize(group.options.Attended)
+// EnlargeSample sets the size of the sample of the open epoch: large for a group that may have a problem.
+func (group *Group) EnlargeSample(large bool) {
+	if large {
+		group.Open.Sample.Resize(group.options.LargeSample)
 	} else {
 		group.Open.Sample.Resize(group.options.Sample)
 	}
@@ -181,7 +182,7 @@ func (group *Group) Attend(closely bool) {
 
 // reset empties all windows.
 func (group *Group) reset() {
-	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.next} {
+	for _, w := range []*Window{&group.Open, &group.Current, &group.Reference, &group.nextReference} {
 		w.Reset(group.options.Sample)
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// newGrouper returns a Grouper with types learned from nothing: every entry operation is one.
+// newGrouper returns a Grouper whose request types learned nothing, so that every entry operation is one type.
 func newGrouper(o group.Options) *group.Grouper {
 	types := &group.RequestTypes{}
 	types.Freeze()
 	return group.NewGrouper(types, &trace.Table{}, o)
 }
 
-// sums is what must not depend on what is switched on, nor on the order of requests.
+// sums returns the statistics of a window that depend neither on enabled tracepoints nor on the order of requests.
 func sums(w *group.Window) any {
 	rows := [][]byte{}
 	for _, row := range w.Sample.All() {
@@ -34,7 +34,7 @@ func sums(w *group.Window) any {
 	return []any{w.Total, slices.Clone(w.Tally.Edges), w.Latency.AppendBinary(nil), w.Failed, w.First, w.Last, len(rows)}
 }
 
-// Switching tracepoints on or off changes neither the group of a request nor anything that is kept of it.
+// Enabling tracepoints changes neither the group of a request nor the statistics.
 func TestSwitchingChangesNoGroup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		full := tracetest.Traces(tracetest.Shape{Attrs: true}).Draw(t, "trace")
@@ -58,7 +58,8 @@ func TestSwitchingChangesNoGroup(t *testing.T) {
 	})
 }
 
-// The path of every edge and context of both levels is complete, down to switched-on spans, from the first request that has them.
+// The table has the complete path of every edge and context of both levels, down to switched-on spans, from their first
+// request on.
 func TestPathsAreComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGrouper(group.Options{})
@@ -68,7 +69,7 @@ func TestPathsAreComplete(t *testing.T) {
 				for _, x := range []*group.Group{requestType, grp} {
 					for _, e := range x.Edges() {
 						if path := g.Table.Path(g.Table.EdgeInfo(e).Context); len(path) == 0 || path[0] != o.Entry {
-							t.Errorf("level %v: path %v of an edge begins elsewhere than at the entry", x.Level, path)
+							t.Errorf("level %v: path %v of an edge does not start at the entry", x.Level, path)
 						}
 					}
 				}
@@ -83,7 +84,7 @@ func TestPathsAreComplete(t *testing.T) {
 	})
 }
 
-// What is kept does not depend on the order of requests, with any bound on edges.
+// Summaries do not depend on the order of requests, with any bound on edges.
 func TestGroupsOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := requests.Random(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 60).Draw(t, "requests"))
@@ -106,7 +107,7 @@ func TestGroupsOrder(t *testing.T) {
 	})
 }
 
-// Shares of mean and of variance add up to 1, Edge 0 included; intervals contain their value.
+// Shares of mean and of variance, including Edge 0, add up to 1. Intervals contain their value.
 func TestSharesAddUp(t *testing.T) {
 	for _, edges := range []int{5, 100} {
 		g := newGrouper(group.Options{Edges: edges})
@@ -124,7 +125,7 @@ func TestSharesAddUp(t *testing.T) {
 					t.Errorf("share %v not in [%v, %v]", e.ShareVariance, e.ShareLow, e.ShareHigh)
 				}
 				if e.Edge == 0 && i != len(s.Edges)-1 {
-					t.Error("the remainder is not last")
+					t.Error("Edge 0 is not last")
 				}
 			}
 			if math.Abs(mean-1) > 1e-12 || math.Abs(variance-1) > 1e-9 {
@@ -134,7 +135,7 @@ func TestSharesAddUp(t *testing.T) {
 				t.Errorf("CoV %v not in [%v, %v]", s.CoV, s.CoVLow, s.CoVHigh)
 			}
 			if n := sumBins(s.Latency); n != s.Count {
-				t.Errorf("the histogram holds %d of %d", n, s.Count)
+				t.Errorf("the histogram holds %d durations, want %d", n, s.Count)
 			}
 			if between := s.Between; math.IsNaN(between) == (s.Level == group.LevelRequestType) || between < 0 || between > 1 {
 				t.Errorf("between %v at level %v", between, s.Level)
@@ -150,9 +151,9 @@ func sumBins(bins []group.Bin) (n uint64) {
 	return n
 }
 
-// At the bound requests of new groups count for their type, and of new types not at all; when the epoch ends, those not seen for
-// longest make room, and never a type before its groups.
-func TestGroupsMakeRoom(t *testing.T) {
+// At the bound, requests of new groups count for their type only, and those of new types not at all. The end of an
+// epoch evicts the groups that were not seen for longest, and a type only after its groups.
+func TestGroupsAreEvicted(t *testing.T) {
 	g := newGrouper(group.Options{Groups: 4})
 	at := trace.Nanos(time.Hour)
 	epoch := func(requests ...*observation.Observation) {
@@ -166,29 +167,29 @@ func TestGroupsMakeRoom(t *testing.T) {
 	epoch(old, kept)
 	requestType, grp := g.Observe(requests.Plain(2, 2, at, 10))
 	if requestType == nil || grp != nil {
-		t.Errorf("a group beyond the bound: %v, %v", requestType, grp)
+		t.Errorf("beyond the bound: type %v, group %v; want a type only", requestType, grp)
 	}
 	if requestType, _ := g.Observe(requests.Plain(3, 1, at, 10)); requestType != nil {
-		t.Error("a type beyond the bound")
+		t.Error("a type is added beyond the bound")
 	}
 	if g.Refused != 2 || g.Len() != 4 {
-		t.Errorf("refused %d, kept %d", g.Refused, g.Len())
+		t.Errorf("%d refused, %d groups and types; want 2 and 4", g.Refused, g.Len())
 	}
 	if n := g.Group(g.Types.Of(kept)).Open.Total.N; n != 1 {
-		t.Errorf("the type counts %d requests of groups without room, want 1", n)
+		t.Errorf("the type counts %d requests of refused groups, want 1", n)
 	}
-	epoch(kept) // one makes room at a time: the group, then its type
+	epoch(kept) // each epoch evicts one: first the group, then its type
 	epoch(kept)
 	if g.Evicted != 1 || g.Group(g.Types.Of(old)) == nil {
-		t.Errorf("evicted %d", g.Evicted)
+		t.Errorf("%d evicted, want 1: the group without its type", g.Evicted)
 	}
 	epoch(kept, requests.Plain(2, 2, at, 10))
 	if g.Evicted != 2 || g.Group(g.Types.Of(old)) != nil || g.Len() != 3 {
-		t.Errorf("evicted %d, kept %d", g.Evicted, g.Len())
+		t.Errorf("%d evicted, %d groups and types; want 2 and 3", g.Evicted, g.Len())
 	}
 }
 
-// Groups that were not seen for long are forgotten with their types, others and their types are not.
+// Forget deletes the groups last seen before a time, and a type with the last of its groups.
 func TestGroupsAreForgotten(t *testing.T) {
 	g := newGrouper(group.Options{})
 	at := trace.Nanos(time.Hour)
@@ -204,11 +205,11 @@ func TestGroupsAreForgotten(t *testing.T) {
 	}
 	g.Forget(at.Add(time.Minute))
 	if g.Group(g.Types.Of(gone)) != nil || g.Group(g.Types.Of(kept)) == nil || g.Len() != 2 || g.Evicted != 0 {
-		t.Errorf("%d groups and types are left, want 2; %d evicted", g.Len(), g.Evicted)
+		t.Errorf("%d groups and types, %d evicted; want 2 and none", g.Len(), g.Evicted)
 	}
 }
 
-// A clock that is wrong by years costs no rate, and a group keeps its history.
+// A request whose clock is wrong by years affects neither the rate nor the history of its group.
 func TestWrongClocks(t *testing.T) {
 	g := newGrouper(group.Options{})
 	at := trace.Nanos(1e18)
@@ -231,7 +232,7 @@ func TestWrongClocks(t *testing.T) {
 		past += w.Total.N
 	}
 	if past != 6*22 {
-		t.Errorf("%d requests in the past", past)
+		t.Errorf("%d requests in the history", past)
 	}
 }
 
@@ -258,11 +259,11 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 	i := 0
 	if n := testing.AllocsPerRun(1000, func() { g.Observe(all[i%len(all)]); i++ }); n > 0 {
-		t.Errorf("%v allocations a request", n)
+		t.Errorf("%v allocations per request, want none", n)
 	}
 }
 
-// Of too many edges the same ones count in samples, whatever came first: also where most epochs lack most of them.
+// Of too many edges, samples hold the same ones whatever the order of requests, even if most epochs lack most of them.
 func TestManyEdgesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))

@@ -11,38 +11,37 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options bound the contents of a [Grouper]. A zero field takes the default.
+// Options limit the contents of a [Grouper]. A zero field means the default.
 type Options struct {
-	Edges    int // per group; default 256
-	Sample   int // requests per window in the uniform sample; default 32
-	Attended int // the same for groups that are near a threshold or above; default 256
-	Groups   int // request types count as groups; default 100 000
+	Edges       int // maximum per group; default 256
+	Sample      int // size of the uniform sample of requests of a window; default 32
+	LargeSample int // size of the sample of a group with a problem or close to one; default 256
+	Groups      int // maximum number of groups and request types; default 100 000
 }
 
-// Defaults of [critpath.Options].
+// Defaults of [Options].
 const (
-	DefaultEdges    = 256
-	DefaultSample   = 32
-	DefaultAttended = 256
-	DefaultGroups   = 100_000
+	DefaultEdges       = 256
+	DefaultSample      = 32
+	DefaultLargeSample = 256
+	DefaultGroups      = 100_000
 )
 
-// Grouper puts observations into groups and keeps their statistics at both levels. It is the one owner of all groups and not
-// safe for concurrent use.
+// Grouper assigns observations to groups and keeps their statistics at both levels. It is not safe for concurrent use.
 //
-// The number of groups is bounded. Requests of groups beyond the bound count for their request type only, those of request types
-// beyond it not at all. When an epoch ends at the bound, the groups that were not seen for longest, and have no open problem,
-// make room.
+// The number of groups is bounded. At the bound a request of a new group counts for its request type only, and one of a
+// new request type not at all. If the bound is reached at the end of an epoch, the Grouper evicts the groups without an
+// open problem that were not seen for longest.
 type Grouper struct {
 	Types   *RequestTypes
-	Table   *trace.Table // contexts and edges that were seen
+	Table   *trace.Table // contexts and edges of all requests
 	Keys    Keys
-	Refused uint64 // requests beyond the bound on groups
-	Evicted uint64 // groups that made room
+	Refused uint64 // requests of groups beyond the bound
+	Evicted uint64 // groups evicted
 
 	options    Options
 	groups     map[analysis.Hash]*Group
-	ordered    []*Group    // by request type, each followed by its groups; nil: to be made anew
+	ordered    []*Group    // request types, each followed by its groups; nil: to be rebuilt
 	closed     trace.Nanos // end of the last epoch; 0: none
 	dictionary dictionary
 	rows       rowBuilder
@@ -50,19 +49,19 @@ type Grouper struct {
 	past       Past                    // scratch
 }
 
-// NewGrouper returns an empty Grouper that types requests by types and registers contexts and edges in table.
+// NewGrouper returns an empty Grouper that takes request types from types and adds contexts and edges to table.
 func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Grouper {
 	options.Edges = cmp.Or(options.Edges, DefaultEdges)
 	options.Sample = cmp.Or(options.Sample, DefaultSample)
-	options.Attended = max(options.Sample, cmp.Or(options.Attended, DefaultAttended))
+	options.LargeSample = max(options.Sample, cmp.Or(options.LargeSample, DefaultLargeSample))
 	options.Groups = cmp.Or(options.Groups, DefaultGroups)
 	g := &Grouper{Types: types, Table: table, Keys: Keys{Types: types, Table: table}, options: options, groups: make(map[analysis.Hash]*Group)}
 	g.dictionary.table = table
 	return g
 }
 
-// Observe adds a request to the open windows of its request type and of its group, and returns both; either is nil where the bound on
-// groups was reached.
+// Observe adds a request to the open windows of its request type and of its group, and returns both. Either is nil if
+// it is beyond the bound on groups.
 func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group) {
 	id := g.Types.Of(o)
 	if requestType = g.groups[id]; requestType == nil {
@@ -72,8 +71,8 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 		g.Refused++
 		return nil, nil
 	}
-	requestType.Entry = min(requestType.Entry, o.Entry) // several may enter a type that rules name
-	g.dictionary.enter(o)
+	requestType.Entry = min(requestType.Entry, o.Entry) // a type that rules name may have several entries
+	g.dictionary.add(o)
 	key, whole := g.Keys.Of(id, o)
 	if group = g.groups[key]; group == nil {
 		group = g.create(Group{
@@ -81,7 +80,7 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 			values: g.Keys.values(id, o),
 		}, requestType)
 	}
-	g.times = o.AppendWholeTimes(g.times[:0])
+	g.times = o.AppendContextTimes(g.times[:0])
 	requestType.add(o, g.times, &g.rows)
 	if group == nil {
 		g.Refused++
@@ -94,7 +93,8 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 	return requestType, group
 }
 
-// create adds a group below its request type, nil for request types; it returns nil if there is no room for it.
+// create adds a group below its request type, or a request type if parent is nil. It returns nil at the bound on
+// groups.
 func (g *Grouper) create(with Group, parent *Group) *Group {
 	if len(g.groups) >= g.options.Groups {
 		return nil
@@ -104,9 +104,9 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 		group.parent = group
 	}
 	group.options = &g.options
-	group.sizing = g.Types.Rules.sizing(group.RequestType, group.Entry)
+	group.sizeRule = g.Types.Rules.sizeRule(group.RequestType, group.Entry)
 	if mix := group.parent.Expectation.Mix; mix != nil {
-		group.Expectation.Number = mix.Numbers[group.ID] // it may have been here before
+		group.Expectation.Number = mix.Numbers[group.ID] // known if the group was evicted before
 	}
 	group.reset()
 	g.groups[group.ID] = group
@@ -114,9 +114,10 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 	return group
 }
 
-// Close ends an epoch for all groups at time now: what was open becomes part of what is judged. Now is 0 where there are no epochs.
+// Close ends the open epoch of all groups at time now: its requests become part of the current windows. Now is 0 if
+// there are no epochs.
 func (g *Grouper) Close(now trace.Nanos) {
-	from := g.began(now)
+	from := g.epochStart(now)
 	for _, group := range g.groups {
 		if group.Open.Total.N > 0 {
 			group.endEpoch(from, now, &g.past)
@@ -128,9 +129,9 @@ func (g *Grouper) Close(now trace.Nanos) {
 	}
 }
 
-// began returns when the epoch that ends at now began: when the one before it ended or, where nothing came for a while after that, as while
-// a service is down, with its first request. What says that it begins after now says nothing.
-func (g *Grouper) began(now trace.Nanos) trace.Nanos {
+// epochStart returns the start of the epoch that ends at now: the end of the epoch before or, after a pause without
+// requests such as a restart, the first request. It ignores requests that claim to start after now.
+func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
 	for _, group := range g.groups {
 		if group.Open.Total.N > 0 {
@@ -143,12 +144,12 @@ func (g *Grouper) began(now trace.Nanos) trace.Nanos {
 	return max(from, g.closed)
 }
 
-// roomShare is the part of the groups, one in so many, that make room at a time: so that the next are not turned away at once, and
-// few go that will come back.
-const roomShare = 16
+// evictedShare is the reciprocal of the share of groups that are evicted together: large enough that new groups find
+// room for a while, small enough that few evicted groups return.
+const evictedShare = 16
 
-// evict makes room by forgetting groups that were not seen for longest. No request type goes before its groups, and none with an
-// open problem.
+// evict deletes the groups that were not seen for longest, except those of request types with an open problem. It
+// deletes a request type only after its groups.
 func (g *Grouper) evict() {
 	old := make([]*Group, 0, len(g.groups))
 	for _, group := range g.groups {
@@ -159,7 +160,7 @@ func (g *Grouper) evict() {
 	slices.SortFunc(old, func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(a.Seen, b.Seen), cmp.Compare(b.Level, a.Level), a.ID.Compare(b.ID))
 	})
-	for _, group := range old[:min(len(old), max(1, g.options.Groups/roomShare))] {
+	for _, group := range old[:min(len(old), max(1, g.options.Groups/evictedShare))] {
 		delete(g.groups, group.ID)
 		g.Evicted++
 	}
@@ -167,11 +168,12 @@ func (g *Grouper) evict() {
 	g.forgetSplits()
 }
 
-// Forget forgets the groups and request types that were last seen before a time and have no open problem.
+// Forget deletes the groups and request types last seen before a time, except those of request types with an open
+// problem.
 func (g *Grouper) Forget(before trace.Nanos) {
 	n := len(g.groups)
 	maps.DeleteFunc(g.groups, func(_ analysis.Hash, group *Group) bool {
-		return group.Seen > 0 && group.Seen < before && !group.parent.AnyOpenProblem // a request type is seen whenever a group of it is
+		return group.Seen > 0 && group.Seen < before && !group.parent.AnyOpenProblem // a request type is seen whenever one of its groups is
 	})
 	if len(g.groups) < n {
 		g.ordered = nil
@@ -179,7 +181,7 @@ func (g *Grouper) Forget(before trace.Nanos) {
 	}
 }
 
-// forgetSplits drops the splits of groups of which nothing is kept any more.
+// forgetSplits deletes the splits of deleted groups.
 func (g *Grouper) forgetSplits() {
 	if g.Keys.Splits == nil {
 		return
@@ -191,17 +193,16 @@ func (g *Grouper) forgetSplits() {
 	g.Keys.Splits.Keep(func(whole analysis.Hash) bool { return kept[whole] })
 }
 
-// Group returns the group, or request type, with the given identity; nil if there is none.
+// Group returns the group or request type with the given identity; nil if there is none.
 func (g *Grouper) Group(id analysis.Hash) *Group { return g.groups[id] }
 
 // Len returns the number of groups and request types.
 func (g *Grouper) Len() int { return len(g.groups) }
 
-// Closed returns when the last epoch ended; 0: none did.
+// Closed returns the end of the last epoch; 0: there was none.
 func (g *Grouper) Closed() trace.Nanos { return g.closed }
 
-// all returns all groups and request types, each request type followed by its groups, in an order that depends on identities only.
-// The slice belongs to g.
+// all returns all request types, each followed by its groups, ordered by identity. The slice belongs to g.
 func (g *Grouper) all() []*Group {
 	if g.ordered == nil {
 		g.ordered = slices.AppendSeq(make([]*Group, 0, len(g.groups)), maps.Values(g.groups))
@@ -215,7 +216,7 @@ func compareGroups(a, b *Group) int {
 	return cmp.Or(a.RequestType.Compare(b.RequestType), cmp.Compare(a.Level, b.Level), a.ID.Compare(b.ID))
 }
 
-// Each yields all groups and request types, each request type followed by its groups, in an order that depends on identities only.
+// Each yields all request types, each followed by its groups, ordered by identity.
 func (g *Grouper) Each() iter.Seq[*Group] { return slices.Values(g.all()) }
 
 // ByType yields every request type with its groups, in the order of Each. The slices belong to g.
@@ -235,8 +236,8 @@ func (g *Grouper) ByType() iter.Seq2[*Group, []*Group] {
 	}
 }
 
-// Groups returns all groups and request types: request types by falling number of requests judged, each followed
-// by its groups likewise.
+// Groups returns all request types by falling number of current requests, each followed by its groups in the same
+// order.
 func (g *Grouper) Groups() []*Group {
 	all := slices.Clone(g.all())
 	slices.SortFunc(all, func(a, b *Group) int {

@@ -9,34 +9,33 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// VariableBin is what all requests of a group have in common besides their path: the value of a variable.
+// VariableBin is a value of a variable, or a range of values, that all requests of a group have.
 type VariableBin struct {
 	Variable string // as in [detect.Explanation]
-	Value    string // or values
+	Value    string // or several values
 	Where    trace.Context
 }
 
-// Splitter tells requests of one group apart by a variable, so that they form several: the values of one are not expected to perform
-// alike. Groups are given by the identity that they have as a whole.
+// Splitter splits groups by a variable: requests with different values are not expected to perform alike. It identifies
+// groups as they are without splits.
 type Splitter interface {
-	// Bin returns the number of the bin that o is in: 0 in a group that is not split, and in that bin of another that keeps the
-	// identity, and with it the history, of the whole. It is to be fast, for it is asked for every request.
+	// Bin returns the bin of o: 0 in a group that is not split, and in the bin that keeps the identity of the group,
+	// and with it its history. It is called for every request.
 	Bin(o *observation.Observation, whole analysis.Hash) uint64
-	// Bins returns what requests have in common, by the number of their bin; nil for a group that is not split.
+	// Bins returns the values of a group by bin; nil for a group that is not split.
 	Bins(whole analysis.Hash) map[uint64]VariableBin
-	// Keep forgets how groups are split that are not kept.
+	// Keep deletes the splits of groups for which kept returns false.
 	Keep(kept func(whole analysis.Hash) bool)
 }
 
-// Keys decides which group a request belongs to: by its request type, its skeleton, the attributes that rules name, and the bin of a
-// split.
+// Keys assigns requests to groups by request type, skeleton, the attributes that rules name, and the bin of a split.
 type Keys struct {
-	Types  *RequestTypes // whose rules apply
+	Types  *RequestTypes // with the rules that apply
 	Table  *trace.Table
-	Splits Splitter // by which groups are split; nil: none is
+	Splits Splitter // nil: no group is split
 }
 
-// Of returns the identity of the group of a request of the given type, and that of the group as a whole if it is split.
+// Of returns the identity of the group of a request of the given type, and that of the group without splits.
 func (k *Keys) Of(requestType analysis.Hash, o *observation.Observation) (id, whole analysis.Hash) {
 	whole = k.whole(requestType, o)
 	if k.Splits == nil {
@@ -45,12 +44,12 @@ func (k *Keys) Of(requestType analysis.Hash, o *observation.Observation) (id, wh
 	return binned(whole, k.Splits.Bin(o, whole)), whole
 }
 
-// identity returns the identity of the group, as a whole, of a request type and skeleton.
+// identity returns the identity of the group, without splits, of a request type and skeleton.
 func identity(requestType, skeleton analysis.Hash) analysis.Hash {
 	return analysis.HashOf(requestType.Hi, requestType.Lo, skeleton.Hi, skeleton.Lo)
 }
 
-// whole returns the identity of the group of a request, split or not.
+// whole returns the identity of the group of a request without splits.
 func (k *Keys) whole(requestType analysis.Hash, o *observation.Observation) analysis.Hash {
 	id := identity(requestType, k.skeleton(requestType, o))
 	_, keys := k.Types.Rules.key(requestType, o.Entry)
@@ -60,7 +59,7 @@ func (k *Keys) whole(requestType analysis.Hash, o *observation.Observation) anal
 	return id
 }
 
-// skeleton returns the skeleton of o, zero where it does not tell groups apart.
+// skeleton returns the skeleton of o; zero if groups of its type do not differ by skeleton.
 func (k *Keys) skeleton(requestType analysis.Hash, o *observation.Observation) analysis.Hash {
 	if bySkeleton, _ := k.Types.Rules.key(requestType, o.Entry); bySkeleton {
 		return o.Skeleton
@@ -68,7 +67,7 @@ func (k *Keys) skeleton(requestType analysis.Hash, o *observation.Observation) a
 	return analysis.Hash{}
 }
 
-// values returns the values of attributes that rules make part of the key of o's group.
+// values returns the values of the attributes that rules add to the key of the group of o.
 func (k *Keys) values(requestType analysis.Hash, o *observation.Observation) (bins []VariableBin) {
 	_, keys := k.Types.Rules.key(requestType, o.Entry)
 	o.EachVariable(keys, func(v *observation.Variable) {
@@ -81,7 +80,7 @@ func (k *Keys) values(requestType analysis.Hash, o *observation.Observation) (bi
 	return bins
 }
 
-// binned returns the identity of a group in a bin of its split.
+// binned returns the identity of a bin of a split group.
 func binned(whole analysis.Hash, bin uint64) analysis.Hash {
 	if bin == 0 {
 		return whole
@@ -89,7 +88,8 @@ func binned(whole analysis.Hash, bin uint64) analysis.Hash {
 	return analysis.HashOf(whole.Hi, whole.Lo, bin)
 }
 
-// bins returns the values of attributes in the key of a group and, if it is still split, the bin of the variable that splits it.
+// bins returns the values of the attributes in the key of a group and, if the group is a bin of a split, the values of
+// the bin.
 func (k *Keys) bins(group *Group) []VariableBin {
 	if k.Splits == nil || group.Level != LevelGroup {
 		return group.values

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// byHit splits one group by whether the cache was hit.
+// byHit splits one group by cache hits.
 type byHit struct {
 	whole analysis.Hash
 	miss  trace.Symbol
@@ -38,9 +38,10 @@ func (s *byHit) Keep(kept func(whole analysis.Hash) bool) {
 	}
 }
 
-// hitsAndMisses returns requests with a hit or a miss, and a grouper that has seen the first and is about to split its group.
-func hitsAndMisses(options Options) (w *requests.World, g *Grouper, requestType, whole *Group, splits *byHit) {
-	w = requests.NewWorld()
+// hitsAndMisses returns requests with cache hits and misses, and a Grouper that observed the first ones and is about to
+// split their group.
+func hitsAndMisses(options Options) (w *requests.Builder, g *Grouper, requestType, whole *Group, splits *byHit) {
+	w = requests.NewBuilder()
 	for i := range 256 {
 		db, hit := 20*w.Heavy(0.1), "false"
 		if i%3 > 0 {
@@ -57,8 +58,8 @@ func hitsAndMisses(options Options) (w *requests.World, g *Grouper, requestType,
 	return w, g, requestType, whole, splits
 }
 
-// A group that is split is several groups; bin 0 keeps the identity of the whole, and with it the history. When the split is undone
-// requests are in the whole again.
+// A split group is several groups. Bin 0 keeps the identity of the whole group, and with it the history. Without the
+// split, requests belong to the whole group again.
 func TestSplitGroups(t *testing.T) {
 	w, g, requestType, whole, splits := hitsAndMisses(Options{})
 	for _, o := range w.Requests {
@@ -76,7 +77,7 @@ func TestSplitGroups(t *testing.T) {
 			continue
 		}
 		if group.Whole != whole.ID || s.CoV > 0.2 {
-			t.Errorf("a group of %v, want %v, with a CoV of %v", group.Whole, whole.ID, s.CoV)
+			t.Errorf("whole group %v, want %v, CoV %v", group.Whole, whole.ID, s.CoV)
 		}
 		total += s.Count
 		got = append(got, s.Bins...)
@@ -88,15 +89,15 @@ func TestSplitGroups(t *testing.T) {
 	splits.whole = analysis.Hash{}
 	for _, o := range w.Requests {
 		if _, group := g.Observe(o); group != whole {
-			t.Fatal("a request is not in the whole group after the split was undone")
+			t.Fatal("without the split, a request is not in the whole group")
 		}
 	}
 	if bins := g.Summarize(whole).Bins; bins != nil {
-		t.Errorf("bins %v of a group that is not split", bins)
+		t.Errorf("bins %v without a split, want none", bins)
 	}
 }
 
-// The split of a group is kept as long as any of its bins is.
+// The split of a group is kept as long as one of its bins.
 func TestSplitsOfEvictedGroups(t *testing.T) {
 	w, g, _, _, splits := hitsAndMisses(Options{Groups: 3})
 	for _, o := range w.Requests {
@@ -104,13 +105,13 @@ func TestSplitsOfEvictedGroups(t *testing.T) {
 	}
 	for epoch := 1; g.Len() > 0; epoch++ {
 		g.Close(1e12 * 10)
-		g.closed++ // nothing was seen since
+		g.closed++ // no group was seen since
 		g.evict()
 		if kept := g.Len() > 1; kept != (splits.whole != analysis.Hash{}) {
-			t.Fatalf("%d groups left, split %v", g.Len(), splits.whole)
+			t.Fatalf("%d groups, split %v", g.Len(), splits.whole)
 		}
 		if epoch > 10 {
-			t.Fatal("nothing is evicted")
+			t.Fatal("no group is evicted")
 		}
 	}
 }

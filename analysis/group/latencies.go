@@ -9,26 +9,27 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// Latencies counts durations in coarse bins, four to an octave: what a picture of the past needs. The zero value holds none. Counts are
-// exact, so that it does not matter in which order they come together.
+// Latencies counts durations in coarse bins, four to an octave, precise enough for a histogram of the past. The zero
+// value is empty. Counts are exact, so that the result of merging does not depend on the order.
 type Latencies struct {
-	first  uint8    // number of the first bin; without counts 0
-	counts []uint64 // of the bins from there on; the first and the last are not 0
+	first  uint8    // number of the first bin; 0 without counts
+	counts []uint64 // of the bins from first on; the first and the last are positive
 }
 
-// latencyBins is how many bins there are.
+// latencyBins is the number of bins.
 const latencyBins = 4 * 60
 
-// latencyBin returns the number of the bin that holds a duration, ns. The first holds all that is shorter, too, and the last all that is longer.
+// latencyBin returns the number of the bin of a duration in ns. The first bin also holds all shorter durations and the
+// last all longer ones.
 func latencyBin(ns int64) uint8 {
 	octave := max(2, bits.Len64(uint64(max(0, ns)))-1)
 	return uint8(min(latencyBins-1, 4*(octave-2)+int(max(4, ns>>(octave-2)))&3))
 }
 
-// latencyLow returns the smallest duration of a bin, ns.
+// latencyLow returns the least duration of a bin in ns.
 func latencyLow(bin uint8) int64 { return int64(4+bin%4) << (bin / 4) }
 
-// All yields the bins, ascending, that hold a duration: durations lie in [low, high), ns.
+// All yields the bins that are not empty, ascending, as ranges [low, high) in ns with their counts.
 func (l *Latencies) All() iter.Seq2[[2]int64, uint64] {
 	return func(yield func([2]int64, uint64) bool) {
 		for i, n := range l.counts {
@@ -40,7 +41,7 @@ func (l *Latencies) All() iter.Seq2[[2]int64, uint64] {
 	}
 }
 
-// Add counts n durations, ns.
+// Add counts n durations of ns nanoseconds.
 func (l *Latencies) Add(ns int64, n uint64) { l.add(latencyBin(ns), n) }
 
 func (l *Latencies) add(bin uint8, n uint64) {
@@ -58,19 +59,19 @@ func (l *Latencies) add(bin uint8, n uint64) {
 	l.counts[bin-l.first] += n
 }
 
-// Equal reports whether both count the same.
+// Equal reports whether l and o hold the same counts.
 func (l Latencies) Equal(o Latencies) bool {
 	return l.first == o.first && slices.Equal(l.counts, o.counts)
 }
 
-// merge adds what o counts.
+// merge adds the counts of o.
 func (l *Latencies) merge(o *Latencies) {
 	for i, n := range o.counts {
 		l.add(o.first+uint8(i), n)
 	}
 }
 
-// set makes l count what a sketch does, by the upper limits of its bins.
+// set replaces the counts by those of a sketch, at the upper limits of its bins.
 func (l *Latencies) set(s *stats.Sketch) {
 	l.first, l.counts = 0, l.counts[:0]
 	for limit, n := range s.Bins() {

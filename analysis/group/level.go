@@ -1,9 +1,9 @@
 package group
 
-// Level is what a set of statistics is kept for.
+// Level is the granularity of a set of statistics.
 type Level uint8
 
-// The levels, from the coarse.
+// The levels, coarsest first.
 const (
 	LevelRequestType Level = iota // all requests of a type; edges by context only
 	LevelGroup                    // requests of one group

@@ -8,34 +8,34 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PastWindow is what is kept of the requests of a group over a stretch of its past, for people to look at: windows are short lately and
-// ever longer further back.
+// PastWindow holds the statistics of a group over a period of its past, for display. Recent windows are short, earlier
+// ones longer.
 type PastWindow struct {
 	From, To trace.Nanos // [From, To)
 	Past
 }
 
-// Past is the requests of a stretch of time: exact sums of their durations, and of their times in the edges. Of more than pastEdges edges
-// those with the smallest identities are kept apart, as in a [Tally].
+// Past holds exact sums of the durations of the requests of a period, and of their times by edge. Of more than
+// pastEdges edges it keeps those with the smallest identities separate, as a [Tally] does.
 type Past struct {
 	Total  stats.Moments
 	Failed uint64
-	Edges  []PastEdge // ascending by Edge; Edge 0, all others, comes first
-	// Latency counts the durations of Total, as precisely as the sketch did that they were first in.
+	Edges  []PastEdge // ascending by Edge; Edge 0, the sum of all others, is first
+	// Latency counts the durations of Total.
 	Latency Latencies
 }
 
-// PastEdge is the time of all requests together in one edge.
+// PastEdge is the total time of all requests in one edge.
 type PastEdge struct {
 	Edge  trace.Edge
-	Nanos uint64 // or the largest number
+	Nanos uint64 // saturates at the greatest uint64
 }
 
-// pastEdges bounds the edges of a window of the past: half as many again as design counts on in a group.
+// pastEdges bounds the edges of a PastWindow.
 const pastEdges = 32
 
-// Windows returns what is kept of the past of a group, at most [stats.MaxBuckets] windows, oldest first, without those that had no request.
-// The edges belong to the group.
+// Windows returns the history of a group: at most [stats.MaxBuckets] windows with requests, oldest first. The edges
+// belong to the group.
 func (group *Group) Windows() []PastWindow {
 	var windows []PastWindow
 	for b := range group.history.Buckets() {
@@ -44,9 +44,9 @@ func (group *Group) Windows() []PastWindow {
 	return windows
 }
 
-// Kept returns the durations of all requests of the group that are kept, and how many of these failed: those of its windows, and of the
-// epoch that has not ended.
-func (group *Group) Kept() (total stats.Moments, failed uint64) {
+// Retained returns the durations of all requests in the windows of the group and in the open epoch, and the number of
+// failed ones.
+func (group *Group) Retained() (total stats.Moments, failed uint64) {
 	total, failed = group.Open.Total, group.Open.Failed
 	for b := range group.history.Buckets() {
 		total.Merge(b.Value.Total)

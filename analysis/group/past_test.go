@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// pastOf returns the past of the first few of some requests with many edges.
+// pastOf returns the Past of up to five requests with many edges.
 func pastOf(t *rapid.T) (p group.Past) {
 	for range rapid.IntRange(0, 5).Draw(t, "requests") {
 		one := group.Past{Failed: uint64(rapid.IntRange(0, 1).Draw(t, "failed"))}
@@ -34,7 +34,7 @@ func pastOf(t *rapid.T) (p group.Past) {
 	return p
 }
 
-// What is kept of the past is the same in whatever order it was put together, bounded, and nothing is lost.
+// Merging gives the same Past in any order. It is bounded and keeps all durations and times.
 func TestPastMerges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := pastOf(t), pastOf(t), pastOf(t)
@@ -88,7 +88,7 @@ func TestPastSaturates(t *testing.T) {
 
 const epoch = 10 * time.Second
 
-// The windows over time of a group tell what its requests were like when: their number, durations, failures and edges.
+// The windows of a group hold the number, the durations, the failures and the edges of the requests of their period.
 func TestWindowsOverTime(t *testing.T) {
 	g := newGrouper(group.Options{})
 	at := trace.Nanos(1e18)
@@ -127,7 +127,7 @@ func TestWindowsOverTime(t *testing.T) {
 	}
 }
 
-// Every duration lies in its bin, and bins are a quarter wide.
+// Every duration lies in its bin. A bin is at most a quarter wider than its lower limit.
 func TestLatencies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ns := rapid.Int64Range(4, int64(39*time.Hour)).Draw(t, "ns")
@@ -154,20 +154,20 @@ func TestLatencies(t *testing.T) {
 	}
 }
 
-// restartedGroups returns a Grouper that goes on where g is, from its bytes alone.
+// restartedGroups returns the Grouper that continues g after a restart.
 func restartedGroups(t rapid.TB, g *group.Grouper, options group.Options) *group.Grouper {
 	t.Helper()
 	b := g.AppendBinary(nil, func(b []byte, _ *group.Group) []byte { return b })
 	again, rest, err := group.DecodeGrouper(b, g.Types, g.Table, options, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
 	if err != nil || len(rest) > 0 {
-		t.Fatalf("%d bytes left: %v", len(rest), err)
+		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 	}
 	return again
 }
 
-// In every window of the past there are as many of the requests sampled as it has, where all are sampled: whenever they say they began,
-// however long epochs are, and though nothing came for a while, the number of edges is bounded, and the Grouper was restarted.
-func TestSampledSayWhenTheyCame(t *testing.T) {
+// If all requests are sampled, the time stamps assign to each window of the history as many of them as it counts,
+// whatever start times they claim, however long epochs are, after a pause, a restart, or with a bound on edges.
+func TestSampledTimeStamps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		options := group.Options{Edges: 5, Sample: 1000}
 		g := newGrouper(options)
@@ -194,30 +194,30 @@ func TestSampledSayWhenTheyCame(t *testing.T) {
 			for _, w := range grp.Windows() {
 				n := 0
 				for _, row := range grp.Current.Sample.All() {
-					if from, to := row.Came(); from >= int64(w.From) && to <= int64(w.To) {
+					if from, to := row.Arrival(); from >= int64(w.From) && to <= int64(w.To) {
 						n++
 					}
 				}
 				if uint64(n) != w.Total.N {
-					t.Fatalf("of %d requests from %v to %v %d were sampled there", w.Total.N, w.From, w.To, n)
+					t.Fatalf("window of %d requests from %v to %v has %d time stamps", w.Total.N, w.From, w.To, n)
 				}
 				left -= n
 			}
 			if grp.Current.Sample.Len() != all || left < 0 {
-				t.Fatalf("%d requests are sampled, of %d; %d are older than windows go", grp.Current.Sample.Len(), all, left)
+				t.Fatalf("%d requests sampled, want %d; %d before the first window", grp.Current.Sample.Len(), all, left)
 			}
 		}
 	})
 }
 
-// Where there are no epochs, nothing is said of when requests came.
+// Without epochs, sampled requests have no time stamp.
 func TestSampledWithoutEpochs(t *testing.T) {
 	g := newGrouper(group.Options{})
 	g.Observe(requests.Plain(1, 1, 1e18, time.Millisecond))
 	g.Close(0)
 	for _, row := range g.Groups()[0].Current.Sample.All() {
-		if from, to := row.Came(); from != 0 || to != 0 {
-			t.Errorf("it came in [%d, %d)", from, to)
+		if from, to := row.Arrival(); from != 0 || to != 0 {
+			t.Errorf("time stamp [%d, %d), want none", from, to)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A rate is told by when requests came, not by when they say they began: traces are closed seconds later, and the past of one that waited
-// in a queue, or of a wrong clock, may be any.
+// A rate depends on the epochs in which requests arrived, not on the start times that they claim: a trace is closed
+// seconds later, a request may have waited in a queue, and a clock may be wrong.
 func TestRateOfLateRequests(t *testing.T) {
 	const epoch = 10 * time.Second
 	start := trace.Nanos(0).Add(1000 * time.Hour)
@@ -34,7 +34,7 @@ func TestRateOfLateRequests(t *testing.T) {
 	}
 }
 
-// While nothing came, as while the service is down, no time passes for rates.
+// A pause without requests, such as a restart, does not count for rates.
 func TestRateAfterAPause(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	g.Close(at)

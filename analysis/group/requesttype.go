@@ -10,39 +10,40 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// RequestTypes learns which request types there are and then says of each request which it is.
+// RequestTypes learns request types and assigns requests to them.
 //
-// A request type is an entry operation. Where one entry operation serves many purposes (a gateway), it is refined by the
-// set of operations among the entry's children: the sets are clustered by Jaccard similarity, the most frequent first, and
-// each cluster is a type of its own. What was learned stays as it is after [RequestTypes.Freeze], so that a request's type
-// does not depend on when it arrived.
+// A request type is an entry operation. If an entry operation serves several purposes, as in a gateway, it is refined
+// by the set of operations among the children of the entry: the sets are clustered by Jaccard similarity, most frequent
+// first, and each cluster is a type of its own. [RequestTypes.Freeze] ends the learning, so that the type of a request
+// does not depend on the time of its arrival.
 //
 // The zero value is ready to learn. It is not safe for concurrent use.
 type RequestTypes struct {
-	Rules   *RuleSet                 // go before what is learned; nil: there are none
-	Cut     uint64                   // requests of which some children were left out, as there were too many
-	entries map[trace.Op]*entryTypes // fewer than 2·maxEntries
-	beyond  trace.Op                 // entry operations above it are not refined, as there were too many; 0: all are
-	frozen  bool
+	Rules     *RuleSet                 // take precedence over learned types; nil: none
+	Truncated uint64                   // requests with more children than are considered
+	entries   map[trace.Op]*entryTypes // fewer than 2·maxEntries
+	beyond    trace.Op                 // entry operations above it are not refined because there were too many; 0: all are
+	frozen    bool
 }
 
-// Bounds on what is learned.
+// Bounds on learning. Of too many values those with the smallest identities or hashes are kept.
 const (
-	maxEntries      = 1 << 16 // entry operations: those with the smallest identities; further ones are not refined
-	maxChildren     = 1 << 10 // operations in a set: the smallest ones
-	maxChildSets    = 4096    // distinct sets of children of an entry operation: those with the smallest hashes, whatever comes first
-	maxTypesOfEntry = 64      // clusters; sets beyond belong to the last type, "all the rest"
+	maxEntries      = 1 << 16 // entry operations; further ones are not refined
+	maxChildren     = 1 << 10 // operations in a set
+	maxChildSets    = 4096    // distinct sets of children of an entry operation
+	maxTypesOfEntry = 64      // clusters of an entry operation; all further sets are one more type
 )
 
-// joinSimilarity is the Jaccard similarity from which a set of children joins a cluster: more in common than not.
+// joinSimilarity is the least Jaccard similarity at which a set of children joins a cluster: half of the operations in
+// common.
 const joinSimilarity = 0.5
 
 type entryTypes struct {
 	sets  map[analysis.Hash]*childSet // fewer than 2·maxChildSets
-	limit analysis.Hash               // the least hash of a set that was dropped; zero: none was
+	limit analysis.Hash               // the least hash of a dropped set; zero: none
 	types []RequestType               // by falling count; set by Freeze
-	rest  analysis.Hash               // the type of sets that resemble none
-	// known maps every set seen to its type: what was learned, and since then as a cache.
+	rest  analysis.Hash               // the type of sets that resemble no cluster
+	// known maps sets of children to their types: the learned sets and, as a cache, later ones.
 	known map[analysis.Hash]analysis.Hash
 }
 
@@ -51,31 +52,31 @@ type childSet struct {
 	count uint64
 }
 
-// RequestType is what kind of request a trace is.
+// RequestType is a learned request type.
 type RequestType struct {
 	ID       analysis.Hash
 	Entry    trace.Op
-	Children []trace.Op // the set that the cluster is built around; ascending
-	Count    uint64     // requests it was learned from
+	Children []trace.Op // the set at the centre of the cluster; ascending
+	Count    uint64     // learned requests
 }
 
-// Learn counts the request. After [RequestTypes.Freeze] it does nothing.
+// Learn adds a request. After [RequestTypes.Freeze] it does nothing.
 func (r *RequestTypes) Learn(o *observation.Observation) {
 	if e := r.entry(o.Entry); e != nil {
 		ops := childrenOf(o)
 		if len(ops) < len(o.Children) {
-			r.Cut++
+			r.Truncated++
 		}
 		e.add(analysis.HashOf(ops...), ops, 1)
 	}
 }
 
-// childrenOf returns the operations of the children of o's entry that count.
+// childrenOf returns the considered operations of the children of the entry of o.
 func childrenOf(o *observation.Observation) []trace.Op {
 	return o.Children[:min(len(o.Children), maxChildren)]
 }
 
-// entry returns what is learned about an entry operation; nil where nothing is, or can be, learned.
+// entry returns the state of an entry operation, adding it if necessary; nil after Freeze and beyond the bound.
 func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	if r.frozen || r.beyond != 0 && op > r.beyond {
 		return nil
@@ -95,7 +96,8 @@ func (r *RequestTypes) entry(op trace.Op) *entryTypes {
 	return e
 }
 
-// trim drops all entry operations but the maxEntries smallest ones, so that which are refined does not depend on what came first.
+// trim drops all entry operations but the maxEntries smallest, so that the refined ones do not depend on the order of
+// requests.
 func (r *RequestTypes) trim() {
 	if len(r.entries) <= maxEntries {
 		return
@@ -107,14 +109,14 @@ func (r *RequestTypes) trim() {
 	}
 }
 
-// add counts a set of children, of which it keeps a copy.
+// add counts a set of children. It keeps a copy of ops.
 func (e *entryTypes) add(id analysis.Hash, ops []trace.Op, count uint64) {
 	s := e.sets[id]
 	if s == nil {
 		if len(e.sets) == 2*maxChildSets-1 {
 			e.trim()
 		}
-		if !e.limit.IsZero() && id.Compare(e.limit) >= 0 { // the limit may be new
+		if !e.limit.IsZero() && id.Compare(e.limit) >= 0 { // trim may have lowered the limit
 			return
 		}
 		s = &childSet{ops: slices.Clone(ops)}
@@ -123,8 +125,8 @@ func (e *entryTypes) add(id analysis.Hash, ops []trace.Op, count uint64) {
 	s.count += count
 }
 
-// trim drops all sets but the maxChildSets ones with the smallest hashes. Those that stay were never dropped: their counts are
-// complete.
+// trim drops all sets but the maxChildSets with the smallest hashes. Those were never dropped before, so that their
+// counts are complete.
 func (e *entryTypes) trim() {
 	if len(e.sets) <= maxChildSets {
 		return
@@ -136,7 +138,7 @@ func (e *entryTypes) trim() {
 	}
 }
 
-// Freeze ends the learning: it clusters the sets of children of each entry operation.
+// Freeze ends the learning and clusters the sets of children of each entry operation.
 func (r *RequestTypes) Freeze() {
 	if r.frozen {
 		return
@@ -169,7 +171,7 @@ func (e *entryTypes) freeze(entry trace.Op) {
 		e.types[i].Count += s.count
 		e.known[id] = e.types[i].ID
 	}
-	if len(e.types) == 1 { // the entry operation says it all
+	if len(e.types) == 1 { // the entry operation identifies the type
 		whole := analysis.HashOf(uint64(entry), 0)
 		e.types[0].ID, e.rest = whole, whole
 		for id := range e.known {
@@ -179,7 +181,8 @@ func (e *entryTypes) freeze(entry trace.Op) {
 	e.sets = nil
 }
 
-// nearest returns the index of the type whose set is most similar to ops, the first of equals; -1 if none is similar enough.
+// nearest returns the index of the type whose set is most similar to ops, the first of several; -1 if none is similar
+// enough.
 func (e *entryTypes) nearest(ops []trace.Op) int {
 	best, index := joinSimilarity, -1
 	for i := range e.types {
@@ -190,8 +193,8 @@ func (e *entryTypes) nearest(ops []trace.Op) int {
 	return index
 }
 
-// Of returns the type of the request. Before [RequestTypes.Freeze], and for an entry operation that was never learned, that is
-// the type of the entry operation as a whole. Rules that name a type go first.
+// Of returns the type of a request. Rules that name a type take precedence. Before [RequestTypes.Freeze], and for an
+// entry operation that was not learned, it is the type of the whole entry operation.
 func (r *RequestTypes) Of(o *observation.Observation) analysis.Hash {
 	if id, ok := r.Rules.typeOf(o); ok {
 		return id
@@ -215,7 +218,7 @@ func (r *RequestTypes) Of(o *observation.Observation) analysis.Hash {
 	return id
 }
 
-// Siblings returns the request types of an entry operation, the most frequent first, as they were frozen.
+// Siblings returns the learned request types of an entry operation, most frequent first. The slice belongs to r.
 func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 	if e := r.entries[entry]; e != nil {
 		return e.types
@@ -223,11 +226,11 @@ func (r *RequestTypes) Siblings(entry trace.Op) []RequestType {
 	return nil
 }
 
-// Name returns the name that rules give to a request type; "" if they give none.
+// Name returns the name of a request type in the rules; "" if it has none.
 func (r *RequestTypes) Name(id analysis.Hash) string { return r.Rules.name(id) }
 
-// Distinct returns the operations that tell the type id of entry apart from its siblings, those that fewest siblings have
-// first, at most n. It is empty where the entry has one type only.
+// Distinct returns at most n operations that distinguish the type id from the other types of its entry, those that
+// fewest of them share first. It returns nil if the entry has only one type.
 func (r *RequestTypes) Distinct(entry trace.Op, id analysis.Hash, n int) []trace.Op {
 	types := r.Siblings(entry)
 	i := slices.IndexFunc(types, func(t RequestType) bool { return t.ID == id })

@@ -11,11 +11,11 @@ import (
 
 const requestTypesVersion = 1
 
-// AppendBinary appends what was learned to b, without the rules: the same bytes for the same requests, whatever their order.
+// AppendBinary appends the state of r to b, without the rules. The same requests in any order give the same bytes.
 func (r *RequestTypes) AppendBinary(b []byte) []byte {
 	e := codec.NewWriter(append(b, requestTypesVersion))
 	e.Bools(r.frozen)
-	e.Uvarints(r.Cut)
+	e.Uvarints(r.Truncated)
 	e.Words(uint64(r.beyond))
 	e.Uvarints(uint64(len(r.entries)))
 	for _, op := range slices.Sorted(maps.Keys(r.entries)) {
@@ -54,7 +54,7 @@ func writeOps(e *codec.Writer, ops []trace.Op) {
 	}
 }
 
-// ops reads operations, ascending.
+// readOps reads ascending operations.
 func readOps(d *codec.Reader) (ops []trace.Op) {
 	for i := range d.Below(maxChildren + 1) {
 		op := trace.Op(d.Word())
@@ -67,12 +67,12 @@ func readOps(d *codec.Reader) (ops []trace.Op) {
 	return ops
 }
 
-// DecodeRequestTypes returns the RequestTypes that AppendBinary wrote, under the given rules, and the bytes behind them. An error wraps
-// [codec.ErrCorrupt].
+// DecodeRequestTypes returns the RequestTypes that AppendBinary encoded, with the given rules, and the bytes behind
+// them. An error wraps [codec.ErrCorrupt].
 func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(requestTypesVersion)
-	r := &RequestTypes{Rules: rules, entries: make(map[trace.Op]*entryTypes), frozen: d.Bool(), Cut: d.Uvarint(), beyond: trace.Op(d.Word())}
+	r := &RequestTypes{Rules: rules, entries: make(map[trace.Op]*entryTypes), frozen: d.Bool(), Truncated: d.Uvarint(), beyond: trace.Op(d.Word())}
 	var before trace.Op
 	for i := range d.Below(2 * maxEntries) {
 		op := trace.Op(d.Word())
@@ -89,7 +89,7 @@ func DecodeRequestTypes(b []byte, rules *RuleSet) (*RequestTypes, []byte, error)
 	return r, d.Rest(), nil
 }
 
-// entry reads what is known of an entry operation: sets while learning, types and their sets once frozen.
+// readEntry reads the state of an entry operation: sets while learning, types and their sets once frozen.
 func readEntry(d *codec.Reader, op trace.Op, frozen bool) *entryTypes {
 	x := &entryTypes{limit: d.Hash(), rest: d.Hash()}
 	if !frozen {

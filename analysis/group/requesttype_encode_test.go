@@ -17,12 +17,12 @@ func restartedTypes(t interface{ Fatal(...any) }, r *group.RequestTypes) *group.
 	b := r.AppendBinary(nil)
 	again, rest, err := group.DecodeRequestTypes(b, r.Rules)
 	if err != nil || len(rest) > 0 || !bytes.Equal(again.AppendBinary(nil), b) {
-		t.Fatal("request types are read back otherwise: ", err)
+		t.Fatal("request types change when decoded: ", err)
 	}
 	return again
 }
 
-// Request types that are written and read back, while they are learned or later, go on as they would have.
+// Request types that are restarted while they learn, or later, continue unchanged.
 func TestRequestTypesRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawEntryRequests(t)
@@ -40,24 +40,24 @@ func TestRequestTypesRestart(t *testing.T) {
 		for range 2 {
 			for _, o := range all {
 				if plain.Of(o) != again.Of(o) {
-					t.Fatalf("%v is of type %v, and of %v after a restart", o.Children, plain.Of(o), again.Of(o))
+					t.Fatalf("%v has type %v, and %v after a restart", o.Children, plain.Of(o), again.Of(o))
 				}
 			}
 			again = restartedTypes(t, again)
 		}
 		if !bytes.Equal(plain.AppendBinary(nil), again.AppendBinary(nil)) {
-			t.Error("their bytes differ")
+			t.Error("the encodings differ after a restart")
 		}
 	})
 }
 
-// Also those that learned more sets of children than fit are read back, whichever set came when there was no room.
+// Request types that learned more sets of children than the bound are decoded, whichever set came last.
 func TestManyChildSetsRestart(t *testing.T) {
 	for first := range trace.Op(4) {
 		var r group.RequestTypes
 		for i := range trace.Op(8200) {
 			r.Learn(&observation.Observation{Entry: 1, Children: []trace.Op{1 + first*10_000 + i}})
-			if i == 8191 { // the first one without room
+			if i == 8191 { // the first one beyond the bound
 				restartedTypes(t, &r)
 			}
 		}
@@ -81,7 +81,7 @@ func FuzzDecodeRequestTypes(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(r.AppendBinary(nil), b[:len(b)-len(rest)]) {
-			t.Error("another encoding of the same")
+			t.Error("the encoding differs after decoding")
 		}
 		o := &observation.Observation{Entry: 1, Children: []trace.Op{1, 2}}
 		r.Learn(o)

@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestRequestTypes runs scripts. A line of learn is "N ENTRY: CHILD CHILD …", N requests that enter at ENTRY and call these
-// operations; type says which type requests are of, by the set of children that the type is built around.
+// TestRequestTypes runs scripts. A line of learn, "N ENTRY: CHILD CHILD …", learns N requests with this entry and these
+// children; type prints the type of requests by the set of children at the centre of its cluster.
 func TestRequestTypes(t *testing.T) {
 	datadriven.Walk(t, "testdata/requesttype", func(t *testing.T, path string) {
 		var types group.RequestTypes
@@ -122,7 +122,7 @@ func learn(all []*observation.Observation) *group.RequestTypes {
 	return types
 }
 
-// Types depend on the set of requests only, not on their order; asking and learning after freezing changes nothing.
+// Types depend on the set of requests, not on their order. After Freeze, neither Of nor Learn changes them.
 func TestRequestTypesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawEntryRequests(t)
@@ -142,7 +142,7 @@ func TestRequestTypesOrder(t *testing.T) {
 	})
 }
 
-// Beyond the bounds which sets are learned does not depend on the order either.
+// Beyond the bounds, the learned sets do not depend on the order either.
 func TestRequestTypesBounds(t *testing.T) {
 	const sets = 10_000
 	request := func(i int) *observation.Observation {
@@ -166,25 +166,25 @@ func TestRequestTypesBounds(t *testing.T) {
 	}
 }
 
-// An entry that was never seen while learning is one type, as is everything before the end of learning.
+// An entry that was not learned is one type, as is every entry before Freeze.
 func TestRequestTypeOfUnknownEntry(t *testing.T) {
 	var types group.RequestTypes
 	a, b := &observation.Observation{Entry: 5, Children: []trace.Op{1}}, &observation.Observation{Entry: 5, Children: []trace.Op{2}}
 	if types.Of(a) != types.Of(b) {
-		t.Error("types before anything was learned")
+		t.Error("an entry has several types before Freeze")
 	}
 	types.Freeze()
 	types.Learn(a)
 	types.Learn(b)
 	if types.Of(a) != types.Of(b) {
-		t.Error("types of an entry that came later")
+		t.Error("an unknown entry has several types")
 	}
 	if types.Of(a) == types.Of(&observation.Observation{Entry: 6}) {
-		t.Error("two entries are one type")
+		t.Error("two entries have one type")
 	}
 }
 
-// Of too many entry operations, and too many children of one, the same ones are refined whatever came first.
+// Of too many entry operations, and of too many children, the same ones are refined in any order.
 func TestRequestTypesAreBounded(t *testing.T) {
 	const entries = 140_000 // more than twice the bound
 	learn := func(of func(i int) int, n int) *group.RequestTypes {
@@ -192,7 +192,7 @@ func TestRequestTypesAreBounded(t *testing.T) {
 		for i := range n {
 			k := of(i)
 			r.Learn(&observation.Observation{Entry: trace.Op(k + 1), Children: []trace.Op{1}})
-			if k%1000 == 0 { // serves two purposes
+			if k%1000 == 0 { // an entry with two purposes
 				r.Learn(&observation.Observation{Entry: trace.Op(k + 1), Children: []trace.Op{2, 3, 4}})
 			}
 		}
@@ -204,7 +204,7 @@ func TestRequestTypesAreBounded(t *testing.T) {
 		r.Freeze()
 		for k := 0; k < entries; k += 1000 {
 			if refined := len(r.Siblings(trace.Op(k+1))) == 2; refined != (k < 1<<16) {
-				t.Fatalf("entry %d refined: %v", k, refined)
+				t.Fatalf("entry %d: refined %v", k, refined)
 			}
 		}
 	}
@@ -221,10 +221,10 @@ func TestManyChildren(t *testing.T) {
 	r.Learn(&observation.Observation{Entry: 1, Children: []trace.Op{5000}})
 	r.Freeze()
 	types := r.Siblings(1)
-	if len(types) != 2 || max(len(types[0].Children), len(types[1].Children)) >= 3000 || r.Cut != 1 {
-		t.Errorf("%d types, %d requests were cut", len(types), r.Cut)
+	if len(types) != 2 || max(len(types[0].Children), len(types[1].Children)) >= 3000 || r.Truncated != 1 {
+		t.Errorf("%d types, %d requests truncated", len(types), r.Truncated)
 	}
 	if id := r.Of(o); id != types[0].ID && id != types[1].ID {
-		t.Errorf("its type %v is not among what was learned", id)
+		t.Errorf("type %v is not among the learned ones", id)
 	}
 }

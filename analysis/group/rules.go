@@ -13,30 +13,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rules are what somebody says about requests; it goes before what is learned of them. The zero value says nothing.
+// Rules configure the grouping of requests. They take precedence over learned types. The zero value has no effect.
 type Rules struct {
-	Types   []TypeRule    // the first that matches a request holds for it
-	GroupBy []string      // keys of attributes whose values tell groups of every request type apart; of few values each
-	Size    string        // key of the attribute with the size of a request in bytes: what takes long for its size is judged, not what is large
-	Timeout time.Duration // after which a request with a size is given up; 0: not known
+	Types   []TypeRule    // the first rule that matches a request applies
+	GroupBy []string      // keys of attributes that divide every request type into groups by their values, which should be few
+	Size    string        // key of the attribute with the size of a request in bytes; requests are then judged relative to their size
+	Timeout time.Duration // of requests with a size; 0: unknown
 }
 
-// TypeRule says what holds for some requests. Fields that are empty say nothing.
+// TypeRule configures some requests. An empty field has no effect.
 type TypeRule struct {
-	Entry     string // matches requests that enter there, "service operation"
-	Attribute string // matches requests whose entry span has this attribute ...
-	Value     string // ... with this value; empty: any
+	Entry     string // matches requests with this entry, "service operation"
+	Attribute string // matches requests whose entry span has this attribute …
+	Value     string // … with this value; empty: any
 
-	Name      string   // of the request type that they are; rules may share one, of which the first says the rest
-	Merge     bool     // one group for all of them, whatever their path
+	Name      string   // of the request type; of several rules with one name the first gives its other fields
+	Merge     bool     // one group for all requests, whatever their path
 	GroupBy   []string // keys as in Rules, for these requests
-	Size      string   // and Timeout: as in Rules, for these requests
+	Size      string   // Size and Timeout as in Rules, for these requests
 	Timeout   time.Duration
 	Objective time.Duration
 	Accepted  AcceptedLevel
 }
 
-// Check returns what is wrong with the rules, nil if nothing is.
+// Check returns all mistakes in the rules; nil if there are none.
 func (r *Rules) Check() error {
 	var wrong []error
 	for i := range r.Types {
@@ -61,25 +61,25 @@ func (r *Rules) Check() error {
 // RuleSet applies rules to requests. It is not safe for concurrent use.
 type RuleSet struct {
 	rules   []TypeRule
-	groupBy []trace.Symbol   // of every type, ascending
-	byRule  [][]trace.Symbol // of the types of a rule: those, and its own
-	size    sizing
-	sizes   []sizing              // of the types of a rule
-	named   map[analysis.Hash]int // the first rule of a request type
+	groupBy []trace.Symbol   // for every type, ascending
+	byRule  [][]trace.Symbol // by rule: groupBy and its own
+	size    sizeRule
+	sizes   []sizeRule            // by rule
+	named   map[analysis.Hash]int // the first rule of a named request type
 	table   *trace.Table
-	entries map[trace.Op][]int // rules that an entry operation can match; a cache
+	entries map[trace.Op][]int // cache of the rules that an entry operation can match
 }
 
-// NewRuleSet returns the rules, which [Rules.Check] finds nothing wrong with, for operations of the table.
+// NewRuleSet returns the set of the given rules, which must pass [Rules.Check], for operations of the table.
 func NewRuleSet(rules Rules, table *trace.Table) *RuleSet {
 	s := &RuleSet{
 		rules: rules.Types, groupBy: symbolsOf(rules.GroupBy), named: make(map[analysis.Hash]int), table: table,
-		entries: make(map[trace.Op][]int), size: sizing{trace.SymbolOf([]byte(rules.Size)), rules.Timeout},
+		entries: make(map[trace.Op][]int), size: sizeRule{trace.SymbolOf([]byte(rules.Size)), rules.Timeout},
 	}
 	for i := range rules.Types {
 		t := &rules.Types[i]
 		s.byRule = append(s.byRule, symbolsOf(slices.Concat(rules.GroupBy, t.GroupBy)))
-		s.sizes = append(s.sizes, sizing{
+		s.sizes = append(s.sizes, sizeRule{
 			cmp.Or(trace.SymbolOf([]byte(t.Size)), s.size.key), cmp.Or(t.Timeout, rules.Timeout),
 		})
 		if _, known := s.named[namedType(t.Name)]; t.Name != "" && !known {
@@ -98,12 +98,12 @@ func symbolsOf(keys []string) []trace.Symbol {
 	return slices.Compact(symbols)
 }
 
-// namedType returns the identity of the request type that rules give a name to.
+// namedType returns the identity of a request type that rules name.
 func namedType(name string) analysis.Hash {
 	return analysis.HashOf(uint64(trace.SymbolOf([]byte(name))), 2)
 }
 
-// typeOf returns the request type that a rule puts o in; false if none does.
+// typeOf returns the request type that a rule assigns o to; false if none does.
 func (s *RuleSet) typeOf(o *observation.Observation) (analysis.Hash, bool) {
 	if s == nil || len(s.rules) == 0 {
 		return analysis.Hash{}, false
@@ -116,7 +116,7 @@ func (s *RuleSet) typeOf(o *observation.Observation) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// candidates returns the rules that requests of an entry operation can match.
+// candidates returns the rules that requests of an entry operation can match, by index.
 func (s *RuleSet) candidates(entry trace.Op) []int {
 	all, known := s.entries[entry]
 	if !known {
@@ -133,7 +133,7 @@ func (s *RuleSet) candidates(entry trace.Op) []int {
 	return all
 }
 
-// matches reports whether o, whose entry fits, has the attribute.
+// matches reports whether o, whose entry matches, has the attribute.
 func (t *TypeRule) matches(o *observation.Observation) bool {
 	if t.Attribute == "" {
 		return true
@@ -152,7 +152,7 @@ func (t *TypeRule) matches(o *observation.Observation) bool {
 
 func numberText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// rule returns the number of the rule for a request type with the given entry, -1 if there is none.
+// rule returns the index of the rule for a request type with the given entry; -1 if there is none.
 func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	if s == nil || len(s.rules) == 0 {
 		return -1
@@ -168,7 +168,7 @@ func (s *RuleSet) rule(requestType analysis.Hash, entry trace.Op) int {
 	return -1
 }
 
-// name returns the name that rules give to a request type; "" if they give none.
+// name returns the name of a request type in the rules; "" if it has none.
 func (s *RuleSet) name(requestType analysis.Hash) string {
 	if s == nil {
 		return ""
@@ -179,7 +179,7 @@ func (s *RuleSet) name(requestType analysis.Hash) string {
 	return ""
 }
 
-// key returns what tells groups of a request type apart, as far as rules say so: whether the skeleton does, and which attributes.
+// key reports whether the skeleton divides a request type into groups, and returns the attributes that do.
 func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool, attributes []trace.Symbol) {
 	if s == nil {
 		return true, nil
@@ -190,10 +190,10 @@ func (s *RuleSet) key(requestType analysis.Hash, entry trace.Op) (skeleton bool,
 	return true, s.groupBy
 }
 
-// sizing returns what rules say about the sizes of the requests of a type.
-func (s *RuleSet) sizing(requestType analysis.Hash, entry trace.Op) sizing {
+// sizeRule returns the rule for the sizes of requests of a type.
+func (s *RuleSet) sizeRule(requestType analysis.Hash, entry trace.Op) sizeRule {
 	if s == nil {
-		return sizing{}
+		return sizeRule{}
 	}
 	if i := s.rule(requestType, entry); i >= 0 {
 		return s.sizes[i]
@@ -201,7 +201,7 @@ func (s *RuleSet) sizing(requestType analysis.Hash, entry trace.Op) sizing {
 	return s.size
 }
 
-// Expects returns what rules say of the requests of a group: the objective, 0 for none, and the level that is accepted.
+// Expects returns the objective of the requests of a group, 0 for none, and the accepted level.
 func (s *RuleSet) Expects(group *Group) (objective time.Duration, accepted AcceptedLevel) {
 	if i := s.rule(group.RequestType, group.Entry); i >= 0 {
 		objective, accepted = s.rules[i].Objective, s.rules[i].Accepted
@@ -209,9 +209,9 @@ func (s *RuleSet) Expects(group *Group) (objective time.Duration, accepted Accep
 	return objective, accepted
 }
 
-// AcceptedLevel is what somebody decided to live with. Zero fields accept nothing.
+// AcceptedLevel is a level that somebody decided to live with. A zero field accepts nothing.
 type AcceptedLevel struct {
-	CoV     float64       // up to which requests do not count as variable
-	Delayed float64       // part of them that may be delayed or time out
-	Mean    time.Duration // up to which they do not count as slow
+	CoV     float64       // requests up to it are not variable
+	Delayed float64       // fraction of requests that may be delayed or time out
+	Mean    time.Duration // requests up to it are not slow
 }

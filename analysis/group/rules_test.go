@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/requests"
 )
 
-// ruledGroups returns the groups that rules make of requests, as text with their number.
-func ruledGroups(w *requests.World, rules Rules) map[string]int {
+// ruledGroups returns the groups of requests under rules, as text with their number of requests.
+func ruledGroups(w *requests.Builder, rules Rules) map[string]int {
 	types := &RequestTypes{Rules: NewRuleSet(rules, w.Table)}
 	types.Freeze()
 	g := NewGrouper(types, w.Table, Options{})
@@ -30,7 +30,7 @@ func ruledGroups(w *requests.World, rules Rules) map[string]int {
 	return all
 }
 
-// Rules name request types, merge groups and tell them apart.
+// Rules name request types, merge groups and divide them.
 func TestRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules Rules
@@ -68,7 +68,7 @@ func TestRules(t *testing.T) {
 func TestRulesCheck(t *testing.T) {
 	for _, bad := range []TypeRule{{}, {Name: "x"}, {Attribute: "tier"}, {Entry: "shop GET", Value: "x"}} {
 		if r := (&Rules{Types: []TypeRule{bad}}); r.Check() == nil {
-			t.Errorf("nothing wrong with %+v", bad)
+			t.Errorf("no error for %+v", bad)
 		}
 	}
 	if err := (&Rules{Types: []TypeRule{{Entry: "shop GET"}, {Attribute: "tier", Name: "x"}}}).Check(); err != nil {

@@ -7,42 +7,42 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// EdgeShare is the part that one edge plays in a problem. Shares are fractions of the whole; those of all edges of a problem
-// add up to 1. NaN stands for what cannot be computed (no variance, no reference).
+// EdgeShare is the contribution of one edge to a problem. Shares are fractions; those of all edges of a problem add up
+// to 1. NaN marks values that cannot be computed, for lack of variance or of a reference.
 type EdgeShare struct {
-	Edge          trace.Edge // 0: all edges beyond the bound, together
+	Edge          trace.Edge // 0: the sum of all edges beyond the bound
 	Context       trace.Context
 	Before, After trace.Op
-	Callee        trace.Op // see EdgeTime
+	Callee        trace.Op // see [observation.EdgeTime]
 
-	Mean          float64 // ns a request, requests without the edge counting 0
+	Mean          float64 // ns per request; a request without the edge counts as 0
 	ShareMean     float64 // E(e)/E(T)
 	ShareVariance float64 // Cov(e,T)/Var(T)
 	ShareLow      float64 // 95 % interval of ShareVariance
 	ShareHigh     float64
 	TailLift      float64 // ns: E(e | slowest 10 %) − E(e | rest)
-	Excess        float64 // ns a request above the healthy reference, with its 95 % interval
+	Excess        float64 // ns per request above the healthy reference, with its 95 % interval
 	ExcessLow     float64
 	ExcessHigh    float64
-	// Affected estimates the fraction of the requests, in (0, 1], that bears the excess: 1 if every request bears the same. NaN
-	// without a reference or where there is no excess.
+	// Affected estimates the fraction of requests, in (0, 1], that bears the excess: 1 if all bear the same. It is NaN
+	// without a reference or without an excess.
 	Affected float64
-	Score    float64 // what leading is decided by, for the problem's kind: a share of what is wrong, 0–1 but for noise
+	Score    float64 // rank of the edge by the kind of the problem: its share of the excess or variance, 0–1 apart from noise
 }
 
-// Shares returns the part of every edge of group in the mean and in the variance of the window that is judged, and the excess above its
-// reference, ascending by edge. Values are exact, the widths of intervals come from the uniform sample. Table names the edges.
+// Shares returns the shares of all edges in the judged window, with their excess above the reference, ascending by
+// edge. Values are exact; the widths of intervals come from the uniform sample. Table names the edges.
 func (group *Group) Shares(table *trace.Table) []EdgeShare {
 	shares := group.ExactShares(table)
 	group.AddEstimates(shares)
 	return shares
 }
 
-// ExactShares returns the result of Shares with NaN in place of everything that comes from the sample.
+// ExactShares returns the result of Shares with NaN for the values that come from the sample.
 func (group *Group) ExactShares(table *trace.Table) []EdgeShare {
 	w, ref := group.Judged(), &group.Reference
 	if w == ref {
-		ref = &Window{} // nothing to compare it with
+		ref = &Window{} // there is nothing to compare with
 	}
 	shares := make([]EdgeShare, 0, len(w.Tally.Edges))
 	for i := range w.Tally.Edges {
@@ -50,7 +50,7 @@ func (group *Group) ExactShares(table *trace.Table) []EdgeShare {
 		s := shareOf(e, w.Total, table)
 		before := ref.Tally.Edge(e.Edge)
 		s.compare(e.CoMoments.Moments(w.Total.N), before.CoMoments.Moments(ref.Total.N))
-		if e.Edge == 0 { // its own variance is not known
+		if e.Edge == 0 { // the variance of the sum is unknown
 			s.ExcessLow, s.ExcessHigh, s.Affected = math.NaN(), math.NaN(), math.NaN()
 		}
 		shares = append(shares, s)
@@ -58,8 +58,8 @@ func (group *Group) ExactShares(table *trace.Table) []EdgeShare {
 	return shares
 }
 
-// VanishedShares returns the shares of the edges that no request judged has, but the reference had, ascending by edge: time can move away
-// from an edge as well as into it.
+// VanishedShares returns the shares of the edges of the reference that no current request has, ascending by edge: a
+// change can also move time away from an edge.
 func (group *Group) VanishedShares(table *trace.Table) (shares []EdgeShare) {
 	var none EdgeTally
 	for i := range group.Reference.Tally.Edges {
@@ -76,7 +76,8 @@ func (group *Group) VanishedShares(table *trace.Table) (shares []EdgeShare) {
 	return shares
 }
 
-// AddEstimates fills in the parts of shares, in any order, that come from the sample of the window that is judged. A reference has none.
+// AddEstimates sets the values of shares, in any order, that come from the sample of the judged window. A reference has
+// no sample.
 func (group *Group) AddEstimates(shares []EdgeShare) {
 	if group.Judged() != &group.Current {
 		return
@@ -95,7 +96,7 @@ func (group *Group) AddEstimates(shares []EdgeShare) {
 	}
 }
 
-// table unpacks a sample, a column for each of the group's edges.
+// table unpacks a sample into a column for each edge of the group.
 func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	columns := make([]int32, len(group.numbers.edges))
 	for i := range columns {
@@ -104,7 +105,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 	return stats.NewTable(sample.All(), columns)
 }
 
-// shareOf returns the share of an edge as far as its exact sums tell.
+// shareOf returns the share of an edge, with NaN for the values that do not follow from its exact sums.
 func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	info := table.EdgeInfo(e.Edge)
 	return EdgeShare{
@@ -116,15 +117,15 @@ func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	}
 }
 
-// compare fills in the excess of the times of an edge above those before.
+// compare sets the excess of the times of an edge over those before.
 func (s *EdgeShare) compare(now, before stats.Moments) {
 	x := stats.Excess(now, before)
 	s.Excess, s.ExcessLow, s.ExcessHigh = x.Value, x.Low, x.High
 	s.Affected = affected(s.Excess, now.Variance()-before.Variance())
 }
 
-// affected returns the fraction p of the requests that bears an excess, if these bear the same: it then adds Δ = excess/p to each
-// of them and p(1−p)Δ² to the variance.
+// affected returns the fraction p of requests that bears an excess if all of these bear the same: the excess then adds
+// Δ = excess/p to each of them and p(1−p)Δ² to the variance.
 func affected(excess, variance float64) float64 {
 	if !(excess > 0) || math.IsNaN(variance) {
 		return math.NaN()

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sizeGrouper returns a Grouper under rules about every request.
+// sizeGrouper returns a Grouper with rules for all requests.
 func sizeGrouper(rules group.Rules) *group.Grouper {
 	table := &trace.Table{}
 	table.Op(table.Symbol("shop"), table.Symbol("GET"), trace.Server)
@@ -26,7 +26,7 @@ func sizeGrouper(rules group.Rules) *group.Grouper {
 	return group.NewGrouper(types, table, group.Options{Sample: 256})
 }
 
-// A group is summarized by what is left at equal size; mean and quantiles are those of the durations.
+// The CoV of a summary is that at equal size; mean and quantiles are those of the durations.
 func TestSizeSummary(t *testing.T) {
 	o := requests.Network()
 	o.Delayed = 0.1
@@ -43,14 +43,14 @@ func TestSizeSummary(t *testing.T) {
 	if m == nil || m.Requests != 256 || m.Segment != o.Segment {
 		t.Fatalf("model %+v of packets of %d", m, o.Segment)
 	}
-	near := func(what string, got, want, tolerance float64) {
+	near := func(name string, got, want, tolerance float64) {
 		if !(math.Abs(got-want) <= tolerance*want) {
-			t.Errorf("%s: %v, want %v", what, got, want)
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 	near("intercept", m.Base, float64(o.Base), 0.1)
-	near("a byte", m.PerByte, float64(o.PerByte), 0.3)
-	near("a packet", m.PerSegment, float64(o.PerSegment), 0.3)
+	near("per byte", m.PerByte, float64(o.PerByte), 0.3)
+	near("per packet", m.PerSegment, float64(o.PerSegment), 0.3)
 	near("delayed", m.Delayed, 0.1, 0.35)
 	near("mean", float64(s.Mean), mean, 1e-6)
 	if !(m.BadLow < 0.1 && 0.1 < m.BadHigh) || m.TimedOut != 0 {
@@ -61,7 +61,7 @@ func TestSizeSummary(t *testing.T) {
 	}
 }
 
-// What is said about sizes does not depend on the order of requests.
+// Size models do not depend on the order of requests.
 func TestSizesOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		transfers := transfergen.Generate(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(1, 400).Draw(t, "requests"), requests.Network())
@@ -90,7 +90,7 @@ func TestSizesOrder(t *testing.T) {
 	})
 }
 
-// Where fewer than half of the requests have a size, or too few in all, they are judged as if there were none.
+// If fewer than half of the requests have a size, or too few in all, sizes are ignored.
 func TestFewSizes(t *testing.T) {
 	for _, c := range []struct{ n, with int }{{400, 150}, {30, 15}} {
 		g := sizeGrouper(group.Rules{Size: requests.BodySize})
@@ -103,12 +103,12 @@ func TestFewSizes(t *testing.T) {
 		}
 		g.Close(0)
 		if s := g.Summarize(g.Groups()[0]); s.Size != nil {
-			t.Errorf("%d of %d with a size: %+v", c.with, c.n, s.Size)
+			t.Errorf("%d of %d requests with a size: model %+v", c.with, c.n, s.Size)
 		}
 	}
 }
 
-// Which of several sizes counts: that of the entry span, else the largest number on the baseline path.
+// Of several sizes that of the entry span counts, or else the largest on the baseline path.
 func TestWhichSize(t *testing.T) {
 	const none = -1
 	type at struct {
@@ -159,7 +159,7 @@ func TestSizeRulesCheck(t *testing.T) {
 		{Types: []group.TypeRule{{Entry: "shop GET", Size: requests.BodySize, Timeout: -1}}},
 	} {
 		if bad.Check() == nil {
-			t.Errorf("nothing wrong with %+v", bad)
+			t.Errorf("no error for %+v", bad)
 		}
 	}
 	good := group.Rules{Size: requests.BodySize, Types: []group.TypeRule{{Entry: "shop GET", Timeout: time.Second}}}
@@ -168,7 +168,7 @@ func TestSizeRulesCheck(t *testing.T) {
 	}
 }
 
-// BenchmarkFitSizes measures what a size model of a full sample costs.
+// BenchmarkFitSizes measures the cost of a size model of a full sample.
 func BenchmarkFitSizes(b *testing.B) {
 	var sizes, nanos []float64
 	for _, x := range transfergen.Generate(1, 256, requests.Network()) {

@@ -11,31 +11,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Summary is what is known about a group, or about a request type as a whole, over the requests that were judged.
+// Summary describes a group or a request type by its judged requests.
 type Summary struct {
 	ID          analysis.Hash
 	Level       Level
 	RequestType analysis.Hash
 	Entry       trace.Op
-	Name        string // that rules give to the request type; "" if they give none
-	// Distinct holds, for a request type that is one of several with the same entry operation, the operations of the
-	// entry's children that tell it apart, most telling first. Empty where the entry operation is enough of a name.
+	Name        string // of the request type in the rules; "" if it has none
+	// Distinct holds the operations, most distinctive first, that distinguish a request type from others with the same
+	// entry operation. It is empty if the entry operation has only one type.
 	Distinct []trace.Op
 
 	Count    uint64
-	Failed   uint64 // whose root ended in an error
+	Failed   uint64 // requests whose root has an error
 	Mean     time.Duration
 	P50, P99 time.Duration // within 1 % of the exact quantile
-	CoV      float64       // NaN under two requests
+	CoV      float64       // NaN for fewer than two requests
 	CoVLow   float64       // 95 % interval
 	CoVHigh  float64
-	// Between is the part, 0–1, of the variance of a request type that lies between the means of its groups: the structure explains it.
-	// The rest lies within groups. NaN for groups, and where there is no variance.
+	// Between is the fraction, 0–1, of the variance of a request type that lies between the means of its groups, and so
+	// is explained by their paths; the rest lies within groups. NaN for groups and without variance.
 	Between float64
-	Edges   []EdgeShare   // by falling share of the mean; the remainder beyond the bound last, with Edge 0
-	Bins    []VariableBin // by which the requests of a group were told apart from those with the same path; nil: by nothing
-	Size    *SizeModel    // whose CoV is that of the requests; nil: they are not judged by size
-	Latency []Bin         // histogram over the durations, ascending, only bins that are not empty
+	Edges   []EdgeShare   // by falling share of the mean; Edge 0, the remainder, last
+	Bins    []VariableBin // values that distinguish the group from others with the same path; nil: none
+	Size    *SizeModel    // whose CoV is that of the group; nil: the group is not judged by size
+	Latency []Bin         // histogram of the durations, ascending, without empty bins
 }
 
 // Bin is one bin of a histogram: Count durations in (Low, High].
@@ -44,10 +44,10 @@ type Bin struct {
 	Count     uint64
 }
 
-// distinctOps is how many operations tell a request type apart in its name: more would not be read.
+// distinctOps is the maximum number of operations in the name of a request type.
 const distinctOps = 3
 
-// Summarize returns what the requests judged say.
+// Summarize returns the summary of a group or request type.
 func (g *Grouper) Summarize(group *Group) Summary {
 	w, size := group.Judged(), group.JudgedSize()
 	cov := w.CoV(size)
@@ -70,7 +70,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 	return s
 }
 
-// between returns the part of the variance of a request type that lies between its groups; NaN for a group.
+// between returns the fraction of the variance of a request type that lies between its groups; NaN for a group.
 func (g *Grouper) between(group *Group) float64 {
 	if group.Level != LevelRequestType {
 		return math.NaN()
@@ -89,6 +89,7 @@ func (g *Grouper) between(group *Group) float64 {
 	return stats.BetweenShare(totals)
 }
 
+// otherLast orders Edge 0 after all other edges.
 func otherLast(a, b EdgeShare) int {
 	switch {
 	case a.Edge == 0 && b.Edge != 0:

@@ -8,23 +8,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Tally is the exact sums over a set of requests: of their durations, and of their times in each edge. Of more edges than the limit
-// those with the smallest identities are kept apart and the others added up in Edge 0: so the same requests give the same bytes, in
-// whatever order they were added and merged. The zero value is the empty set.
+// Tally holds exact sums over a set of requests: of their durations, and of their times by edge. Of more edges than the
+// limit it keeps those with the smallest identities separate and adds up the others in Edge 0, so that the same
+// requests give the same bytes in whatever order they are added and merged. The zero value is empty.
 type Tally struct {
 	Total stats.Moments
-	Edges []EdgeTally // ascending by Edge, so that Edge 0, all edges beyond the limit, comes first
+	Edges []EdgeTally // ascending by Edge; Edge 0, the sum of all edges beyond the limit, is first
 }
 
-// EdgeTally is the exact sums for one edge. A request that did not execute it counts as 0 ns and changes nothing here. Those of Edge
-// 0 are the sums over its edges: its mean and its covariance are exact, its own variance is not known.
+// EdgeTally holds exact sums for one edge. A request without the edge counts as 0 ns, which changes no sum. Those of
+// Edge 0 are sums over its edges: its mean and its covariance are exact, its own variance is unknown.
 type EdgeTally struct {
 	Edge     trace.Edge
-	Requests uint64 // that spent time in it
+	Requests uint64 // that spent time in the edge
 	stats.CoMoments
 }
 
-// Add adds a request with the given times, ascending by edge, which add up to its duration. It returns how many edges were new.
+// Add adds a request with the given times, ascending by edge, which add up to its duration. It returns the number of
+// new edges.
 func (t *Tally) Add(duration int64, times []observation.EdgeNanos, limit int) int {
 	t.Total.Add(duration)
 	added, at := 0, 0
@@ -49,7 +50,7 @@ func (t *Tally) Add(duration int64, times []observation.EdgeNanos, limit int) in
 	return added
 }
 
-// others returns 1 if there is an Edge 0, else 0.
+// others returns 1 if there is an Edge 0, and otherwise 0.
 func (t *Tally) others() int {
 	if len(t.Edges) > 0 && t.Edges[0].Edge == 0 {
 		return 1
@@ -74,7 +75,7 @@ func (t *Tally) trim(other *EdgeTally, limit int) {
 	t.Edges[0].merge(other)
 }
 
-// merge adds the sums of from.
+// merge adds the sums in from.
 func (e *EdgeTally) merge(from *EdgeTally) {
 	e.Requests += from.Requests
 	e.CoMoments.Merge(from.CoMoments)
@@ -110,7 +111,7 @@ func (t *Tally) find(e trace.Edge) (int, bool) {
 	})
 }
 
-// Edge returns the sums for e; zero sums where no request executed it.
+// Edge returns the sums for e; zero sums if no request has it.
 func (t *Tally) Edge(e trace.Edge) EdgeTally {
 	if at, found := t.find(e); found {
 		return t.Edges[at]

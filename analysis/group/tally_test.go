@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// request is the times of one request by edge, ascending; they add up to its duration.
+// request holds the times of one request by edge, ascending. They add up to its duration.
 type request []observation.EdgeNanos
 
 func (r request) duration() (ns int64) {
@@ -45,7 +45,7 @@ func tallyOf(all []request, limit int) *group.Tally {
 	return &t
 }
 
-// The same requests give the same sums in any order, added or merged, also when there are more edges than the limit.
+// The same requests give the same sums in any order, added or merged, even with more edges than the limit.
 func TestTallyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawRequests(t)
@@ -55,8 +55,8 @@ func TestTallyOrder(t *testing.T) {
 		if diff := cmp.Diff(whole, tallyOf(shuffled, limit), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("added in another order: %s", diff)
 		}
-		i := rapid.IntRange(0, len(all)).Draw(t, "first cut")
-		k := rapid.IntRange(i, len(all)).Draw(t, "second cut")
+		i := rapid.IntRange(0, len(all)).Draw(t, "first part")
+		k := rapid.IntRange(i, len(all)).Draw(t, "second part")
 		merged := tallyOf(shuffled[:i], limit)
 		rest := tallyOf(shuffled[i:k], limit)
 		rest.Merge(tallyOf(shuffled[k:], limit), limit)
@@ -67,7 +67,7 @@ func TestTallyOrder(t *testing.T) {
 	})
 }
 
-// The sums of the edges, Edge 0 included, are those of the durations: exactly, so that shares add up to 1.
+// The sums of all edges, including Edge 0, equal those of the durations exactly, so that shares add up to 1.
 func TestTallyAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawRequests(t)
@@ -91,7 +91,7 @@ func TestTallyAddsUp(t *testing.T) {
 	})
 }
 
-// What is kept apart is exact, as if there were no limit.
+// Sums of separate edges are exact, as without a limit.
 func TestTallyKeepsEdgesExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := drawRequests(t)
@@ -113,6 +113,6 @@ func TestTallyCountsNewEdges(t *testing.T) {
 		}
 	}
 	if got := tally.Edge(7); got != (group.EdgeTally{Edge: 7}) {
-		t.Errorf("an edge that no request has: %v", got)
+		t.Errorf("edge without requests: %v", got)
 	}
 }

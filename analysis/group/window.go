@@ -8,26 +8,26 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Window is what is kept of the requests of a group over a stretch of time. Windows of the same group merge.
+// Window holds the statistics of the requests of a group over a period. Windows of the same group merge.
 type Window struct {
 	Tally
 	Latency   stats.Sketch            // of the durations
-	Sample    stats.Sample[stats.Row] // uniform; the rows number edges as Group.Edges does, and say when they came once their epoch has ended
-	Transfers stats.Sample[Transfer]  // uniform, of the requests with a size where rules say that sizes matter; nothing elsewhere
-	fitted    *SizeModel              // of Transfers; nil: not yet
-	Failed    uint64                  // requests whose root ended in an error
-	First     trace.Nanos             // start of the earliest request, or of the epoch in which it came; means nothing in an empty window
-	Last      trace.Nanos             // start of the latest request, or end of the epoch in which it came
+	Sample    stats.Sample[stats.Row] // uniform; rows number edges as Group.Edges does, and have a time stamp once their epoch has ended
+	Transfers stats.Sample[Transfer]  // uniform sample of the requests with a size; empty if sizes do not matter
+	fitted    *SizeModel              // to Transfers; nil: not yet
+	Failed    uint64                  // requests whose root has an error
+	First     trace.Nanos             // start of the earliest request or of its epoch; undefined for an empty window
+	Last      trace.Nanos             // start of the latest request or end of its epoch
 }
 
-// Merge adds the requests of u, keeping at most limit edges apart; u stays as it is.
+// Merge adds the requests of u, which it does not change, and keeps at most limit edges separate.
 func (w *Window) Merge(u *Window, limit int) {
-	w.absorb(u, limit)
+	w.mergeSums(u, limit)
 	w.Sample.Merge(u.Sample)
 }
 
-// absorb is Merge without the sample of rows.
-func (w *Window) absorb(u *Window, limit int) {
+// mergeSums is Merge without the sample of rows.
+func (w *Window) mergeSums(u *Window, limit int) {
 	if u.Total.N == 0 {
 		return
 	}
@@ -43,7 +43,7 @@ func (w *Window) absorb(u *Window, limit int) {
 	w.Last = max(w.Last, u.Last)
 }
 
-// Rate returns the requests per second between First and Last; 0 where these coincide.
+// Rate returns the requests per second between First and Last; 0 if these are equal.
 func (w *Window) Rate() float64 {
 	span := w.Last.Sub(w.First).Seconds()
 	if !(span > 0) {
@@ -52,25 +52,26 @@ func (w *Window) Rate() float64 {
 	return float64(w.Total.N) / span
 }
 
-// Reset empties w and makes it sample that many requests.
+// Reset empties w and sets the size of its sample.
 func (w *Window) Reset(sample int) {
 	*w = Window{Tally: Tally{Edges: w.Tally.Edges[:0]}, Sample: stats.NewSample[stats.Row](sample)}
 }
 
-// cover makes w span the epoch [from, to] in which its requests came, whenever they say they began: traces come late, and clocks may be
-// wrong. The requests sampled came at the end of it, which tells what window of the past they are in (see [Group.Windows]).
-func (w *Window) cover(from, to trace.Nanos) {
+// stamp gives w the period of its epoch, [from, to], whatever start times its requests claim: traces arrive late, and
+// clocks may be wrong. It stamps sampled requests with the end of the epoch, which assigns them to a window of the
+// history (see [Group.Windows]).
+func (w *Window) stamp(from, to trace.Nanos) {
 	w.First, w.Last = from, to
 	for _, row := range w.Sample.All() {
 		row.Stamp(lastOf(to))
 	}
 }
 
-// lastOf returns the last nanosecond of an epoch: where it ends, the next one begins.
+// lastOf returns the last nanosecond of an epoch; the next epoch starts at its end.
 func lastOf(end trace.Nanos) int64 { return int64(end) - 1 }
 
-// CoV returns the exact CoV with an interval whose relative width comes from the sample or, if there is none, from the sketch. If a size
-// model is given it returns the CoV of that.
+// CoV returns the exact CoV, with an interval whose relative width comes from the sample or, without one, from the
+// sketch. With a size model it returns the CoV of the model.
 func (w *Window) CoV(size *SizeModel) stats.Interval {
 	if size != nil {
 		return stats.Interval{Value: size.CoV, Low: size.CoVLow, High: size.CoVHigh}
@@ -87,7 +88,7 @@ func (w *Window) CoV(size *SizeModel) stats.Interval {
 	return stats.Interval{Value: value, Low: value * e.Low / e.Value, High: value * e.High / e.Value}
 }
 
-// sizeModel returns the size model of the requests of a window; nil where it cannot be judged by size.
+// sizeModel returns the size model of the requests; nil if they cannot be judged by size.
 func (w *Window) sizeModel(timeout time.Duration) *SizeModel {
 	n := w.Transfers.Len()
 	if n == 0 || float64(n)/w.Transfers.Rate() < sizedPart*float64(w.Total.N) {
@@ -102,7 +103,7 @@ func (w *Window) sizeModel(timeout time.Duration) *SizeModel {
 	return w.fitted
 }
 
-// past makes p what is kept of a window once it is past.
+// past sets p to the statistics of w that the history keeps.
 func (w *Window) past(p *Past) {
 	p.Total, p.Failed, p.Edges = w.Total, w.Failed, p.Edges[:0]
 	p.Latency.set(&w.Latency)

@@ -2,7 +2,7 @@ package observation
 
 import "slices"
 
-// Clone returns a copy of o that shares nothing with it.
+// Clone returns a deep copy of o.
 func (o *Observation) Clone() *Observation {
 	c := *o
 	c.Children = slices.Clone(o.Children)

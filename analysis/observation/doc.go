@@ -1,3 +1,4 @@
-// Package observation reduces critical paths to observations: what one request contributes to statistics, with all definitions that a
-// reader needs. It packs observations into some hundred bytes each, and keeps how long the spans of each operation took.
+// Package observation reduces critical paths to observations: the contribution of one request to statistics, with the
+// definitions of all contexts and edges that it names. It packs observations into some hundred bytes each, and collects
+// the durations of the spans of each operation.
 package observation

@@ -13,10 +13,10 @@ type EdgeNanos struct {
 	Nanos int64
 }
 
-// AppendWholeTimes appends the times of o by baseline context, ascending by [trace.WholeEdge].
-func (o *Observation) AppendWholeTimes(times []EdgeNanos) []EdgeNanos {
+// AppendContextTimes appends the times of o by baseline context, ascending by [trace.ContextEdge].
+func (o *Observation) AppendContextTimes(times []EdgeNanos) []EdgeNanos {
 	for i := range o.Edges {
-		times = append(times, EdgeNanos{trace.WholeEdge(o.Edges[i].Context), o.Edges[i].Nanos})
+		times = append(times, EdgeNanos{trace.ContextEdge(o.Edges[i].Context), o.Edges[i].Nanos})
 	}
 	sortTimes(times)
 	out := times[:0]
@@ -38,7 +38,7 @@ func (o *Observation) AppendTimes(times []EdgeNanos) []EdgeNanos {
 	return times
 }
 
-// fewTimes is the number up to which insertion is the fastest way to sort.
+// fewTimes is the largest number of times that insertion sorts fastest.
 const fewTimes = 32
 
 func sortTimes(times []EdgeNanos) {

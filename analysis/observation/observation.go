@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Observation is what one request (one root of one complete trace) contributes to the statistics. It carries the
-// definitions of the contexts and edges it names, so that whoever receives it needs no dictionary but that of operations.
+// Observation holds the contribution of one request, a root of a complete trace, to the statistics. It defines the
+// contexts and edges that it names, so that a receiver needs no dictionary but that of operations.
 type Observation struct {
 	Trace    trace.ID
 	Root     trace.SpanID
@@ -19,30 +19,32 @@ type Observation struct {
 	Entry    trace.Op      // operation of the root
 	Failed   bool          // the root's status is an error
 
-	Plan int64        // version of the plan that applied to the request; 0: none, -1: not said
+	Plan int64        // version of the plan that applied to the request; 0: none, -1: unknown
 	Arm  trace.Symbol // arm of that plan
 
-	// Children holds the distinct operations of the root's baseline children, critical or not, in ascending order.
+	// Children holds the distinct operations of the root's baseline children, critical or not, ascending.
 	Children []trace.Op
-	// Contexts holds every calling context that the request executed, critical or not, ascending by Context. Switched-on
-	// spans are in it under their full context. The Parent of each is in it too, except above the root and above a span of
-	// another root that was joined (it is in that root's observation).
+	// Contexts holds every calling context that the request executed, critical or not, ascending by Context.
+	// Switched-on spans appear under their full context. The Parent of each context appears, too, except above the root
+	// and above a joined span of another root, whose observation holds it.
 	Contexts []ContextCount
-	// Edges holds the baseline edges with their times, ascending by Edge. The times are above 0 and add up to Duration.
+	// Edges holds the baseline edges with their times, ascending by Edge. The times are positive and add up to
+	// Duration.
 	Edges []EdgeTime
-	// Refined holds the parts of the edges that switched-on spans refine, ascending by (Within, Edge). The parts of an edge
-	// add up to its time. Empty where nothing was switched on.
+	// Refined holds the parts of the edges that switched-on spans refine, ascending by (Within, Edge). The parts of an
+	// edge add up to its time. Refined is empty if no tracepoint was switched on.
 	Refined []EdgeTime
-	// Variables holds the attributes that were asked for of the spans on the critical path (switched-on ones under their
-	// full context), ascending by (Context, Key).
+	// Variables holds the requested attributes of the spans on the critical path, ascending by (Context, Key). Those of
+	// switched-on spans appear under their full context.
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton analysis.Hash
-	// Shape is a hash of the contexts and edges with their callees, made while these are in the processor's caches. 0: not made.
+	// Shape is [Observation.ComputeShape], computed while contexts and edges are in the processor's caches. 0: not
+	// computed.
 	Shape uint64
 }
 
-// ComputeShape returns the value of Shape.
+// ComputeShape returns a hash of the contexts and edges with their callees.
 func (o *Observation) ComputeShape() uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	contexts, edges := uint64(len(o.Contexts)), uint64(len(o.Edges))
@@ -55,18 +57,19 @@ func (o *Observation) ComputeShape() uint64 {
 	return trace.Mix(contexts, edges)
 }
 
-// ContextCount says how often a request executed a calling context, and how that went.
+// ContextCount counts the executions of a calling context by a request, with their errors and times.
 type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op
 	Tracepoint      trace.Symbol // 0: baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
-	// Exclusive is ns on the critical path: for baseline spans on that over baseline spans only, so that those of all
-	// baseline contexts add up to the request's duration; for switched-on spans on the refined one.
+	// Exclusive is the time on the critical path in ns. For baseline spans it is that on the path over baseline spans
+	// only, so that the times of all baseline contexts add up to the duration of the request; for switched-on spans
+	// that on the refined path.
 	Exclusive int64
-	// Self is ns not covered by children, on the critical path or not, summed over the spans. Only baseline children count
-	// for a baseline span.
+	// Self is the time in ns that children do not cover, on the critical path or not, summed over the spans. For a
+	// baseline span only baseline children count.
 	Self  int64
 	Total int64 // ns from start to end, summed over the spans
 }
@@ -76,10 +79,10 @@ type EdgeTime struct {
 	Edge          trace.Edge
 	Context       trace.Context
 	Before, After trace.Op
-	// Callee is, for an edge of a CLIENT span whose SERVER child is known, the operation of that child: the edge is time on the
-	// wire or in the callee's queue, named caller → callee. Else 0.
+	// Callee is the operation of the SERVER child if Context ends in a CLIENT span that has one, and otherwise 0. The
+	// time of an edge with a Callee is spent on the network or in the callee's queue.
 	Callee trace.Op
-	Within trace.Edge // for a refined edge the baseline edge that it is a part of
+	Within trace.Edge // for a refined edge the baseline edge that contains it
 	Nanos  int64
 }
 
@@ -88,7 +91,8 @@ func (e *EdgeTime) compare(o *EdgeTime) int {
 	return cmp.Or(cmp.Compare(e.Within, o.Within), cmp.Compare(e.Edge, o.Edge))
 }
 
-// Variable is the value of an attribute at a place: of the earliest span with that calling context on the critical path.
+// Variable is the value of an attribute at a place: that of the earliest span with this calling context on the critical
+// path.
 type Variable struct {
 	Context trace.Context
 	Key     trace.Symbol
@@ -102,7 +106,7 @@ func (v *Variable) compare(o *Variable) int {
 	return cmp.Or(cmp.Compare(v.Context, o.Context), cmp.Compare(v.Key, o.Key))
 }
 
-// Context returns what o says of a calling context; nil if it did not execute it.
+// Context returns the counts of a calling context; nil if o did not execute it.
 func (o *Observation) Context(context trace.Context) *ContextCount {
 	i, found := slices.BinarySearchFunc(o.Contexts, context, func(c ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
 	if !found {
@@ -111,7 +115,7 @@ func (o *Observation) Context(context trace.Context) *ContextCount {
 	return &o.Contexts[i]
 }
 
-// Variable returns the value of an attribute at a place; nil if it has none there.
+// Variable returns the value of an attribute at a place; nil if there is none.
 func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variable {
 	i, found := slices.BinarySearchFunc(o.Variables, context, func(v Variable, x trace.Context) int {
 		return cmp.Or(cmp.Compare(v.Context, x), cmp.Compare(v.Key, key))
@@ -122,10 +126,11 @@ func (o *Observation) Variable(context trace.Context, key trace.Symbol) *Variabl
 	return &o.Variables[i]
 }
 
-// Key identifies the request in samples: well-mixed bits of its trace and root.
+// Key returns well-mixed bits of the trace and root of o, which identify the request in samples.
 func (o *Observation) Key() uint64 { return trace.Mix(o.Trace.Hash(), uint64(o.Root)) }
 
-// EachVariable calls f with the values of the attributes with the given keys, ascending, at the baseline places of o's path.
+// EachVariable calls f with the values of the attributes with the given keys, which must be ascending, at the baseline
+// places of the path.
 func (o *Observation) EachVariable(keys []trace.Symbol, f func(v *Variable)) {
 	if len(keys) == 0 {
 		return

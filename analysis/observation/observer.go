@@ -11,31 +11,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Observer reduces paths to observations. It keeps its buffers: once they have grown, it allocates nothing. It belongs to
-// one goroutine. The zero Observer is ready for use.
+// Observer reduces paths to observations. It reuses its buffers: once they have grown, it allocates nothing. It is not
+// safe for concurrent use. The zero Observer is ready for use.
 type Observer struct {
 	path *critpath.Path
 	root *critpath.Root
 	into *Observation
 
-	keys    []key        // being sorted
+	keys    []key        // to sort
 	scratch []key        // see sortKeys
-	entry   []int32      // of each node its index in into.Contexts; valid for the nodes of the root and of its path
-	below   []int32      // of each switched-on node its first baseline child, -1: none; filled only if there are such
-	next    []int32      // of each baseline node the next child of its switched-on parent
-	onPath  []bool       // of each entry of into.Contexts whether a baseline span on the path has it
+	entry   []int32      // by node: index of its context in into.Contexts; valid for the nodes of the root and of its path
+	below   []int32      // by switched-on node: its first baseline child, -1: none; valid only if p.HasSwitchedOn
+	next    []int32      // by baseline node: the next child of its switched-on parent
+	onPath  []bool       // by entry of into.Contexts: whether a baseline span on the path has this context
 	refined []trace.Edge // see findRefined
 	buckets []int32
 	found   []located
 }
 
-// key is what something is sorted by, and its number.
+// key is a hash to sort by and the index of the hashed element.
 type key struct {
 	hash uint64
 	i    int32
 }
 
-// The protocol's own attributes are not variables.
+// Attributes of the tracepoint protocol are not variables.
 var (
 	keyTracepoint = trace.SymbolOf([]byte(trace.KeyTracepoint))
 	keyPlan       = trace.SymbolOf([]byte(trace.KeyPlan))
@@ -43,9 +43,9 @@ var (
 	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
 )
 
-// Observe fills into, reusing its slices, with the observation of root number root of p, which must be usable (see
-// [critpath.Path.Unusable]). Into shares no memory with p. It takes time O(n log n) in the number of nodes of the root and of its
-// path.
+// Observe fills into, whose slices it reuses, with the observation of root number root of p, which must be usable (see
+// [critpath.Path.Unusable]). The observation shares no memory with p. Observe takes O(n log n) for n nodes of the root
+// and its path.
 func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	o.path, o.root, o.into = p, &p.Roots[root], into
 	n := &p.Nodes[o.root.Node]
@@ -65,7 +65,8 @@ func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	o.path, o.root, o.into = nil, nil, nil
 }
 
-// plan reads from the root's attributes which plan and arm applied to the request. If there are several, the largest holds.
+// plan reads the plan and the arm that applied to the request from the attributes of the root. Of several values it
+// takes the largest.
 func (o *Observer) plan() {
 	o.into.Plan, o.into.Arm = -1, 0
 	for _, i := range o.path.Attrs(o.root.Node) {
@@ -93,7 +94,7 @@ func (o *Observer) children() {
 	o.into.Children = slices.Compact(ops)
 }
 
-// contexts counts by calling context the nodes of the root, and those of other roots that are on its path.
+// contexts counts the nodes of the root, and those of other roots on its path, by calling context.
 func (o *Observer) contexts() {
 	p := o.path
 	o.entry = resized(o.entry, len(p.Nodes))
@@ -132,7 +133,7 @@ func (o *Observer) addJoined(i int32) {
 	}
 }
 
-// addContext adds the empty count of the context of a node.
+// addContext adds a zero count for the context of a node.
 func (o *Observer) addContext(node int32) {
 	i := len(o.into.Contexts)
 	o.into.Contexts = slices.Grow(o.into.Contexts, 1)[:i+1]
@@ -159,7 +160,7 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	c.Self = saturated(c.Self, int64(n.End-n.Start)-o.covered(i, n))
 }
 
-// saturated returns a+b, both at least 0, or the largest int64: spans without end, many of them in one place, must not wrap around.
+// saturated returns a+b for a, b ≥ 0, at most the largest int64: sums over many spans without end must not wrap around.
 func saturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -167,9 +168,9 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// cover measures the union of intervals that come by descending end.
+// cover measures the union of intervals that are added by descending end.
 type cover struct {
-	from  trace.Nanos // where what was added begins
+	from  trace.Nanos // start of the intervals added so far
 	nanos int64
 }
 
@@ -180,7 +181,7 @@ func (c *cover) add(start, end trace.Nanos) {
 	}
 }
 
-// covered returns how much of node i is covered by its children: for a baseline node baseline ones.
+// covered returns the time of node i that its children cover; for a baseline node its baseline children.
 func (o *Observer) covered(i int32, n *critpath.Node) int64 {
 	nodes := o.path.Nodes
 	k, last := o.path.Children(i)
@@ -214,7 +215,7 @@ func (o *Observer) covered(i int32, n *critpath.Node) int64 {
 // linkBelow lists, for each switched-on node of the root, its baseline children by descending end.
 func (o *Observer) linkBelow() {
 	p := o.path
-	if !p.HasSwitchedOn() {
+	if !p.HasTracepointSpans() {
 		return
 	}
 	o.below = resized(o.below, len(p.Nodes))
@@ -292,7 +293,7 @@ func (o *Observer) op(i int32) trace.Op {
 
 func (o *Observer) callee(s *critpath.Section) trace.Op { return o.op(o.path.Nodes[s.Node].Callee) }
 
-// exclusive adds to the contexts their time on the path over baseline spans.
+// exclusive adds the time on the path over baseline spans to the contexts.
 func (o *Observer) exclusive() {
 	contexts := o.into.Contexts
 	for i := range o.root.Sections {
@@ -304,7 +305,7 @@ func (o *Observer) exclusive() {
 	}
 }
 
-// refine fills in the refined edges, and the time on the path of switched-on spans.
+// refine adds the refined edges and, to the contexts of switched-on spans, the time on the refined path.
 func (o *Observer) refine() {
 	o.into.Refined = o.into.Refined[:0]
 	if len(o.root.Refined) == 0 {
@@ -314,7 +315,7 @@ func (o *Observer) refine() {
 	refined := o.into.Refined
 	for i := range o.root.Refined {
 		s := &o.root.Refined[i]
-		if c := &o.into.Contexts[o.entry[s.Node]]; c.Tracepoint != 0 { // else it is baseline in one span: all of its time is that of such
+		if c := &o.into.Contexts[o.entry[s.Node]]; c.Tracepoint != 0 { // a context that is baseline in one span counts as baseline
 			c.Exclusive += int64(s.End - s.Start)
 		}
 		within := o.edgeOf(&o.root.Sections[s.Within])
@@ -340,7 +341,7 @@ func (o *Observer) findRefined() {
 	o.refined = slices.Compact(o.refined)
 }
 
-// compactEdges sorts edges by (Within, Edge) and adds up those that are the same, in place.
+// compactEdges sorts edges by (Within, Edge) and merges equal ones, in place.
 func compactEdges(edges []EdgeTime) []EdgeTime {
 	slices.SortFunc(edges, func(a, b EdgeTime) int { return a.compare(&b) })
 	out := edges[:0]
@@ -379,14 +380,15 @@ func (o *Observer) variables() {
 	}
 }
 
-// located is a variable with where it was found.
+// located is a variable with the start and the ID of its span.
 type located struct {
 	Variable
 	start trace.Nanos
 	id    trace.SpanID
 }
 
-// compare orders by place, then by preference: the earliest span, and if that has several values, any fixed one.
+// compare orders by place, then by preference: the earliest span first and, among several values of one span, a fixed
+// order.
 func (v located) compare(w located) int {
 	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
 		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))
@@ -405,14 +407,14 @@ func (o *Observer) find(node int32) {
 	}
 }
 
-// resized returns a slice of n elements with any values, in s's memory if it suffices.
+// resized returns a slice of n elements with arbitrary values, in the memory of s if that suffices.
 func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// fewKeys is the number up to which insertion is the fastest way to sort.
+// fewKeys is the largest number of keys that insertion sorts fastest.
 const fewKeys = 16
 
-// sortKeys sorts o.keys. They are hashes, so that one pass over their first bits puts each nearly where it belongs. Equal
-// hashes stay in the order of their numbers.
+// sortKeys sorts o.keys by hash, then by index. Because hashes are uniform, one pass of a bucket sort over their first
+// bits puts each key close to its place.
 func (o *Observer) sortKeys() {
 	n := len(o.keys)
 	if n <= fewKeys {
@@ -447,7 +449,7 @@ func (o *Observer) sortKeys() {
 	}
 }
 
-// sortFew sorts keys, of which there are usually few.
+// sortFew sorts keys; it is fast for few.
 func sortFew(keys []key) {
 	if len(keys) > fewKeys {
 		slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.i, b.i)) })

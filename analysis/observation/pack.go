@@ -10,10 +10,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Packer packs observations into some hundred bytes each, so that many can be kept and read several times. It stores the values that
-// observations share (contexts, edges, places of variables) once, in its dictionary: only the Packer that packed an observation, or one
-// that [DecodePacker] returned for it, can unpack it. It is not safe for concurrent use, except that several calls of Unpack may run at
-// once.
+// Packer packs observations into some hundred bytes each, so that many can be kept and read several times. It stores
+// the values that observations share (contexts, edges, places of variables) once, in its dictionary: only the Packer
+// that packed an observation, or its decoded copy, can unpack it. It is not safe for concurrent use, except that
+// several calls of Unpack may run at once.
 //
 // The dictionary is bounded. Once it is full, new values are written out in every observation, and counted.
 type Packer struct {
@@ -201,9 +201,9 @@ const (
 	minVariableSize = 1 + 8
 )
 
-// Unpack decodes into o, whose slices it reuses, the observation at the start of b, and returns the bytes behind it. If p did not pack the
-// bytes, it sets o to the zero value and returns an error wrapping [codec.ErrCorrupt]; the ranges and the orders that [Observation]
-// states hold otherwise.
+// Unpack decodes the observation at the start of b into o, whose slices it reuses, and returns the bytes behind it. For
+// bytes that p did not pack, and for an observation whose values are out of range or out of order, it sets o to the
+// zero value and returns an error wrapping [codec.ErrCorrupt].
 func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 	r := codec.NewReader(b)
 	copy(o.Trace[:], r.Bytes(len(o.Trace)))

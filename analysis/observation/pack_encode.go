@@ -8,7 +8,8 @@ import (
 
 const packerVersion = 1
 
-// AppendBinary appends the dictionary of p to b, so that the observations that p packed can be unpacked after a restart.
+// AppendBinary appends the dictionary of p to b, so that the observations that p packed can be unpacked after a
+// restart.
 func (p *Packer) AppendBinary(b []byte) []byte {
 	b = append(b, packerVersion)
 	b = appendDictionary(b, &p.contexts, appendContext)
@@ -33,8 +34,8 @@ const (
 	packedOpSize      = 8
 )
 
-// DecodePacker returns the Packer that AppendBinary wrote, with the default limit, and the bytes behind it. An error wraps
-// [codec.ErrCorrupt].
+// DecodePacker returns the Packer that AppendBinary encoded, with the default limit, and the bytes behind it. An error
+// wraps [codec.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
 	r := codec.NewReader(b)
 	r.Version(packerVersion)
@@ -60,12 +61,14 @@ func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, r
 	}
 }
 
-// AppendObservation appends o to b without a dictionary: several times the size of its packed form, but readable without a [Packer].
+// AppendObservation appends o to b without a dictionary. The encoding is several times larger than the packed one, but
+// needs no [Packer].
 func AppendObservation(b []byte, o *Observation) []byte {
 	return (&Packer{Limit: -1}).Append(b, o)
 }
 
-// DecodeObservation returns the observation that AppendObservation wrote, and the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeObservation returns the observation that AppendObservation encoded, and the bytes behind it. An error wraps
+// [codec.ErrCorrupt].
 func DecodeObservation(b []byte) (*Observation, []byte, error) {
 	o := &Observation{}
 	rest, err := (&Packer{}).Unpack(b, o)

@@ -73,7 +73,7 @@ func drawObservation(t *rapid.T) *observation.Observation {
 	return o
 }
 
-// Observations come back as they were, in order, into memory that held others.
+// Observations are unpacked unchanged and in order, into memory that held others.
 func TestPackRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := observation.Packer{Limit: rapid.IntRange(0, 3).Draw(t, "limit")}
@@ -84,7 +84,7 @@ func TestPackRoundTrip(t *testing.T) {
 			before := o.Clone()
 			packed = p.Append(packed, o)
 			if diff := cmp.Diff(before, o, cmpopts.EquateNaNs()); diff != "" {
-				t.Fatalf("packing changed it: %s", diff)
+				t.Fatalf("packing changed the observation: %s", diff)
 			}
 			all = append(all, o)
 		}
@@ -104,7 +104,8 @@ func TestPackRoundTrip(t *testing.T) {
 	})
 }
 
-// Truncated bytes, values that the dictionary lacks, and observations that Observe cannot return are errors, which leave the zero value.
+// Truncated bytes, values that the dictionary lacks, and values out of range or out of order are errors, which leave
+// the zero value.
 func TestUnpackRefuses(t *testing.T) {
 	valid := func() *observation.Observation {
 		context := observation.ContextCount{Context: 1, Count: 2, Errors: 1}
@@ -198,7 +199,7 @@ func TestClone(t *testing.T) {
 		clear(o.Variables)
 		again := c.Clone()
 		if diff := cmp.Diff(c, again, cmpopts.EquateNaNs()); diff != "" || len(c.Edges) > 0 && cmp.Equal(o.Edges, c.Edges) && c.Edges[0] != (observation.EdgeTime{}) {
-			t.Error("the clone changed")
+			t.Error("the clone changed with the original")
 		}
 	})
 }

@@ -11,39 +11,40 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanOps bounds the operations whose spans' durations are kept: at 300 to 1 000 bytes each, and 3.5 KiB at most.
+// spanOps is the maximum number of operations in a SpanTimes. Each takes 300 to 1 000 bytes, at most 3.5 KiB.
 const spanOps = 8192
 
-// SpanTimes holds how long the spans of each operation took, on the critical path or not. Of more than 8 192 operations it keeps those with
-// the lowest identities: they are the same whatever the order, and those of one stretch of time are those of the next. The zero value holds
-// none.
+// SpanTimes holds the durations of the spans of each operation, on the critical path or not. Of more than 8 192
+// operations it keeps those with the lowest identities, so that the selection depends neither on the order of the spans
+// nor on the period. The zero value is empty.
 type SpanTimes struct {
-	ops    map[trace.Op]*stats.Ranks
-	last   trace.Op // of ops, when there is room for no more; else 0
-	beyond uint64   // spans of the operations that are not kept
+	ops     map[trace.Op]*stats.Ranks
+	last    trace.Op // the greatest of ops if there is no room for more; otherwise 0
+	dropped uint64   // spans of dropped operations
 }
 
 // Observe adds the spans of a complete trace.
 func (t *SpanTimes) Observe(p *critpath.Path) {
 	for i := range p.Nodes {
 		s := p.Span(int32(i))
-		if r := t.room(s.Op, 1); r != nil {
+		if r := t.slot(s.Op, 1); r != nil {
 			r.Add(spanTime(s.Duration()))
 		}
 		t.trim()
 	}
 }
 
-// spanTime returns how long a span took that may be malformed, as statistics take it.
+// spanTime returns the duration d of a span, which may be malformed, limited to the range of statistics.
 func spanTime(d time.Duration) int64 { return min(max(0, int64(d)), stats.MaxNanos-1) }
 
-// room returns where durations of spans of an operation are added; nil, after counting so many as beyond, if that is not kept.
-func (t *SpanTimes) room(op trace.Op, spans uint64) *stats.Ranks {
+// slot returns the durations of the spans of an operation, to add to. If the operation is dropped, it counts the given
+// number of spans as dropped and returns nil.
+func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	if r := t.ops[op]; r != nil {
 		return r
 	}
 	if t.last != 0 && op > t.last {
-		t.beyond += spans
+		t.dropped += spans
 		return nil
 	}
 	if t.ops == nil {
@@ -54,13 +55,13 @@ func (t *SpanTimes) room(op trace.Op, spans uint64) *stats.Ranks {
 	return r
 }
 
-// trim forgets the last operation if there is one too many.
+// trim drops the last operation if there is one too many.
 func (t *SpanTimes) trim() {
 	if len(t.ops) < spanOps || len(t.ops) == spanOps && t.last != 0 {
 		return
 	}
 	if len(t.ops) > spanOps {
-		t.beyond += t.ops[t.last].Count()
+		t.dropped += t.ops[t.last].Count()
 		delete(t.ops, t.last)
 	}
 	t.last = 0
@@ -69,49 +70,49 @@ func (t *SpanTimes) trim() {
 	}
 }
 
-// Merge adds the spans of o, which stays as it is.
+// Merge adds the spans of o, which it does not change.
 func (t *SpanTimes) Merge(o *SpanTimes) {
-	t.beyond += o.beyond
+	t.dropped += o.dropped
 	for op, spans := range o.ops {
-		if r := t.room(op, spans.Count()); r != nil {
+		if r := t.slot(op, spans.Count()); r != nil {
 			r.Merge(spans)
 		}
 		t.trim()
 	}
 }
 
-// spanTurn is how long the spans are collected that are forgotten together.
-const spanTurn = time.Hour
+// spanPeriod is the period over which spans are collected, and after which they are dropped, together.
+const spanPeriod = time.Hour
 
-// RecentSpans holds how long spans took over the last one to two hours. The zero value holds none.
+// RecentSpans holds the durations of the spans of the last one to two hours. The zero value is empty.
 type RecentSpans struct {
-	present, before SpanTimes
-	began, turned   trace.Nanos // when before, and present, began; 0: not yet
+	current, before SpanTimes
+	began, rotated  trace.Nanos // start of before and of current; 0: none yet
 }
 
-// Present returns where spans are added.
-func (r *RecentSpans) Present() *SpanTimes { return &r.present }
+// Current returns the current period, to add spans to.
+func (r *RecentSpans) Current() *SpanTimes { return &r.current }
 
-// Turn says that an epoch ended. What is too old is forgotten.
-func (r *RecentSpans) Turn(now trace.Nanos) {
+// Rotate ends an epoch at time now. It drops the spans of the period before the last.
+func (r *RecentSpans) Rotate(now trace.Nanos) {
 	switch {
-	case r.turned == 0 || len(r.present.ops)+len(r.before.ops) == 0:
-		r.began, r.turned = now, now
-	case now.Sub(r.turned) >= spanTurn:
-		r.before, r.present = r.present, SpanTimes{}
-		r.began, r.turned = r.turned, now
+	case r.rotated == 0 || len(r.current.ops)+len(r.before.ops) == 0:
+		r.began, r.rotated = now, now
+	case now.Sub(r.rotated) >= spanPeriod:
+		r.before, r.current = r.current, SpanTimes{}
+		r.began, r.rotated = r.rotated, now
 	}
 }
 
-// Since returns from when on spans are held; 0: there are none.
+// Since returns the start of the earliest period; 0 if there are no spans.
 func (r *RecentSpans) Since() trace.Nanos { return r.began }
 
-// Beyond returns how many of the spans are of operations that are not kept.
-func (r *RecentSpans) Beyond() uint64 { return r.before.beyond + r.present.beyond }
+// Dropped returns the number of spans of dropped operations.
+func (r *RecentSpans) Dropped() uint64 { return r.before.dropped + r.current.dropped }
 
-// Of returns how long the spans of an operation took. It shares no memory with r.
+// Of returns the durations of the spans of an operation. They share no memory with r.
 func (r *RecentSpans) Of(op trace.Op) (spans stats.Ranks) {
-	for _, t := range []*SpanTimes{&r.before, &r.present} {
+	for _, t := range []*SpanTimes{&r.before, &r.current} {
 		if x := t.ops[op]; x != nil {
 			spans.Merge(x)
 		}
@@ -124,25 +125,26 @@ const recentSpansVersion = 1
 // AppendBinary appends r to b.
 func (r *RecentSpans) AppendBinary(b []byte) []byte {
 	e := codec.NewWriter(append(b, recentSpansVersion))
-	e.Times(r.began, r.turned)
+	e.Times(r.began, r.rotated)
 	writeSpanTimes(e, &r.before)
-	writeSpanTimes(e, &r.present)
+	writeSpanTimes(e, &r.current)
 	return e.B
 }
 
 func writeSpanTimes(e *codec.Writer, t *SpanTimes) {
-	e.Uvarints(t.beyond, uint64(len(t.ops)))
+	e.Uvarints(t.dropped, uint64(len(t.ops)))
 	for _, op := range slices.Sorted(maps.Keys(t.ops)) {
 		e.Words(uint64(op))
 		e.B = t.ops[op].AppendBinary(e.B)
 	}
 }
 
-// DecodeRecentSpans reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeRecentSpans returns the RecentSpans that AppendBinary encoded, and the bytes behind them. An error wraps
+// [codec.ErrCorrupt].
 func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(recentSpansVersion)
-	r := RecentSpans{began: d.Time(), turned: d.Time(), before: readSpanTimes(d), present: readSpanTimes(d)}
+	r := RecentSpans{began: d.Time(), rotated: d.Time(), before: readSpanTimes(d), current: readSpanTimes(d)}
 	if d.Bad() {
 		return RecentSpans{}, nil, codec.ErrCorrupt
 	}
@@ -150,7 +152,7 @@ func DecodeRecentSpans(b []byte) (RecentSpans, []byte, error) {
 }
 
 func readSpanTimes(d *codec.Reader) (t SpanTimes) {
-	t.beyond = d.Uvarint()
+	t.dropped = d.Uvarint()
 	n := d.Below(spanOps + 1)
 	before := trace.Op(0)
 	for i := range n {
@@ -161,10 +163,10 @@ func readSpanTimes(d *codec.Reader) (t SpanTimes) {
 			d.Fail()
 			return SpanTimes{}
 		}
-		before, *t.room(op, 0) = op, spans
+		before, *t.slot(op, 0) = op, spans
 	}
-	if t.trim(); t.last == 0 && t.beyond > 0 {
-		d.Fail() // none are beyond while there is room
+	if t.trim(); t.last == 0 && t.dropped > 0 {
+		d.Fail() // nothing is dropped while there is room
 	}
 	return t
 }

@@ -19,7 +19,7 @@ type timed struct {
 	took time.Duration
 }
 
-// observeSpans adds a trace that has these spans.
+// observeSpans adds a trace of the given spans.
 func observeSpans(t *observation.SpanTimes, spans ...timed) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i, s := range spans {
@@ -28,7 +28,7 @@ func observeSpans(t *observation.SpanTimes, spans ...timed) {
 	t.Observe(critpath.NewExtractor(critpath.DefaultOptions()).Extract(x))
 }
 
-// In whichever order and over however many shards spans come, the same is kept of them: with too many operations, too.
+// The same spans are kept in any order and over any number of shards, even with too many operations.
 func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	const operations = 9000
 	random := rand.New(rand.NewPCG(1, 1))
@@ -37,7 +37,7 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 		spans = append(spans, timed{trace.Op(trace.Mix(7, random.Uint64N(operations))), time.Duration(random.Int64N(1e9)) - 1000})
 	}
 	var whole observation.RecentSpans
-	observeSpans(whole.Present(), spans...)
+	observeSpans(whole.Current(), spans...)
 	random.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
 	parts := make([]observation.SpanTimes, 3)
 	for i := range parts {
@@ -45,17 +45,17 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	}
 	var merged observation.RecentSpans
 	for i := range parts {
-		merged.Present().Merge(&parts[i])
+		merged.Current().Merge(&parts[i])
 	}
 	state := whole.AppendBinary(nil)
 	if !bytes.Equal(state, merged.AppendBinary(nil)) {
-		t.Fatal("what is kept depends on the order")
+		t.Fatal("the state depends on the order")
 	}
 	decoded, rest, err := observation.DecodeRecentSpans(state)
 	if err != nil || len(rest) > 0 || !bytes.Equal(decoded.AppendBinary(nil), state) {
-		t.Fatalf("decoded: %d bytes left, %v", len(rest), err)
+		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 	}
-	kept, among := 0, decoded.Beyond()
+	kept, among := 0, decoded.Dropped()
 	for i := range uint64(operations) {
 		if r := decoded.Of(trace.Op(trace.Mix(7, i))); r.Count() > 0 {
 			kept++
@@ -63,44 +63,44 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 		}
 	}
 	if kept != 8192 || among != uint64(len(spans)) {
-		t.Errorf("%d operations are kept, %d spans counted; want 8192 and %d", kept, among, len(spans))
+		t.Errorf("%d operations with spans, %d spans in all; want 8192 and %d", kept, among, len(spans))
 	}
 }
 
-// Spans are held for an hour at least, and for no more than two.
+// Spans are kept for at least one hour and at most two.
 func TestRecentSpansForget(t *testing.T) {
 	begin := trace.Nanos(1_700_000_000_000_000_000)
 	var r observation.RecentSpans
-	r.Turn(begin.Add(-24 * time.Hour)) // nothing came for a day
-	r.Turn(begin)
+	r.Rotate(begin.Add(-24 * time.Hour)) // no spans for a day
+	r.Rotate(begin)
 	for minute := range 150 {
-		observeSpans(r.Present(), timed{5, time.Millisecond})
-		r.Turn(begin.Add(time.Duration(minute+1) * time.Minute))
+		observeSpans(r.Current(), timed{5, time.Millisecond})
+		r.Rotate(begin.Add(time.Duration(minute+1) * time.Minute))
 		want := minute + 1
 		if minute+1 >= 120 {
 			want -= 60
 		}
 		spans := r.Of(5)
 		if spans.Count() != uint64(want) {
-			t.Fatalf("after %d minutes there are %d spans, want %d", minute+1, spans.Count(), want)
+			t.Fatalf("after %d minutes: %d spans, want %d", minute+1, spans.Count(), want)
 		}
 		if since := begin.Add(time.Duration(minute+1-want) * time.Minute); r.Since() != since {
-			t.Fatalf("after %d minutes spans are held since %d, want %d", minute+1, r.Since(), since)
+			t.Fatalf("after %d minutes: since %d, want %d", minute+1, r.Since(), since)
 		}
 	}
 	other := r.Of(6)
 	if other.Count() != 0 {
-		t.Errorf("%d spans of an operation that was not seen", other.Count())
+		t.Errorf("%d spans of an unknown operation, want none", other.Count())
 	}
 }
 
 func FuzzDecodeRecentSpans(f *testing.F) {
 	var r observation.RecentSpans
 	f.Add(r.AppendBinary(nil))
-	observeSpans(r.Present(), timed{5, time.Millisecond}, timed{7, time.Second})
-	r.Turn(1000)
-	r.Turn(trace.Nanos(1000).Add(time.Hour))
-	observeSpans(r.Present(), timed{5, time.Millisecond})
+	observeSpans(r.Current(), timed{5, time.Millisecond}, timed{7, time.Second})
+	r.Rotate(1000)
+	r.Rotate(trace.Nanos(1000).Add(time.Hour))
+	observeSpans(r.Current(), timed{5, time.Millisecond})
 	f.Add(r.AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, rest, err := observation.DecodeRecentSpans(b)
@@ -116,7 +116,7 @@ func FuzzDecodeRecentSpans(f *testing.F) {
 	})
 }
 
-// BenchmarkSpanTimes adds the spans of a trace of 30 of as many operations.
+// BenchmarkSpanTimes adds the spans of a trace of 30 spans of distinct operations.
 func BenchmarkSpanTimes(b *testing.B) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i := range 30 {

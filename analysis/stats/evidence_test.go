@@ -45,8 +45,8 @@ func newGroup(seed uint64) *group {
 	}
 }
 
-// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a daily
-// curve (in fast motion) of 5 % each.
+// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a
+// daily curve (in fast motion) of 5 % each.
 func (g *group) epoch(i int) []int64 {
 	g.block = 0.7*g.block + 0.02*g.r.NormFloat64()
 	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) * (1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
@@ -125,8 +125,8 @@ func TestFalseAlarms(t *testing.T) {
 	}
 }
 
-// What a service does in its first seconds, when a few of its requests take ten times as long, does not make Sibyl blind: that a third of
-// the requests takes five times as long later shows in ten epochs.
+// What a service does in its first seconds, when a few of its requests take ten times as long, does not make Sibyl
+// blind: that a third of the requests takes five times as long later shows in ten epochs.
 func TestStart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var all stats.Sketch
@@ -144,7 +144,7 @@ func TestStart(t *testing.T) {
 		blocks = append(blocks, block.Logs())
 	}
 	options := stats.DefaultTestOptions()
-	options.Margin, options.Rho, options.Doubt = 0.05, 0.005, 1e-2 // as services are watched
+	options.Margin, options.Rho, options.Alpha = 0.05, 0.005, 1e-2 // as services are watched
 	reference := stats.NewReference(&all, blocks, options)
 	var change stats.Change
 	for range 10 {
@@ -243,8 +243,8 @@ func mixEpoch(r *rand.Rand, proportions []float64, n int) []uint64 {
 	return counts
 }
 
-// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 % of
-// requests.
+// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 %
+// of requests.
 func TestMix(t *testing.T) {
 	o := stats.DefaultTestOptions()
 	healthy, false1 := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
@@ -294,8 +294,8 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// While the claim holds exactly, the evidence of t epochs is on average at most that of t bets that win nothing, t/Horizon, less what
-// was forgotten. The average is exact: over all outcomes of four epochs of three requests.
+// While the claim holds exactly, the evidence of t epochs is on average at most that of t bets that win nothing,
+// t/Horizon, less what was forgotten. The average is exact: over all outcomes of four epochs of three requests.
 func TestEvidenceIsFair(t *testing.T) {
 	const epochs = 4
 	var fair float64

@@ -26,7 +26,8 @@ func TestFisherExact(t *testing.T) {
 	}
 }
 
-// TestFisherExactAgreesWithIntegers counts divisions in exact integers. The test is symmetric in the sets and in the property.
+// TestFisherExactAgreesWithIntegers counts divisions in exact integers. The test is symmetric in the sets and in the
+// property.
 func TestFisherExactAgreesWithIntegers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := rapid.IntRange(0, 60).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "m")

@@ -59,7 +59,8 @@ func drawTable(r *rand.Rand, n int, draw latencies) (t stats.Table) {
 
 // bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n
 // of them, of one resample after another, and returns a number; NaNs are left out. Its Value is that of the requests
-// themselves. The same seed gives the same interval. For what [stats.Table.Estimates] offers, that is better and faster.
+// themselves. The same seed gives the same interval. For what [stats.Table.Estimates] offers, that is better and
+// faster.
 func bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) stats.Interval {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	requests := make([]int, n)

@@ -187,7 +187,8 @@ func TestSharesOfAPartitionAddUp(t *testing.T) {
 			sizes += math.Abs(p.Share(total))
 			means += p.MeanShare(total)
 		}
-		// Where parts that vary much make up for each other, shares are as large, and so is what is lost when they are rounded.
+		// Where parts that vary much make up for each other, shares are as large, and so is what is lost when they are
+		// rounded.
 		if math.Abs(shares-1) > max(1e-9, 1e-15*sizes) || math.Abs(means-1) > 1e-9 {
 			t.Fatalf("shares of variance add up to %v, of the mean to %v", shares, means)
 		}
@@ -299,8 +300,8 @@ func FuzzDecodeMoments(f *testing.F) {
 	})
 }
 
-// checkDecoded checks what holds of every decoder: an error comes with the zero value and wraps ErrCorrupt; what was accepted
-// encodes to the same bytes.
+// checkDecoded checks what holds of every decoder: an error comes with the zero value and wraps ErrCorrupt; what was
+// accepted encodes to the same bytes.
 func checkDecoded(t *testing.T, in, rest []byte, err error, zero bool, encode func([]byte) []byte) {
 	t.Helper()
 	if err != nil {

@@ -76,7 +76,8 @@ func TestSampleDependsOnTheSetOnly(t *testing.T) {
 	})
 }
 
-// However samples of different sizes are merged, resized and added to, what is in them is everything below the threshold.
+// However samples of different sizes are merged, resized and added to, what is in them is everything below the
+// threshold.
 func TestSampleStaysUniform(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := map[uint64]bool{}
@@ -111,7 +112,7 @@ func TestSampleWantsWhatAddKeeps(t *testing.T) {
 		key  uint64
 		want bool
 	}{{50, true}, {30, true}, {50, false}, {70, false}, {40, true}, {50, false}, {10, true}} {
-		wants := s.Wants(step.key)
+		wants := s.Accepts(step.key)
 		if added := s.Add(step.key, 1); wants != step.want || added != step.want {
 			t.Errorf("key %d: wants %v, added %v, want %v", step.key, wants, added, step.want)
 		}
@@ -128,13 +129,13 @@ func TestRowsAreUnpackedAsPacked(t *testing.T) {
 		slices.Sort(edges)
 		times := rapid.SliceOfN(nanos(), len(edges), len(edges)).Draw(t, "times")
 		row := stats.NewRow(nanos().Draw(t, "total"), edges, times)
-		if from, to := row.Came(); from != 0 || to != 0 {
+		if from, to := row.Arrival(); from != 0 || to != 0 {
 			t.Fatalf("not stamped, it came in [%d, %d)", from, to)
 		}
 		if rapid.Bool().Draw(t, "stamped") {
 			ns := rapid.Int64Range(0, math.MaxInt64-int64(stats.Tick)).Draw(t, "came")
 			row.Stamp(ns)
-			if from, to := row.Came(); from > ns || to <= ns || to-from != int64(stats.Tick) {
+			if from, to := row.Arrival(); from > ns || to <= ns || to-from != int64(stats.Tick) {
 				t.Fatalf("it came at %d, and says in [%d, %d)", ns, from, to)
 			}
 		}
@@ -194,7 +195,7 @@ func FuzzDecodeSample(f *testing.F) {
 		})
 		stats.NewTable(s.All(), []int32{0, 1, 2})
 		for _, r := range s.All() {
-			if from, to := r.Came(); r.Total() < 0 || from < 0 || to < from {
+			if from, to := r.Arrival(); r.Total() < 0 || from < 0 || to < from {
 				t.Fatalf("%d ns in [%d, %d)", r.Total(), from, to)
 			}
 		}

@@ -52,8 +52,8 @@ func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
 		for _, x := range xs {
 			s.Add(x)
 		}
-		limit, above := s.Exceed(p)
-		floor, below := s.Undercut(p)
+		limit, above := s.UpperLimit(p)
+		floor, below := s.LowerLimit(p)
 		var wantAbove, wantBelow uint64
 		for _, x := range xs {
 			if x > limit {
@@ -96,7 +96,7 @@ func TestSketchMissesNothingBeyondLimits(t *testing.T) {
 				most++
 			}
 		}
-		if n := s.Beyond(low, high); n < least || n > most {
+		if n := s.Outside(low, high); n < least || n > most {
 			t.Fatalf("%d of %v may be below %d or above %d, want at least %d, at most %d", n, xs, low, high, least, most)
 		}
 	})
@@ -108,7 +108,7 @@ func TestEmptySketch(t *testing.T) {
 		t.Errorf("quantile %v, count %d", s.Quantile(0.5), s.Count())
 	}
 	s.Merge(stats.Sketch{})
-	if limit, above := s.Exceed(0.1); limit != 0 || above != 0 {
+	if limit, above := s.UpperLimit(0.1); limit != 0 || above != 0 {
 		t.Errorf("exceed %d, %d", limit, above)
 	}
 }
@@ -124,8 +124,8 @@ func FuzzDecodeSketch(f *testing.F) {
 		s, rest, err := stats.DecodeSketch(b)
 		checkDecoded(t, b, rest, err, s.Count() == 0, s.AppendBinary)
 		s.Quantile(0.5)
-		s.Exceed(0.1)
-		s.Undercut(0.1)
+		s.UpperLimit(0.1)
+		s.LowerLimit(0.1)
 	})
 }
 
@@ -183,7 +183,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The CoV of a sketch is that of its durations, within the width of its bins, and its interval holds the true one about as often as it says.
+// The CoV of a sketch is that of its durations, within the width of its bins, and its interval holds the true one about
+// as often as it says.
 func TestSketchCoV(t *testing.T) {
 	truth := math.Sqrt(math.Expm1(0.25)) // of a log-normal distribution with σ = 0.5
 	held := 0

@@ -524,7 +524,7 @@ type AgentState string
 
 // Arm defines model for Arm.
 type Arm struct {
-	// Everything All tracepoints are on
+	// Everything All tracepoints are on, for exploration.
 	Everything bool   `json:"everything"`
 	Name       string `json:"name"`
 
@@ -978,7 +978,7 @@ type GroupDetail struct {
 	// Between Fraction of the variance of a request type that lies between its groups.
 	Between *float64 `json:"between"`
 
-	// Bins Further properties that its requests share
+	// Bins Further properties that its requests share, besides their path.
 	Bins []string `json:"bins"`
 
 	// Cov A value with its 95 % interval.
@@ -1399,7 +1399,7 @@ type RequestedTracepoint struct {
 	Since      time.Time `json:"since"`
 	Tracepoint string    `json:"tracepoint"`
 
-	// Value Expected share per cost
+	// Value Expected share per cost, the reason for the pick.
 	Value *float64 `json:"value"`
 }
 
@@ -1680,7 +1680,7 @@ type Usage struct {
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// Dead Number of dead letters
+	// Dead Number of dead letters, listed at /webhooks/dead.
 	Dead int `json:"dead"`
 
 	// Delivered Events accepted since the start.

@@ -37,52 +37,35 @@ func demos(out []byte) (*content, error) {
 	var rows [][]string
 	worst := 1.0
 	for _, fault := range slices.Sorted(maps.Keys(byFault)) {
-		s := summarize(byFault[fault])
-		worst = min(worst, s.fractionCorrect())
-		rows = append(rows, append([]string{"`" + fault + "`"}, s.cells()...))
+		s := demo.Summarize(byFault[fault])
+		worst = min(worst, fractionCorrect(s))
+		rows = append(rows, append([]string{"`" + fault + "`"}, demoCells(s)...))
 	}
-	s := summarize(all)
-	rows = append(rows, append([]string{"all"}, s.cells()...))
+	s := demo.Summarize(all)
+	rows = append(rows, append([]string{"all"}, demoCells(s)...))
 	text := table([]string{
 		"fault", "correct", "seconds, median", "max", "tracepoints ever enabled, median", "max", "peak, max", "extra spans, median", "remaining",
 	}, rows)
 	text += "\n" + table(goalHeader, [][]string{
-		goalRow("correct, all runs", s.fractionCorrect(), percent, atLeast(0.9)),
+		goalRow("correct, all runs", fractionCorrect(s), percent, atLeast(0.9)),
 		goalRow("correct, worst fault", worst, percent, atLeast(0.9)),
-		goalRow("from the fault to the answer, median", float64(eval.Median(s.seconds)), seconds, atMost(90)),
-		goalRow("tracepoints ever enabled in a run, max", slices.Max(s.ever), tenths, atMost(0.15)),
-		goalRow("tracepoints enabled a minute after the end, max", s.remaining, number, atMost(0)),
+		goalRow("from the fault to the answer, median", float64(eval.Median(s.Seconds)), seconds, atMost(90)),
+		goalRow("tracepoints ever enabled in a run, max", slices.Max(s.Ever), tenths, atMost(0.15)),
+		goalRow("tracepoints enabled a minute after the end, max", float64(s.Remaining), number, atMost(0)),
 	})
 	return &content{text: text}, nil
 }
 
-// runSummary summarizes runs of the demo.
-type runSummary struct {
-	n, correct                 int
-	remaining                  float64 // most tracepoints that a run left enabled
-	seconds, ever, peak, extra []float64
-}
-
-func summarize(results []*demo.Result) *runSummary {
-	s := &runSummary{n: len(results)}
-	for _, r := range results {
-		s.correct += eval.Count(r.Correct)
-		s.remaining = max(s.remaining, float64(r.RemainingEnabled))
-		s.seconds, s.peak, s.extra = append(s.seconds, r.Seconds), append(s.peak, float64(r.EnabledPeak)), append(s.extra, r.ExtraSpans)
-		s.ever = append(s.ever, float64(r.EnabledEver)/float64(max(r.Tracepoints, 1)))
-	}
-	return s
-}
-
-func (s *runSummary) fractionCorrect() float64 { return float64(s.correct) / float64(s.n) }
-
-func (s *runSummary) cells() []string {
+// demoCells returns the table cells of a summary.
+func demoCells(s *demo.Summary) []string {
 	median := func(xs []float64) float64 { return float64(eval.Median(xs)) }
 	return []string{
-		fmt.Sprintf("%d of %d", s.correct, s.n), fmt.Sprintf("%.0f", median(s.seconds)), fmt.Sprintf("%.0f", slices.Max(s.seconds)),
-		tenths(median(s.ever)), tenths(slices.Max(s.ever)), fmt.Sprintf("%.0f", slices.Max(s.peak)), percent(median(s.extra)), fmt.Sprintf("%.0f", s.remaining),
+		fmt.Sprintf("%d of %d", s.Correct, s.Runs), fmt.Sprintf("%.0f", median(s.Seconds)), fmt.Sprintf("%.0f", slices.Max(s.Seconds)),
+		tenths(median(s.Ever)), tenths(slices.Max(s.Ever)), fmt.Sprintf("%.0f", slices.Max(s.Peak)), percent(median(s.Extra)), fmt.Sprint(s.Remaining),
 	}
 }
+
+func fractionCorrect(s *demo.Summary) float64 { return float64(s.Correct) / float64(s.Runs) }
 
 // overheadGoal is the least throughput with the adaptive selection, relative to that without tracepoints.
 const overheadGoal = 0.98

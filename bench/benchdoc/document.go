@@ -18,8 +18,8 @@ type block struct {
 	begin, end int
 }
 
-// blocks returns the blocks of a document in their order. It returns an error if blocks are nested, unterminated or not begun, or if
-// two have the same name.
+// blocks returns the blocks of a document in their order. It returns an error if blocks are nested, unterminated or not
+// begun, or if two have the same name.
 func blocks(doc string) ([]block, error) {
 	var found []block
 	open, at, number := false, 0, 0

@@ -117,8 +117,8 @@ func (b *benchmarkResult) value(row, key string) float64 {
 	return math.NaN()
 }
 
-// figures returns a function that renders the JSON output of a benchmark as a table of the given figures. A missing figure becomes a
-// dash. The function returns an error if all are missing.
+// figures returns a function that renders the JSON output of a benchmark as a table of the given figures. A missing
+// figure becomes a dash. The function returns an error if all are missing.
 func figures(lines []figure) func([]byte) (*content, error) {
 	return func(out []byte) (*content, error) {
 		var b benchmarkResult

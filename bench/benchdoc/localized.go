@@ -18,7 +18,8 @@ const (
 	plain = "hierarchical"
 )
 
-// localized renders the output of `sibylbench localize`: a row for each strategy, the goals, the faults with ours, and a plot.
+// localized renders the output of `sibylbench localize`: a row for each strategy, the goals, the faults with ours, and
+// a plot.
 func localized(out []byte) (*content, error) {
 	r, err := readReport(out)
 	if err != nil {

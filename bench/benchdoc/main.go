@@ -1,6 +1,6 @@
-// Command benchdoc runs benchmarks and updates docs/benchmarks.md. For each part it runs `sibylbench … -o json` and replaces the
-// part's block of the document by the figures and their goals. The text around the blocks is written by hand and not changed. A
-// part that fails or is interrupted leaves its block unchanged.
+// Command benchdoc runs benchmarks and updates docs/benchmarks.md. For each part it runs `sibylbench … -o json` and
+// replaces the part's block of the document by the figures and their goals. The text around the blocks is written by
+// hand and not changed. A part that fails or is interrupted leaves its block unchanged.
 //
 //	go run ./bench/benchdoc -sibylbench bin/sibylbench [PART…]
 //

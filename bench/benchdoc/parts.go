@@ -65,7 +65,8 @@ func (p *part) command() []string {
 	return p.args
 }
 
-// arguments returns the arguments of sibylbench. The output format precedes a --, after which arguments are the server's.
+// arguments returns the arguments of sibylbench. The output format precedes a --, after which arguments are the
+// server's.
 func (p *part) arguments() []string {
 	return slices.Insert(slices.Clone(p.command()), 1, "-o", "json")
 }

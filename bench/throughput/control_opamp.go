@@ -21,8 +21,8 @@ func (nopLogger) Debugf(context.Context, string, ...any) {}
 // Errorf implements [types.Logger].
 func (nopLogger) Errorf(context.Context, string, ...any) {}
 
-// opampAgent runs an agent with OpAMP's own client, over a WebSocket, until ctx ends. The agent counts as registered after the
-// server's first message on a connection.
+// opampAgent runs an agent with OpAMP's own client, over a WebSocket, until ctx ends. The agent counts as registered
+// after the server's first message on a connection.
 func (f *fleet) opampAgent(ctx context.Context, i int) {
 	c := client.NewWebSocket(nopLogger{})
 	var id types.InstanceUid

@@ -32,8 +32,8 @@ const (
 	manyProblems      = 10_000
 )
 
-// Group measures grouping: from traces to observations, from observations to statistics, and from encoded requests to statistics. It
-// also measures the memory of many groups, and the times to judge them and to rank many problems.
+// Group measures grouping: from traces to observations, from observations to statistics, and from encoded requests to
+// statistics. It also measures the memory of many groups, and the times to judge them and to rank many problems.
 func Group(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	result := &Result{Benchmark: "group", Input: "at least " + mebibytes(o.Bytes) + " of distinct traces of " + units.Plural(spansPerTrace, "span")}
@@ -200,7 +200,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// newFullGrouper returns a grouper with n groups, each with a full history. One group in five varies enough to be a problem.
+// newFullGrouper returns a grouper with n groups, each with a full history. One group in five varies enough to be a
+// problem.
 func newFullGrouper(ctx context.Context, n int) (*group.Grouper, error) {
 	types := &group.RequestTypes{}
 	types.Freeze()

@@ -32,8 +32,8 @@ type IngestOptions struct {
 	Rate    float64  // offered spans per second; 0: unlimited
 }
 
-// Ingest measures the whole service, a process of its own: from gRPC requests over loopback to durable and analysed. This process
-// encodes the requests beforehand and sends them; both share the machine.
+// Ingest measures the whole service, a process of its own: from gRPC requests over loopback to durable and analysed.
+// This process encodes the requests beforehand and sends them; both share the machine.
 func Ingest(ctx context.Context, o IngestOptions) (*Result, error) {
 	o.Options = o.withDefaults()
 	load, err := newLoad(o.Options)
@@ -146,8 +146,8 @@ func offsets(data, pattern []byte) (at []int) {
 	}
 }
 
-// request returns request n of an endless sequence that repeats l, in buf if it fits. Repetitions, numbered from round, have other
-// trace IDs.
+// request returns request n of an endless sequence that repeats l, in buf if it fits. Repetitions, numbered from round,
+// have other trace IDs.
 func (l *load) request(buf []byte, n int, round uint32) []byte {
 	k := n % len(l.data)
 	buf = append(buf[:0], l.data[k]...)

@@ -28,10 +28,11 @@ const (
 	recoveryTime    = 12 * time.Second      // longest load afterwards
 )
 
-// Overload measures the behaviour of the whole service at factor times its capacity. In a third of o.Time it measures the capacity
-// with o.Senders senders. Then it offers factor times as much for o.Time, and finally half of the capacity. Refused requests are
-// not repeated. Server and load generator are separate processes on the same machine; the server is limited to one core, because
-// the generator could not overload it otherwise. The result contains the rate that was really offered.
+// Overload measures the behaviour of the whole service at factor times its capacity. In a third of o.Time it measures
+// the capacity with o.Senders senders. Then it offers factor times as much for o.Time, and finally half of the
+// capacity. Refused requests are not repeated. Server and load generator are separate processes on the same machine;
+// the server is limited to one core, because the generator could not overload it otherwise. The result contains the
+// rate that was really offered.
 func Overload(ctx context.Context, o IngestOptions, factor float64) (*Result, error) {
 	o.Options = o.withDefaults()
 	load, err := newLoad(o.Options)

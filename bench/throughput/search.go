@@ -105,8 +105,8 @@ type treeNode struct {
 	depth    int
 }
 
-// newSearchCase returns a random tree in which tracepoints lie below baseline operations, and a problem with half of the variance in
-// its first edge.
+// newSearchCase returns a random tree in which tracepoints lie below baseline operations, and a problem with half of
+// the variance in its first edge.
 func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 	r := rand.New(rand.NewPCG(seed, 3))
 	c := &searchCase{problem: detect.Problem{
@@ -134,7 +134,7 @@ func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 }
 
 // child returns node i, a baseline operation or a tracepoint, below parent.
-func (c *searchCase) child(parent treeNode, i int, baseline bool) (treeNode, cct.Sighting) {
+func (c *searchCase) child(parent treeNode, i int, baseline bool) (treeNode, cct.ContextCount) {
 	name := c.table.Symbol(fmt.Sprintf("op-%d", i))
 	n := treeNode{depth: parent.depth + 1, service: parent.service, baseline: parent.baseline}
 	kind := trace.Internal
@@ -143,7 +143,7 @@ func (c *searchCase) child(parent treeNode, i int, baseline bool) (treeNode, cct
 	}
 	op := c.table.Op(n.service, name, kind)
 	n.full = c.table.Child(parent.full, op)
-	s := cct.Sighting{Context: n.full, Parent: parent.full, Op: op, Count: 1, Nanos: 1000}
+	s := cct.ContextCount{Context: n.full, Parent: parent.full, Op: op, Count: 1, Nanos: 1000}
 	if baseline {
 		n.baseline = c.table.Child(parent.baseline, op)
 	} else {
@@ -161,7 +161,7 @@ func (c *searchCase) addEdges(baseline []treeNode) {
 			share /= float64(len(baseline) - 1)
 		}
 		c.problem.Edges = append(c.problem.Edges, group.EdgeShare{
-			Edge: trace.WholeEdge(n.baseline), Context: n.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
+			Edge: trace.ContextEdge(n.baseline), Context: n.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
 			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
 		})
 	}

@@ -38,8 +38,8 @@ func (u *usage) number(key string) float64 {
 	return n
 }
 
-// runServer starts a server with an empty data directory, calls use, and stops the server. env is its whole environment and must
-// not be nil. It returns the error of use, joined with that of the server.
+// runServer starts a server with an empty data directory, calls use, and stops the server. env is its whole environment
+// and must not be nil. It returns the error of use, joined with that of the server.
 func runServer(ctx context.Context, program string, env, args []string, use func(*server) error) (*usage, error) {
 	dir, remove, err := dataDir()
 	if err != nil {
@@ -64,8 +64,8 @@ func dataDir() (dir string, remove func(), err error) {
 	return dir, func() { _ = os.RemoveAll(dir) }, err // the system cleans temporary directories, too
 }
 
-// startServer starts a server that keeps its data in dir, and returns once it is ready. env is its whole environment and must not
-// be nil.
+// startServer starts a server that keeps its data in dir, and returns once it is ready. env is its whole environment
+// and must not be nil.
 func startServer(ctx context.Context, program, dir string, env, args []string) (*server, error) {
 	s := &server{lines: make(chan map[string]any, 100)}
 	s.cmd = exec.CommandContext(ctx, program, append([]string{

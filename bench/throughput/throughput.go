@@ -1,8 +1,9 @@
-// Package throughput measures the speed of Sibyl's parts and of the whole service, and the accuracy of its size model. sibylbench
-// prints the results.
+// Package throughput measures the speed of Sibyl's parts and of the whole service, and the accuracy of its size model.
+// sibylbench prints the results.
 //
-// Benchmarks of parts generate their input in memory before the clock starts: at least [InputBytes] of distinct traces, more than
-// caches hold. Each measurement runs on one goroutine and one core, so that it includes the collection of its garbage.
+// Benchmarks of parts generate their input in memory before the clock starts: at least [InputBytes] of distinct traces,
+// more than caches hold. Each measurement runs on one goroutine and one core, so that it includes the collection of its
+// garbage.
 package throughput
 
 import (
@@ -97,8 +98,9 @@ type cost struct {
 	allocs float64       // mean
 }
 
-// measure calls pass, which processes the input once, first to warm up and then repeatedly for o.Time. It takes the time of the
-// fastest pass because other work on the machine only makes passes slower. It returns an error when ctx ends or a pass fails.
+// measure calls pass, which processes the input once, first to warm up and then repeatedly for o.Time. It takes the
+// time of the fastest pass because other work on the machine only makes passes slower. It returns an error when ctx
+// ends or a pass fails.
 func (o Options) measure(ctx context.Context, pass func() error) (cost, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := pass(); err != nil {

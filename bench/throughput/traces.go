@@ -20,7 +20,8 @@ type call struct {
 	offset, length float64 // as fractions of the parent's duration
 }
 
-// shapes returns count shapes of n spans each. About half of the spans belong to calls between services (CLIENT and SERVER).
+// shapes returns count shapes of n spans each. About half of the spans belong to calls between services (CLIENT and
+// SERVER).
 func shapes(r *rand.Rand, table *trace.Table, count, n int) []shape {
 	all := make([]shape, count)
 	for i := range all {
@@ -90,7 +91,8 @@ func (c *call) within(r *rand.Rand, p *trace.Span) (start, end trace.Nanos) {
 // spanBytes is the size of a span in memory.
 const spanBytes = int(unsafe.Sizeof(trace.Span{}))
 
-// requestTraces returns traces of n spans each that together fill the given number of bytes, of the given number of shapes.
+// requestTraces returns traces of n spans each that together fill the given number of bytes, of the given number of
+// shapes.
 func requestTraces(seed uint64, table *trace.Table, kinds, n, bytes int) []*trace.Trace {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := shapes(r, table, kinds, n)

@@ -75,10 +75,16 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.Broken, Progress: n.Progress()},
 	}
 	var bar *progressbar.ProgressBar
+	announced := false
 	options.Started = func(traces int64, length time.Duration) {
-		if bar == nil {
+		if !announced {
+			announced = true
 			n.Close()
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length))
+			repeat := ""
+			if f.loop {
+				repeat = ", repeatedly until interrupted"
+			}
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length), repeat)
 		}
 		if terminal.Is(p.err) {
 			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("sending"),

@@ -40,7 +40,7 @@ func TestWebhookTest(t *testing.T) {
 	}{
 		{"webhook test good --config " + file, 0, "200 after ", ""},
 		{"webhook test bad --config " + file, 1, "502 after ", "did not accept the event: 502 Bad Gateway: thank you"},
-		{"webhook test guarded --config " + file, 1, "", "allow-private lets it be called"},
+		{"webhook test guarded --config " + file, 1, "", "allow-private permits it"},
 		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad, guarded`},
 		{"webhook test other", 2, "", "has no webhooks"},
 		{"webhook test", 2, "", "which NAME?"},

@@ -10,8 +10,8 @@ import (
 
 var soak = flag.Bool("soak", false, "overload the server for minutes instead of a second")
 
-// TestOverload: a service under several times its capacity refuses requests with a retry delay, answers all queries, stays within its
-// memory limit, and accepts requests afterwards. The test does not check rates.
+// TestOverload: a service under several times its capacity refuses requests with a retry delay, answers all queries,
+// stays within its memory limit, and accepts requests afterwards. The test does not check rates.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	length, factor, inFlight, request := "1s", "20", "6MiB", "1MiB" // a second reaches the limit of bytes in flight on any machine

@@ -417,7 +417,7 @@ func TestChangesSurviveKill(t *testing.T) {
 		t.Fatal(changed, err)
 	}
 	if changed, err := r.Change(t.Context(), engine.Change{Withdraw: 5}); err != nil || changed {
-		t.Errorf("what nobody wished is withdrawn: %v, %v", changed, err)
+		t.Errorf("Withdraw without an override: changed %v, %v", changed, err)
 	}
 	records := r.options.Journal.Next()
 	dir = r.crash(dir)

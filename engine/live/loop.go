@@ -161,7 +161,7 @@ func (g *grouper) checkpoint(m *mark, oldest uint64) {
 		g.exemplars.trim(oldest, g.retention(m.at))
 	}
 	if age := g.retained.Load().Age; age > 0 && err == nil {
-		err = g.options.Store.ForgetDecisions(m.at.Add(-age))
+		err = g.options.Store.DeleteDecisionsBefore(m.at.Add(-age))
 	}
 	if err != nil {
 		g.counts.Unsaved.Add(1)

@@ -69,7 +69,7 @@ func (k *exemplarStore) makeRoom(ctx context.Context, r *cleanup, refs map[trace
 	if over <= 0 || err != nil {
 		return err
 	}
-	if err := k.options.Store.Clear(ctx); err != nil { // some of it may be gone already
+	if err := k.options.Store.Compact(ctx); err != nil { // some of it may be gone already
 		return err
 	}
 	if over, err = k.over(r.bytes); over <= 0 || err != nil {
@@ -87,7 +87,7 @@ func (k *exemplarStore) makeRoom(ctx context.Context, r *cleanup, refs map[trace
 			break
 		}
 	}
-	return k.options.Store.Clear(ctx)
+	return k.options.Store.Compact(ctx)
 }
 
 // over returns by how many bytes what is kept is beyond a bound; 0 for no bound.
@@ -95,7 +95,7 @@ func (k *exemplarStore) over(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil
 	}
-	takes, err := k.options.Store.Takes()
+	takes, err := k.options.Store.EstimateSize()
 	return takes - most, err
 }
 
@@ -128,7 +128,7 @@ func (k *exemplarStore) forgetAged(before trace.Nanos, refs map[trace.ID]int) er
 // leftover is something of the past that is kept: an exemplar, or the decisions of an epoch.
 type leftover struct {
 	exemplar *keptExemplar
-	decided  *store.Decided
+	decided  *store.Epoch
 }
 
 // about reports whether x is about anything in open.
@@ -165,7 +165,7 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[leftover, 
 			}
 			return true
 		}
-		for d, err := range k.options.Store.Decided() {
+		for d, err := range k.options.Store.Epochs() {
 			if err != nil {
 				yield(leftover{}, err)
 				return
@@ -191,7 +191,7 @@ func (k *exemplarStore) forget(x leftover, refs map[trace.ID]int) (freed int64, 
 		return k.forgetExemplar(x.exemplar, refs)
 	}
 	k.counts.Forgotten.Decisions.Add(1)
-	return x.decided.Size, k.options.Store.ForgetDecided(x.decided.At)
+	return x.decided.Size, k.options.Store.DeleteDecisions(x.decided.At)
 }
 
 // forgetExemplar forgets an exemplar, and returns how many bytes that frees: none while its trace is kept for another group.

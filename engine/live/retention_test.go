@@ -69,7 +69,7 @@ func TestRoom(t *testing.T) {
 				t.Errorf("trace %s: %d bytes, %v", e.Trace, len(b), err)
 			}
 		}
-		for d, err := range r.store.Decided() {
+		for d, err := range r.store.Epochs() {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestRoom(t *testing.T) {
 	}
 	takes := func() int64 {
 		t.Helper()
-		n, err := r.store.Takes()
+		n, err := r.store.EstimateSize()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%d bytes are kept, at most %d may be", n, most)
 		}
 	}
-	if err := r.store.Clear(t.Context()); err != nil {
+	if err := r.store.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	makeRoom(1<<30, 0)
@@ -141,7 +141,7 @@ func TestRoomIsMade(t *testing.T) {
 		c.add(stretchSpan)
 		r.settle()
 	}
-	if err := r.store.Clear(t.Context()); err != nil { // what came last is not looked at
+	if err := r.store.Compact(t.Context()); err != nil { // what came last is not looked at
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); r.counts.Forgotten.Exemplars.Load() == 0; time.Sleep(time.Millisecond) {

@@ -164,7 +164,7 @@ func (a *analyzer) group(ctx context.Context) error {
 			t = &cct.Builder{}
 			a.trees[requestType.ID] = t
 		}
-		t.Observe(cct.Observation{Seen: o.Start, Contexts: engine.Sightings(o)})
+		t.Observe(cct.Observation{Seen: o.Start, Contexts: engine.ContextCounts(o)})
 	}
 	a.grouper.Close(0)
 	a.report.Refused = a.grouper.Refused

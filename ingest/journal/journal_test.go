@@ -60,7 +60,7 @@ func read(t testing.TB, j *Journal, from uint64) (seqs []uint64) {
 			t.Fatal(err)
 		}
 		if r.Kind != Protobuf || r.At != trace.Nanos(r.Seq*10) || !bytes.Equal(r.Data, record(r.Seq)) {
-			t.Fatalf("record %d is not what was appended", r.Seq)
+			t.Fatalf("record %d differs from the appended one", r.Seq)
 		}
 		seqs = append(seqs, r.Seq)
 	}
@@ -109,7 +109,7 @@ func TestReadAgain(t *testing.T) {
 	defer j.Close()
 	j.Continue(last)
 	if j.Next() != last+1 {
-		t.Fatalf("an empty journal goes on with %d, want %d", j.Next(), last+1)
+		t.Fatalf("an empty journal continues with %d, want %d", j.Next(), last+1)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestDamagedTail(t *testing.T) {
 		}
 	}
 	if cuts < flips/2 {
-		t.Errorf("%d bits flipped, only %d cuts told", flips, cuts)
+		t.Errorf("%d bits flipped, but truncation reported %d times", flips, cuts)
 	}
 }
 

@@ -1,15 +1,15 @@
 package archtest
 
-// module is the prefix of all import paths of ours.
+// module is the prefix of the import paths of this repository.
 const module = "github.com/sibyl-trace/sibyl"
 
-// rule restricts the packages in a folder and below it, down to folders with a rule of their own. Test files may import what they
-// like.
+// rule restricts the packages in and below a folder, except folders with their own rules. Test files may import any
+// package.
 type rule struct {
 	folder string
-	about  string   // one line of the table in docs/ARCHITECTURE.md
-	ours   []string // packages of this module that it may import; "x/..." also those below x
-	other  []string // modules of others that it may import; checked only if pure
+	about  string   // line in the table of docs/ARCHITECTURE.md
+	ours   []string // allowed packages of this repository; "x/..." includes those below x
+	other  []string // allowed modules; checked only if pure
 	pure   bool     // no clock, I/O, goroutine, lock, global state or unseeded randomness, and only the packages of pureStd
 	clock  bool     // may read the clock and start goroutines
 }
@@ -17,8 +17,8 @@ type rule struct {
 // everything stands for all packages listed above.
 const everything = "..."
 
-// rules lists the packages from the ground up: a package may import only packages above its own line, so that no import runs
-// upwards. TestOrder checks that, and TestTable that docs/ARCHITECTURE.md shows this table. A folder without a rule fails the tests.
+// rules lists the packages from the ground up: a package may import only packages in the lines above its own. TestOrder
+// checks that; TestTable checks that docs/ARCHITECTURE.md contains this table. A folder without a rule fails the tests.
 var rules = []rule{
 	{folder: "internal/codec", pure: true, about: "reads and writes the bytes of saved state"},
 	{folder: "internal/codec/plain", ours: []string{"internal/codec"}, about: "plain values in saved state, as CBOR"},
@@ -99,35 +99,35 @@ var rules = []rule{
 	{folder: "cmd", clock: true, ours: []string{everything}, about: "the programs sibyl and sibylbench: flags and wiring"},
 }
 
-// pureStd is what the pure packages may import of the standard library.
+// pureStd lists the packages of the standard library that pure packages may import.
 var pureStd = []string{
 	"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "errors", "fmt", "iter", "maps", "math", "math/bits",
 	"math/rand/v2", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8", "unique",
 }
 
-// clock holds the functions of package time that look at or wait for the clock.
+// clock lists the functions of package time that read the clock or wait.
 var clock = []string{
 	"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc",
 }
 
-// seeded holds what may be used of math/rand/v2: sources with a seed, and what is built on them. The functions of the
-// package itself draw from a source that nobody seeded.
+// seeded lists the allowed names of math/rand/v2: seeded sources and the types that use them. The top-level functions
+// use an unseeded source.
 var seeded = []string{
 	"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf",
 }
 
-// vagueNames say nothing about what a package is for.
+// vagueNames do not describe the purpose of a package.
 var vagueNames = []string{
 	"base", "common", "core", "helper", "helpers", "lib", "misc", "models", "pkg", "shared", "types", "util", "utils",
 }
 
-// stdNames holds the packages of ours that are called like one of the standard library's all the same.
+// stdNames lists the packages that may have a name of the standard library, with reasons.
 var stdNames = map[string]string{
-	"trace": "the word of the domain; runtime/trace is not used beside it",
+	"trace": "the term of the domain; no file uses runtime/trace as well",
 }
 
-// forbidden must not occur in any text file: places of the machines that the project was made on, and hosts of package
-// registries. In two halves, so that this file does not hold them.
+// forbidden lists strings that must not occur in any text file: paths of development machines and hosts of package
+// registries. They are split so that this file does not contain them.
 var forbidden = []string{
 	".." + "/shared", ".lib" + "rary", "/wo" + "rk/", "/ro" + "ot/",
 	"proxy.go" + "lang.org", "sum.go" + "lang.org", "registry.np" + "mjs.org", "py" + "pi.org", "python" + "hosted.org",

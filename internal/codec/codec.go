@@ -1,8 +1,9 @@
-// Package codec reads and writes the binary form of saved state: fixed words, canonical varints and sections, in the order in which
-// their writer appends them. There is no description of the fields in the bytes; a leading version byte names the layout.
+// Package codec reads and writes the binary form of saved state: fixed words, canonical varints and sections, in the
+// order in which their writer appends them. The bytes do not describe their fields; a leading version byte names the
+// layout.
 //
-// Every value has exactly one encoding, so that equal states give equal bytes. A [Reader] checks untrusted bytes: they may be
-// truncated, but never make it panic or allocate more than a small multiple of their length.
+// Every value has exactly one encoding, so that equal states give equal bytes. A [Reader] checks untrusted bytes:
+// damaged bytes never make it panic or allocate more than a small multiple of their length.
 package codec
 
 import (
@@ -30,7 +31,8 @@ func AppendUvarints(b []byte, numbers ...uint64) []byte {
 	return b
 }
 
-// AppendUvarint128 appends the unsigned integer hi·2⁶⁴ + lo as a varint of 1 to 19 bytes, those of AppendUvarints where hi is 0.
+// AppendUvarint128 appends the unsigned integer hi·2⁶⁴ + lo as a varint of 1 to 19 bytes, the same as AppendUvarints if
+// hi is 0.
 func AppendUvarint128(b []byte, hi, lo uint64) []byte {
 	for hi != 0 || lo >= 0x80 {
 		b = append(b, byte(lo)|0x80)
@@ -68,7 +70,7 @@ func AppendBools(b []byte, flags ...bool) []byte {
 	return b
 }
 
-// AppendText appends s with its length in bytes before it.
+// AppendText appends the length of s in bytes and s.
 func AppendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -76,7 +78,7 @@ func AppendText(b []byte, s string) []byte {
 // sectionSize is the size of the length that precedes a section.
 const sectionSize = 8
 
-// AppendSection appends the bytes that part appends, with their length before them.
+// AppendSection appends the bytes that part appends, preceded by their length.
 func AppendSection(b []byte, part func([]byte) []byte) []byte {
 	at := len(b)
 	b = part(append(b, make([]byte, sectionSize)...))
@@ -84,9 +86,9 @@ func AppendSection(b []byte, part func([]byte) []byte) []byte {
 	return b
 }
 
-// Reader reads values off the front of untrusted bytes. After the first fault every read returns zero, so that callers check
-// [Reader.Err] once, at the end, and before they use a value as an index. The zero Reader reads no bytes. Slices that a Reader
-// returns alias its input.
+// Reader reads values from the front of untrusted bytes. After the first fault every read returns zero, so that callers
+// check [Reader.Err] once, at the end, and before they use a value as an index. The zero Reader reads no bytes. Slices
+// that a Reader returns alias its input.
 type Reader struct {
 	rest []byte
 	bad  bool
@@ -95,7 +97,7 @@ type Reader struct {
 // NewReader returns a Reader of b.
 func NewReader(b []byte) *Reader { return &Reader{rest: b} }
 
-// Fail records a fault that the caller found in the values.
+// Fail records a fault that the caller found in a value.
 func (r *Reader) Fail() { r.rest, r.bad = nil, true }
 
 // Check records a fault unless ok.
@@ -116,10 +118,10 @@ func (r *Reader) Err() error {
 	return nil
 }
 
-// Rest returns the bytes that were not read; nil after a fault.
+// Rest returns the unread bytes; nil after a fault.
 func (r *Reader) Rest() []byte { return r.rest }
 
-// Len returns the number of bytes that were not read.
+// Len returns the number of unread bytes.
 func (r *Reader) Len() int { return len(r.rest) }
 
 // Bytes reads n bytes. It returns nil after a fault.
@@ -144,7 +146,7 @@ func (r *Reader) Byte() byte {
 	return b
 }
 
-// Version reads the byte that names the layout, which must be one of those given.
+// Version reads the byte that names the layout, which must be one of known.
 func (r *Reader) Version(known ...byte) byte {
 	v := r.Byte()
 	for _, k := range known {
@@ -189,7 +191,7 @@ func (r *Reader) Bool() bool {
 	return b == 1
 }
 
-// Uvarint reads an unsigned varint and refuses any but its shortest form.
+// Uvarint reads an unsigned varint in its shortest form; any longer form is a fault.
 func (r *Reader) Uvarint() uint64 {
 	if len(r.rest) > 0 && r.rest[0] < 0x80 { // most are one byte
 		v := r.rest[0]
@@ -212,7 +214,7 @@ func (r *Reader) Uvarint() uint64 {
 	return 0
 }
 
-// Uvarint128 reads what AppendUvarint128 wrote and refuses any longer form of the same number.
+// Uvarint128 reads a number that AppendUvarint128 wrote; any longer form is a fault.
 func (r *Reader) Uvarint128() (hi, lo uint64) {
 	for i, c := range r.rest {
 		x := uint64(c & 0x7f)
@@ -251,7 +253,8 @@ func (r *Reader) Below(limit uint64) uint64 {
 	return n
 }
 
-// Count reads the number of entries that follow, each of at least size > 0 bytes; the remaining bytes must be able to hold them.
+// Count reads the number of entries that follow, each of at least size > 0 bytes. More entries than the unread bytes
+// can hold are a fault.
 func (r *Reader) Count(size int) int { return int(r.Below(uint64(len(r.rest)/size) + 1)) }
 
 // Text reads a string of at most limit bytes.
@@ -259,7 +262,7 @@ func (r *Reader) Text(limit int) string {
 	return string(r.Bytes(int(r.Below(uint64(min(limit, len(r.rest))) + 1))))
 }
 
-// Section reads the bytes that AppendSection wrote.
+// Section reads the bytes of a section that AppendSection wrote.
 func (r *Reader) Section() []byte {
 	n := r.Word()
 	if n > uint64(len(r.rest)) {

@@ -40,7 +40,7 @@ var fields = rapid.Custom(func(t *rapid.T) field {
 	}[rapid.IntRange(0, 7).Draw(t, "kind")]
 })
 
-// Reading gives what was appended, and nothing remains. No proper prefix of the bytes reads without a fault.
+// Values are read as they were appended, and nothing remains. Every proper prefix of the bytes has a fault.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := rapid.SliceOfN(fields, 1, 8).Draw(t, "fields")
@@ -51,13 +51,13 @@ func TestRoundTrip(t *testing.T) {
 		r := codec.NewReader(b)
 		for i, f := range list {
 			if !f.equal(r) || r.Bad() {
-				t.Fatalf("field %d reads otherwise", i)
+				t.Fatalf("field %d differs from the one appended", i)
 			}
 		}
 		if r.Len() != 0 || r.Err() != nil {
 			t.Fatalf("%d bytes remain, %v", r.Len(), r.Err())
 		}
-		r = codec.NewReader(b[:rapid.IntRange(0, len(b)-1).Draw(t, "cut")])
+		r = codec.NewReader(b[:rapid.IntRange(0, len(b)-1).Draw(t, "length")])
 		for _, f := range list {
 			f.equal(r)
 		}
@@ -67,7 +67,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// Each number has one form: longer varints are refused, as are numbers beyond their type.
+// Longer forms of a number, and numbers too large for their type, are faults.
 func TestCanonical(t *testing.T) {
 	long := bytes.Repeat([]byte{0xff}, 20)
 	for _, b := range [][]byte{{0x80, 0}, {0x81, 0x80, 0}, {0x80}, {}, long, append(long[:9:9], 2)} {
@@ -90,7 +90,7 @@ func bad128(r *codec.Reader) bool {
 	return r.Bad()
 }
 
-// Limits hold at their edge.
+// Limits hold up to their last valid value.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ErrCorrupt is that of package internal/codec.
+// ErrCorrupt is [codec.ErrCorrupt].
 var ErrCorrupt = codec.ErrCorrupt
 
 // Writer appends values to B.
@@ -40,10 +40,10 @@ func (w *Writer) Times(times ...trace.Nanos) {
 // Bools appends a byte, 0 or 1, for each flag.
 func (w *Writer) Bools(flags ...bool) { w.B = codec.AppendBools(w.B, flags...) }
 
-// Text appends s with its length in bytes before it.
+// Text appends the length of s in bytes and s.
 func (w *Writer) Text(s string) { w.B = codec.AppendText(w.B, s) }
 
-// Reader reads values off the front of untrusted bytes; see internal/codec.
+// Reader reads values from the front of untrusted bytes; see [codec.Reader].
 type Reader struct{ codec.Reader }
 
 // NewReader returns a Reader of b.
@@ -58,10 +58,10 @@ func (r *Reader) Time() trace.Nanos { return trace.Nanos(r.Varint()) }
 // Text reads a string of any length.
 func (r *Reader) Text() string { return r.Reader.Text(math.MaxInt) }
 
-// Decode reads a value with decode, which returns it and the bytes behind it.
+// Decode reads a value by decode, which returns it and the bytes behind it.
 func Decode[T any](r *Reader, decode func([]byte) (T, []byte, error)) T {
 	return codec.Read(&r.Reader, decode)
 }
 
-// Ascending records a fault unless entry i of a list is the first or above the one before.
+// Ascending records a fault unless entry i of a list is the first or above its predecessor.
 func (r *Reader) Ascending(i int, above bool) { r.Check(i == 0 || above) }

@@ -319,7 +319,7 @@ func TestUnreadable(t *testing.T) {
 		c := pull(t, from, to, at, Options{Lookback: time.Hour}, 30*time.Minute)
 		for _, s := range from.spans {
 			if _, near := missing[s.trace]; !near && to.spans[[2]byte{s.trace, s.id}] == 0 {
-				t.Errorf("trace %d is missing, which starts %v from what cannot be read", s.trace, s.start.Sub(from.bad))
+				t.Errorf("trace %d is missing; it starts %v from the unreadable data", s.trace, s.start.Sub(from.bad))
 			}
 		}
 		if c.Incomplete.Load() != 1 || time.Since(at.through) > time.Minute {

@@ -1,5 +1,6 @@
-// Package plain encodes plain values for saved state: structs of exported fields, slices, maps, strings and numbers. Fields are named
-// in the bytes (by their json or cbor tag, else by their Go name), so that a version that adds or drops a field still reads the others.
+// Package plain encodes plain values for saved state: structs of exported fields, slices, maps, strings and numbers.
+// Fields are named in the bytes, by their cbor or json tag or else by their Go name, so that a version that adds or
+// drops a field still reads the others.
 //
 // The form is deterministic CBOR (RFC 8949, section 4.2.1): equal values give equal bytes.
 package plain
@@ -29,7 +30,7 @@ func must[T any](mode T, err error) T {
 	return mode
 }
 
-// Append appends the encoding of v to b. It panics if v is not plain: if it holds a channel, a function or an interface.
+// Append appends the encoding of v to b. It panics if v is not plain, such as a channel, a function or an interface.
 func Append(b []byte, v any) []byte {
 	data, err := encoding.Marshal(v)
 	if err != nil {
@@ -38,8 +39,8 @@ func Append(b []byte, v any) []byte {
 	return append(b, data...)
 }
 
-// Decode decodes b, which must hold one value and nothing behind it, into the value that v points to. It ignores fields that v lacks.
-// An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
+// Decode decodes b, which must hold exactly one value, into the value that v points to. It ignores fields that v lacks.
+// An error wraps [codec.ErrCorrupt]; v may then hold a part of the value. Decode keeps nothing of b.
 func Decode(b []byte, v any) error {
 	if err := decoding.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)

@@ -32,11 +32,11 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%v %s", err, cmp.Diff(v, got))
 	}
 	if again := plain.Append([]byte("head"), &got); !bytes.Equal(b, again) {
-		t.Error("equal values give other bytes")
+		t.Error("equal values give different bytes")
 	}
 }
 
-// A version that knows other fields reads the rest.
+// Fields that the value lacks are ignored.
 func TestOtherFields(t *testing.T) {
 	b := plain.Append(nil, struct{ Name, Gone string }{"a", "b"})
 	var got value

@@ -961,7 +961,7 @@ export interface components {
              */
             between: number | null;
             size_model?: components["schemas"]["SizeModel"];
-            /** @description Further properties that its requests share */
+            /** @description Further properties that its requests share, besides their path. */
             bins: string[];
             histogram: components["schemas"]["Bin"][];
             edges: components["schemas"]["Edge"][];
@@ -1309,7 +1309,7 @@ export interface components {
             since: string;
             /**
              * Format: double
-             * @description Expected share per cost
+             * @description Expected share per cost, the reason for the pick.
              */
             value: number | null;
             cause: string;
@@ -1516,7 +1516,7 @@ export interface components {
              * @description Fraction of all requests.
              */
             share: number | null;
-            /** @description All tracepoints are on */
+            /** @description All tracepoints are on, for exploration. */
             everything: boolean;
             tracepoints: components["schemas"]["PlannedTracepoint"][];
         };
@@ -1730,7 +1730,7 @@ export interface components {
             last_error: string;
             /** @description Number of queued events. */
             waiting: number;
-            /** @description Number of dead letters */
+            /** @description Number of dead letters, listed at /webhooks/dead. */
             dead: number;
         };
         DeadLetter: {
@@ -2668,7 +2668,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Queued. If it becomes a dead letter again */
+            /** @description Queued. If it becomes a dead letter again, it gets a new number. */
             204: {
                 headers: {
                     [name: string]: unknown;

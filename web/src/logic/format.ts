@@ -1,10 +1,10 @@
 // Numbers and times for people. Numbers follow the rules of internal/units, so that the CLI and the UI print the same;
 // internal/units/testdata/format.json states them. null, undefined, NaN and infinities are unknown and print as a dash.
-type Known = number | null | undefined;
+type Optional = number | null | undefined;
 
 export const unknown = "–";
 
-const absent = (x: Known): x is null | undefined => x === null || x === undefined || !Number.isFinite(x);
+const absent = (x: Optional): x is null | undefined => x === null || x === undefined || !Number.isFinite(x);
 
 // digits formats x with three significant digits, without trailing zeros and without an exponent; from 1,000 on as a
 // whole number.
@@ -52,16 +52,16 @@ function scaled(x: number, units: readonly Unit[]): string {
 const leastNanos = 0.01; // the shortest duration that is not written as 0: sums of fractions leave less
 
 // duration formats nanoseconds.
-export function duration(ns: Known): string {
+export function duration(ns: Optional): string {
   if (absent(ns)) return unknown;
   return scaled(Math.abs(ns) < leastNanos ? 0 : ns, nanoUnits);
 }
 
 // signed is duration with a plus sign for positive values.
-export const signed = (ns: Known) => `${!absent(ns) && ns >= leastNanos ? "+" : ""}${duration(ns)}`;
+export const signed = (ns: Optional) => `${!absent(ns) && ns >= leastNanos ? "+" : ""}${duration(ns)}`;
 
 // percent formats a fraction.
-export function percent(x: Known): string {
+export function percent(x: Optional): string {
   if (absent(x)) return unknown;
   const p = Math.abs(x * 100);
   if (p < 0.05) return x === 0 ? "0 %" : "≈0 %";
@@ -69,28 +69,28 @@ export function percent(x: Known): string {
 }
 
 // share is percent for a part of a whole. Noise can estimate it as more than the whole, which is "all".
-export const share = (x: Known) => (!absent(x) && x >= 0.995 ? "all" : percent(x));
+export const share = (x: Optional) => (!absent(x) && x >= 0.995 ? "all" : percent(x));
 
 // keepUnits replaces the spaces between numbers and their units by no-break spaces.
 export const keepUnits = (text: string) =>
   text.replace(/(?<=\d) (?=(?:%|ns|µs|ms|s|min|h)(?![\p{L}\d]))|(?<=%) (?=±)|(?<=±) (?=\d)/gu, "\u00a0");
 
 // rank formats a percentile as the share of others that are faster, rounded down and never 100 %.
-export const rank = (x: Known) =>
+export const rank = (x: Optional) =>
   absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`;
 
 // milli converts nanoseconds to milliseconds, for exports.
-export const milli = (ns: Known) => (absent(ns) ? null : Math.round(ns / 1000) / 1000);
+export const milli = (ns: Optional) => (absent(ns) ? null : Math.round(ns / 1000) / 1000);
 
-export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, byteUnits));
+export const bytes = (x: Optional) => (absent(x) ? unknown : scaled(x, byteUnits));
 
 // count formats an integer with commas between groups of three digits.
-export const count = (x: Known) => (absent(x) ? unknown : x.toLocaleString("en-US").replace("-", "−"));
+export const count = (x: Optional) => (absent(x) ? unknown : x.toLocaleString("en-US").replace("-", "−"));
 
-export const rate = (x: Known) => (absent(x) ? unknown : `${digits(x)}/s`);
+export const rate = (x: Optional) => (absent(x) ? unknown : `${digits(x)}/s`);
 
 // ratio formats a number of about 1, such as a coefficient of variation: "0.82", "1.4", "14".
-export function ratio(x: Known): string {
+export function ratio(x: Optional): string {
   if (absent(x)) return unknown;
   if (x < 0) return `−${ratio(-x)}`;
   if (x >= 1000) return count(Math.round(x));
@@ -99,7 +99,7 @@ export function ratio(x: Known): string {
 }
 
 // factor is ratio with a multiplication sign: "1.4×".
-export const factor = (x: Known) => (absent(x) ? unknown : `${ratio(x)}×`);
+export const factor = (x: Optional) => (absent(x) ? unknown : `${ratio(x)}×`);
 
 // pValue formats a probability.
 export const pValue = (x: number) => (x < 0.001 ? "< 0.001" : digits(Number(x.toPrecision(2))));
@@ -113,7 +113,7 @@ export function stateLabel(state: string): string {
 export type Interval = { value: number | null; low: number | null; high: number | null };
 
 // range formats the interval of a value, such as "0.43 to 0.61"; "" if it is unknown.
-export const range = (i: Interval, f: (x: Known) => string) =>
+export const range = (i: Interval, f: (x: Optional) => string) =>
   absent(i.low) || absent(i.high) ? "" : `${f(i.low)} to ${f(i.high)}`;
 
 export type Zone = "utc" | "local";

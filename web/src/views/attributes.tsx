@@ -10,8 +10,8 @@ const significant = 0.05; // p-value up to which a value is listed at once
 
 type Props = { title: string; kind: ComparisonKind; of: Schemas["AttributeComparison"] };
 
-// Attributes lists the values of attributes that one side has significantly more often than the other, and all others on
-// demand.
+// Attributes lists the values of attributes that one side has significantly more often than the other, and all others
+// on demand.
 export function Attributes({ title, kind, of: { a, b, items } }: Props) {
   const [shown, setShown] = useEnum("attributes", ["significant", "all"]);
   const [nameOfA, nameOfB] = sideNames[kind];
@@ -60,6 +60,7 @@ export function Attributes({ title, kind, of: { a, b, items } }: Props) {
       {(found.length > 0 || shown === "all") && items.length > 0 && (
         <Table
           label="Attributes"
+          className="attributes"
           head={[
             "Attribute",
             { text: nameOfA, number: true },

@@ -7,7 +7,7 @@ import { type Column, Table } from "../components/table.tsx";
 
 type Comparison = Schemas["Comparison"];
 
-// ComparisonKind says how the sides of a comparison were chosen.
+// ComparisonKind is the criterion that divides the requests of a comparison.
 export type ComparisonKind = "slowest" | "duration" | "time";
 
 export const sideNames: Record<ComparisonKind, [a: string, b: string]> = {
@@ -29,11 +29,11 @@ export const comparisonData = (c: Comparison | undefined): TableData => ({
   ]),
 });
 
-// hasDifference reports whether the means of the sides differ by more than what cancels out between locations. If not,
-// shares of the difference mean nothing.
+// hasDifference reports whether the means of the sides differ by more than a tenth of the largest difference of a
+// location. If not, the differences of locations cancel out, and their shares mean nothing.
 export function hasDifference(c: Comparison): boolean {
-  const most = Math.max(0, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
-  return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > most / 10;
+  const max = Math.max(0, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
+  return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > max / 10;
 }
 
 type Props = { label: string; kind: ComparisonKind; c: Comparison; few?: number };
@@ -52,6 +52,7 @@ export function ComparisonTable({ label, kind, c, few }: Props) {
   return (
     <Table
       label={label}
+      className={few ? "slowest" : "locations"}
       head={few ? head : [...head, { text: "Share", number: true, title: "Share of the difference" }]}
     >
       {c.edges.slice(0, few).map((e) => (

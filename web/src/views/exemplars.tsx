@@ -10,8 +10,7 @@ import { query } from "../url.ts";
 
 type Exemplar = Schemas["Exemplar"];
 
-// ExemplarReading is the exemplars of a group.
-export type ExemplarReading = Resource<Schemas["ExemplarList"]>;
+export type ExemplarsResource = Resource<Schemas["ExemplarList"]>;
 
 // traceLink returns the path of the trace of an exemplar, as a sample of a problem.
 export const traceLink = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;
@@ -22,7 +21,7 @@ const strata = [
   ["fast", "Fastest"],
 ] as const;
 
-export function Exemplars({ kept: reading, problem }: { kept: ExemplarReading; problem: Schemas["Problem"] }) {
+export function Exemplars({ exemplars, problem }: { exemplars: ExemplarsResource; problem: Schemas["Problem"] }) {
   return (
     <Figure
       id="exemplars"
@@ -33,15 +32,15 @@ export function Exemplars({ kept: reading, problem }: { kept: ExemplarReading; p
       }
       table={() => ({
         header: ["stratum", "trace", "start", "duration (ms)"],
-        rows: (reading.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]),
+        rows: (exemplars.value?.items ?? []).map((e) => [e.stratum, e.trace, e.start, e.duration_ns / 1e6]),
       })}
       tableOnly
     >
-      <Async of={reading} what="exemplars">
+      <Async of={exemplars} what="exemplars">
         {({ items }) =>
           items.length === 0 ? (
             <p className="dim">
-              No samples yet. They are kept when an epoch ends, if <code>retention.exemplars</code> is above 0.
+              No samples yet. They are stored when an epoch ends, if <code>retention.exemplars</code> is above 0.
             </p>
           ) : (
             <div className="exemplars">

@@ -15,7 +15,7 @@ type Tracepoint = Schemas["Tracepoint"];
 type Kind = "enable" | "pin" | "forbid";
 
 const verbs: Record<Kind, [verb: string, means: string]> = {
-  enable: ["Enable", "It is switched on at the end of the epoch if the budget allows, until the time is up."],
+  enable: ["Enable", "It is switched on at the end of the epoch, if the budget allows, until the override expires."],
   pin: ["Pin", "It is switched on, and the search cannot switch it off to make room."],
   forbid: ["Forbid", "It is switched off, and the search cannot switch it on."],
 };
@@ -29,14 +29,14 @@ const durations = [
 ] as const;
 
 export function TracepointOverride({ id, changed }: { id: string; changed: () => void }) {
-  const reading = useResource(
+  const resource = useResource(
     `tracepoint ${id}`,
     (signal) => client.GET("/tracepoints/{tracepoint}", { params: { path: { tracepoint: id } }, signal }),
     true,
   );
   return (
-    <Async of={reading} what="the tracepoint">
-      {(t) => <OverrideMenu t={t} changed={() => (reading.again(), changed())} />}
+    <Async of={resource} what="the tracepoint">
+      {(t) => <OverrideMenu t={t} changed={() => (resource.reload(), changed())} />}
     </Async>
   );
 }

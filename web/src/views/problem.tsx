@@ -18,7 +18,7 @@ import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
-import { Exemplars, type ExemplarReading, traceLink } from "./exemplars.tsx";
+import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
 import { Latency } from "./latency.tsx";
 import { type Note, NoteDialog } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
@@ -28,27 +28,27 @@ type Detail = Schemas["ProblemDetail"];
 type Problem = Schemas["Problem"];
 
 export default function ProblemView({ id }: { id: string }) {
-  const reading = useResource(
+  const resource = useResource(
     `problem ${id}`,
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
     true,
   );
-  if (reading.failure?.status === 404) {
+  if (resource.failure?.status === 404) {
     return (
-      <Empty page title={reading.value ? "This problem has closed" : "Problem not found"}>
+      <Empty page title={resource.value ? "This problem has closed" : "Problem not found"}>
         It has closed, or never existed. <Link href="/">Current problems</Link>
-        {reading.value && <> · It was: {reading.value.problem.diagnosis}</>}
+        {resource.value && <> · It was: {resource.value.problem.diagnosis}</>}
       </Empty>
     );
   }
   return (
-    <Async of={reading} what="the problem">
-      {(detail) => <Shown detail={detail} again={reading.again} />}
+    <Async of={resource} what="the problem">
+      {(detail) => <Content detail={detail} reload={resource.reload} />}
     </Async>
   );
 }
 
-function Shown({ detail, again }: { detail: Detail; again: () => void }) {
+function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
   const group = useResource(
@@ -56,7 +56,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
     (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
     true,
   );
-  const kept = useResource(
+  const exemplars = useResource(
     `exemplars ${p.group}`,
     (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }),
     true,
@@ -77,18 +77,19 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   );
   const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
   const deploys = recent.failure ? undefined : deploysSince(windows, recent.value?.items ?? [], services);
-  const whole = group.value !== undefined;
+  const loaded = group.value !== undefined;
   useEffect(() => {
-    if (whole && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it was not there when the browser looked
-  }, [whole]);
+    // The section was missing when the browser looked for it.
+    if (loaded && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  }, [loaded]);
   return (
     <>
-      <Head detail={detail} kept={kept} again={again} />
+      <Head detail={detail} exemplars={exemplars} reload={reload} />
       <Async of={group} what="the requests">
         {(g) => (
           <>
             <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
-            <CriticalPath p={p} named={edges} all={g.edges} mean={g.group.mean_ns} />
+            <CriticalPath p={p} scored={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
       </Async>
@@ -104,7 +105,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
         />
       )}
       <Timeline detail={detail} deploys={deploys ?? []} />
-      <Exemplars kept={kept} problem={p} />
+      <Exemplars exemplars={exemplars} problem={p} />
       {attributes && attributes.a + attributes.b > 0 && (
         <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />
       )}
@@ -112,7 +113,7 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   );
 }
 
-function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; again: () => void }) {
+function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: ExemplarsResource; reload: () => void }) {
   const p = detail.problem;
   const search = useSearch();
   const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
@@ -177,9 +178,9 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
         )}
       </div>
       <div className="toolbar">
-        <Notes p={p} changed={again} />
-        <SampleLinks p={p} kept={kept} />
-        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Search tree</Link>
+        <Notes p={p} changed={reload} />
+        <SampleLinks p={p} exemplars={exemplars} />
+        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Calling contexts</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
         <Menu
           label="Share this problem"
@@ -195,10 +196,10 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
   );
 }
 
-// Requests leads to one to look at: of the slow, and a typical one if all are slow.
-function SampleLinks({ p, kept }: { p: Problem; kept: ExemplarReading }) {
+// SampleLinks links to a slow sample trace, and to a typical one if all requests are slow.
+function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResource }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
-  const found = strata.map((s) => kept.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
+  const found = strata.map((s) => exemplars.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
@@ -208,7 +209,8 @@ function SampleLinks({ p, kept }: { p: Problem; kept: ExemplarReading }) {
   );
 }
 
-// Notes says who looks after a problem, and changes that. It is apart from the rest, which is not drawn anew when a dialog opens.
+// Notes shows and changes the notes of a problem. It is a component of its own so that opening a dialog renders nothing
+// else.
 function Notes({ p, changed }: { p: Problem; changed: () => void }) {
   const [note, setNote] = useState<Note>();
   useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
@@ -256,12 +258,12 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
     >
       {of.length === 0 ? (
         <p className="dim">
-          No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code>{" "}
-          names.
+          No correlation found so far. The setting <code>keys</code> names the attributes that are tested.
         </p>
       ) : (
         <Table
           label="Correlated attributes"
+          className="correlations"
           head={[
             "Attribute",
             { text: "Explains", title: "Share of the variance that it explains" },
@@ -317,7 +319,7 @@ function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["
   );
 }
 
-// Refined says what those tracepoints show that requests ran, and names the others; within has the names of edges.
+// Refined shows the results of the tracepoints that requests reached, and names the others. within maps edges to names.
 function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within: ReadonlyMap<string, string> }) {
   const of = all.filter((r) => r.hits > 0);
   const idle = all.filter((r) => r.hits === 0).map((r) => r.tracepoint);
@@ -352,6 +354,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
     >
       <Table
         label="Tracepoint results"
+        className="results"
         head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
       >
         {of.map((r, i) => (
