@@ -13,26 +13,26 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 )
 
-// log keeps observations in packed form, to go through them several times: in memory up to a bound, the rest in a temporary
+// log stores packed observations, to read them several times: in memory up to a limit, and the others in a temporary
 // file without a name. It is not safe for concurrent use.
 type log struct {
 	packer  observation.Packer
-	dir     string // of the temporary file; empty: the system's
-	limit   int    // bytes kept in memory
-	kept    int    // bytes kept in memory
+	dir     string // of the temporary file; empty: that of the system
+	limit   int    // maximum bytes in memory
+	kept    int    // bytes in memory
 	chunks  [][]byte
-	file    *os.File // nil until the memory is used up
+	file    *os.File // nil until the limit is reached
 	spilled *bufio.Writer
 	written int64 // bytes in the file
 }
 
-// chunkBytes is the size of a piece of memory: large enough that pieces are few, small enough that the last, half-empty one is no
-// waste.
+// chunkBytes is the size of a chunk of memory: large enough that chunks are few, small enough that a half-empty last
+// one wastes little.
 const chunkBytes = 1 << 20
 
 func newLog(dir string, limit int) *log { return &log{dir: dir, limit: limit} }
 
-// add appends an observation. An error is one of the temporary file.
+// add appends an observation. Any error is that of the temporary file.
 func (l *log) add(o *observation.Observation) error {
 	n := len(l.chunks)
 	if n == 0 || len(l.chunks[n-1]) >= chunkBytes {
@@ -47,7 +47,7 @@ func (l *log) add(o *observation.Observation) error {
 	return nil
 }
 
-// grow adds an empty chunk; above the limit it first writes the full ones to the file and takes their memory.
+// grow adds an empty chunk. Above the limit it first writes the full chunks to the file and reuses their memory.
 func (l *log) grow() error {
 	if l.kept < l.limit || len(l.chunks) == 0 {
 		l.chunks = append(l.chunks, make([]byte, 0, chunkBytes+chunkBytes/8))
@@ -69,7 +69,7 @@ func (l *log) spill() error {
 			return err
 		}
 		l.spillTo(f)
-		if err := os.Remove(f.Name()); err != nil { // the file lives as long as it is open, whatever happens to us
+		if err := os.Remove(f.Name()); err != nil { // the file exists until it is closed, even by a crash
 			return err
 		}
 	}
@@ -86,11 +86,12 @@ func (l *log) spill() error {
 	return l.spilled.Flush()
 }
 
-// spillTo makes f the temporary file. It belongs to l from now on.
+// spillTo makes f, which l then owns, the temporary file.
 func (l *log) spillTo(f *os.File) { l.file, l.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
 
-// all yields the observations in the order in which they were added. An observation is valid until the next one is yielded. An error ends
-// the sequence: one of the file, or one wrapping [codec.ErrCorrupt] if a chunk holds anything but packed observations.
+// all yields the observations in the order in which they were added. An observation is valid until the next one is
+// yielded. An error ends the sequence: that of the file, or one wrapping [codec.ErrCorrupt] if a chunk holds anything
+// but packed observations.
 func (l *log) all() iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		var o observation.Observation
@@ -123,7 +124,7 @@ func (l *log) eachChunk(f func([]byte) (goOn bool, err error)) error {
 	return nil
 }
 
-// eachSpilled does for the chunks in the file what eachChunk does for all, and returns the last result of f.
+// eachSpilled calls f with every chunk in the file, and returns its last result.
 func (l *log) eachSpilled(f func([]byte) (goOn bool, err error)) (goOn bool, err error) {
 	if l.file == nil {
 		return true, nil
@@ -150,7 +151,7 @@ func (l *log) eachSpilled(f func([]byte) (goOn bool, err error)) (goOn bool, err
 	}
 }
 
-// close gives the memory and the file back.
+// close releases the memory and closes the file.
 func (l *log) close() error {
 	l.chunks = nil
 	if l.file == nil {
