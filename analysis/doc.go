@@ -1,8 +1,9 @@
-// Package analysis decides which requests misbehave, and where on their critical path. It is the pure core of the pipeline:
+// Package analysis decides which requests misbehave, and where on their critical path. It is the pure core of the
+// pipeline:
 //
-//	closed trace → critpath.Extractor → Path → observation.Observer → Observation → group.Grouper → detect.Detector → ranked problems
+//	closed trace → critpath.Extractor → Path → observation.Observer → Observation → group.Grouper → detect.Detector
 //
-// Its subpackages are:
+// The results are ranked problems. The subpackages are:
 //
 //   - critpath extracts the critical path of every root of a trace.
 //   - observation reduces a path to the data that one request contributes to statistics.
@@ -14,6 +15,7 @@
 //
 // This package itself only contains the identity that they share.
 //
-// No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds that are
-// arguments. The same observations yield the same statistics, byte for byte, in any order and over any number of shards.
+// No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds that
+// are arguments. The same observations yield the same statistics, byte for byte, in any order and over any number of
+// shards.
 package analysis
