@@ -23,14 +23,14 @@ import (
 
 // Versions of an encoded [Core], its first byte.
 const (
-	coreWithGob     = 1 // had savedCore as gob
-	coreWithSamples = 2 // had samples without loads and simulations
+	coreWithGob     = 1 // savedCore as gob; only read
+	coreWithSamples = 2 // samples without loads and simulations
 	coreVersion     = 3 // written
 )
 
-// savedCore is the part of a Core that is small and plain.
+// savedCore is the small and plain part of a Core. The names of its fields are part of the format.
 type savedCore struct {
-	Settings      *Settings // nil: not known, from a version without them
+	Settings      *Settings // nil: unknown, from an older version
 	Learned       bool
 	Began, Aged   trace.Nanos
 	Seen, Dropped uint64
@@ -45,14 +45,14 @@ type savedCore struct {
 	Series        savedSeries
 	Trees         []savedPart // ascending by request type
 	Splits        []byte
-	SplitSamples  []savedPart // ascending by whole group
+	SplitSamples  []savedPart // ascending by group without splits
 	SplitEpochs   int
-	Spans         []byte // nil: none, from a version without them
+	Spans         []byte // nil: none, from an older version
 	Versions      []VersionSeen
 	Deploys       []Deploy
 }
 
-// savedHeard is what feedback left behind, each list ascending.
+// savedHeard is the state that feedback changes; each list is ascending.
 type savedHeard struct {
 	Services []savedService
 	Costs    []savedCost
@@ -99,7 +99,7 @@ type savedRefinements struct {
 	Group analysis.Hash
 	Sets  []savedSet // ascending
 	Bare  []byte
-	Pairs []byte // empty: none, because the strategy uses none
+	Pairs []byte // empty: the strategy uses none
 }
 
 type savedSet struct {
@@ -117,7 +117,7 @@ type savedSample struct {
 
 type savedFound struct {
 	Problem      analysis.Hash
-	Present      bool // it is about the present sample of the group
+	Present      bool // it refers to the present sample of the group
 	Group        analysis.Hash
 	Seen         uint64
 	Looks        int
@@ -125,13 +125,14 @@ type savedFound struct {
 	Explanations []detect.Explanation // instead of Findings, before coreVersion
 }
 
-// savedPart is what something else wrote about one thing.
+// savedPart is the encoding of one element, such as a tree.
 type savedPart struct {
 	ID   analysis.Hash
 	Data []byte
 }
 
-// AppendState appends to b everything that it takes to go on after a restart. Cores that saw the same give the same bytes.
+// AppendState appends to b the state with which a Core continues after a restart. Cores with the same input give the
+// same bytes.
 func (c *Core) AppendState(b []byte) []byte {
 	b = append(b, coreVersion)
 	b = codec.AppendSection(b, c.table.AppendBinary)
@@ -142,7 +143,7 @@ func (c *Core) AppendState(b []byte) []byte {
 	return codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
 }
 
-// appendEarly appends the observations of the learning period, and what they tell so far; nothing afterwards.
+// appendEarly appends the observations of the learning period with their provisional groups; nothing after that period.
 func (c *Core) appendEarly(b []byte) []byte {
 	if c.learned {
 		return b
@@ -254,8 +255,9 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 	return slices.SortedFunc(maps.Keys(m), analysis.Hash.Compare)
 }
 
-// Restore makes c, which is new, go on where the core did whose [Core.AppendState] gave b. What the options say that c was made with
-// holds from here on, but for the [Settings]: those of the other core do. After an error c is of no use. It keeps nothing of b.
+// Restore replaces the state of c, which must be new, by the one that [Core.AppendState] encoded. The options of c
+// apply, except for the [Settings], which are those of the encoded core. An error wraps [codec.ErrCorrupt] or is an
+// [UnknownStrategyError]; c is unusable after it. Restore keeps nothing of b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
 	version := r.Version(coreVersion, coreWithSamples, coreWithGob)

@@ -40,7 +40,7 @@ var rules = []rule{
 	{folder: "analysis", pure: true, ours: []string{"trace"}, about: "the identity of groups and problems"},
 	{folder: "analysis/internal/codec", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "writes and reads saved state"},
 	{folder: "analysis/critpath", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "closed traces to critical paths"},
-	{folder: "analysis/observation", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
+	{folder: "analysis/observation", pure: true, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
 	{folder: "analysis/group", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation"}, about: "request types, groups and their statistics over time"},
 	{folder: "analysis/detect", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation", "analysis/group"}, about: "groups to ranked problems"},
 	{folder: "analysis/baselinediff", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis/critpath"}, about: "ranks services by how they differ from their history"},
