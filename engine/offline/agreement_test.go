@@ -84,7 +84,7 @@ func analyzeTraces(t *testing.T, traces []*trace.Trace, table *trace.Table) *off
 	return analyze(t, []string{path}, options)
 }
 
-// The core and an analysis of the same requests in a file have the same findings about a problem.
+// The findings of the core equal those of an analysis of the same requests in a file.
 func TestLiveAgreesWithFile(t *testing.T) {
 	a := &app{table: &trace.Table{}, rng: rand.New(rand.NewPCG(1, 2))}
 	o := engine.DefaultOptions()
@@ -145,8 +145,8 @@ func ordersProblem(core *engine.Core) (*detect.Problem, *explain.Findings) {
 	return nil, nil
 }
 
-// written returns findings as text. It omits parts that depend on the history of a problem, or on the level at which
-// it is reported: p-values, and the exact levels of recoveries.
+// written returns findings as text. It leaves out everything that depends on the history of a problem, or on the level
+// at which it is reported: p-values, and the exact levels of recoveries.
 func written(f *explain.Findings, table *trace.Table) string {
 	var b strings.Builder
 	place := func(e trace.Edge) string {
