@@ -13,7 +13,7 @@
 //   - baselinediff compares services with their history.
 //   - stats provides the exact, mergeable statistics and tests that the others use.
 //
-// This package itself only contains the identity that they share.
+// This package itself only defines [Hash], the identity that they share.
 //
 // No subpackage reads the clock, starts goroutines, does I/O or keeps global state. Randomness derives from seeds that
 // are arguments. The same observations yield the same statistics, byte for byte, in any order and over any number of

@@ -20,7 +20,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
+
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
@@ -132,7 +132,7 @@ func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, op
 	a.metrics = newMetrics(a)
 	a.hub.start(options.Clock())
 	root := chi.NewRouter()
-	root.Use(a.harden, a.requireLocal, middleware.GetHead)
+	root.Use(a.harden, a.requireLocal, headAsGet)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
 			return

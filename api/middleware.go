@@ -20,7 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
+
 	otelattr "go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -46,6 +46,17 @@ func loadContract() (*openapi3.T, error) {
 
 // policy is the Content-Security-Policy of answers. It forbids everything to an answer that a browser shows as a page.
 const policy = "default-src 'none'; frame-ancestors 'none'"
+
+// headAsGet routes HEAD requests to the handlers of GET. chi's middleware package has the same, but also links
+// net/http/pprof.
+func headAsGet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			chi.RouteContext(r.Context()).RouteMethod = http.MethodGet
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // harden sets the security headers of every answer, bounds the body, and answers after a panic.
 func (a *API) harden(next http.Handler) http.Handler {
@@ -406,13 +417,28 @@ func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, 
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))
 	defer span.End()
-	answer := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+	answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	next.ServeHTTP(answer, r.WithContext(ctx))
-	span.SetAttributes(otelattr.String("http.request.method", r.Method), otelattr.Int("http.response.status_code", answer.Status()))
-	if answer.Status() >= http.StatusInternalServerError {
+	span.SetAttributes(otelattr.String("http.request.method", r.Method), otelattr.Int("http.response.status_code", answer.status))
+	if answer.status >= http.StatusInternalServerError {
 		span.SetStatus(codes.Error, "")
 	}
 }
+
+// statusRecorder is a response that records its final status.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives [http.ResponseController] access to the response.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // getContract serves the contract.
 func (a *API) getContract(w http.ResponseWriter, _ *http.Request) {

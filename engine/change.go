@@ -48,8 +48,8 @@ const (
 // Append appends the encoding of x to b.
 func (x *Change) Append(b []byte) []byte { return plain.Append(append(b, changeVersion), x) }
 
-// DecodeChange returns the change that [Change.Append] wrote, in this version or an older one, which takes all of b. An error wraps
-// [codec.ErrCorrupt]. It keeps nothing of b.
+// DecodeChange returns the change that [Change.Append] of this version or an older one encoded, which takes all of b.
+// An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
 func DecodeChange(b []byte) (x Change, err error) {
 	r := codec.NewReader(b)
 	if r.Version(changeVersion, changeAsJSON) == changeAsJSON {
@@ -74,7 +74,7 @@ func decodeJSON(b []byte, v any) error {
 	return nil
 }
 
-// valid reports whether the enumerations of x are in range, and its numbers finite where decisions add them up.
+// valid reports whether the enumerations of x are in range and its measurements finite.
 func (x *Change) valid() bool {
 	if x.Override != nil && x.Override.Kind > search.Forbid {
 		return false
@@ -106,8 +106,8 @@ func finite(numbers ...float64) bool {
 // MostOverrides is the maximum number of overrides.
 const MostOverrides = 10_000
 
-// Apply makes a change. It reports false if there was nothing to change, no room, or no strategy of the name that
-// settings have.
+// Apply makes a change. It returns false if there is nothing to change, no room for an override, or no strategy of the
+// given name.
 func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
@@ -149,7 +149,7 @@ func (c *Core) override(o search.Override) bool {
 
 // withdraw ends the override of a tracepoint. It reports whether there was one.
 func (c *Core) withdraw(tracepoint trace.Symbol) bool {
-	var left []search.Override // a new slice: Next returned the other
+	var left []search.Override // a new slice, because the state owns the old one
 	for _, o := range c.state.Overrides {
 		if o.Tracepoint != tracepoint {
 			left = append(left, o)

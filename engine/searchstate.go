@@ -14,13 +14,13 @@ const (
 	stateVersion = 2 // written
 )
 
-// AppendSearchState appends s, with which a search goes on after a restart, to b. Package search itself encodes nothing.
+// AppendSearchState appends the encoding of s to b. Package search itself encodes nothing.
 func AppendSearchState(b []byte, s *search.State) []byte {
 	return plain.Append(append(b, stateVersion), s)
 }
 
-// DecodeSearchState returns the state that AppendSearchState wrote, in this version or an older one, which takes all of b. An error wraps
-// [codec.ErrCorrupt]. It keeps nothing of b.
+// DecodeSearchState returns the state that AppendSearchState of this version or an older one encoded, which takes all
+// of b. An error wraps [codec.ErrCorrupt]. It keeps nothing of b.
 func DecodeSearchState(b []byte) (s search.State, err error) {
 	r := codec.NewReader(b)
 	if r.Version(stateVersion, stateAsJSON) == stateAsJSON {

@@ -34,6 +34,6 @@ func (c *Core) resplit(now trace.Nanos) {
 	for _, whole := range s.Learn(c.table) {
 		c.detector.Resplit(whole, now)
 	}
-	s.Watch(c.detector.Unsteady(splitCoV, splitWatch))
+	s.Watch(c.detector.SplitCandidates(splitCoV, splitWatch))
 	s.epochs = 0
 }

@@ -23,13 +23,14 @@ import (
 
 // Versions of an encoded [Core], its first byte.
 const (
-	coreWithGob = 1 // had savedCore as gob
-	coreVersion = 2 // written
+	coreWithGob     = 1 // savedCore as gob; only read
+	coreWithSamples = 2 // samples without loads and simulations
+	coreVersion     = 3 // written
 )
 
-// savedCore is the part of a Core that is small and plain.
+// savedCore is the small and plain part of a Core. The names of its fields are part of the format.
 type savedCore struct {
-	Settings      *Settings // nil: not known, from a version without them
+	Settings      *Settings // nil: unknown, from an older version
 	Learned       bool
 	Began, Aged   trace.Nanos
 	Seen, Dropped uint64
@@ -39,17 +40,19 @@ type savedCore struct {
 	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
 	Samples       []savedSample      // ascending by group
+	Loads         []savedPart        // ascending by request type
 	Found         []savedFound       // ascending by problem
-	Trees         []savedPart        // ascending by request type
+	Series        savedSeries
+	Trees         []savedPart // ascending by request type
 	Splits        []byte
-	SplitSamples  []savedPart // ascending by whole group
+	SplitSamples  []savedPart // ascending by group without splits
 	SplitEpochs   int
-	Spans         []byte // nil: none, from a version without them
+	Spans         []byte // nil: none, from an older version
 	Versions      []VersionSeen
 	Deploys       []Deploy
 }
 
-// savedHeard is what feedback left behind, each list ascending.
+// savedHeard is the state that feedback changes; each list is ascending.
 type savedHeard struct {
 	Services []savedService
 	Costs    []savedCost
@@ -96,7 +99,7 @@ type savedRefinements struct {
 	Group analysis.Hash
 	Sets  []savedSet // ascending
 	Bare  []byte
-	Pairs []byte // empty: none, because the strategy uses none
+	Pairs []byte // empty: the strategy uses none
 }
 
 type savedSet struct {
@@ -105,27 +108,31 @@ type savedSet struct {
 }
 
 type savedSample struct {
-	Group    analysis.Hash
-	Requests []byte
-	Seen     uint64
+	Group       analysis.Hash
+	RequestType analysis.Hash // zero before coreVersion
+	Sample      []byte        // nil before coreVersion
+	Requests    []byte        // instead of Sample, before coreVersion
+	Seen        uint64        // with Requests
 }
 
 type savedFound struct {
 	Problem      analysis.Hash
-	Present      bool // it looks at the sample that there is of the group now
+	Present      bool // it refers to the present sample of the group
 	Group        analysis.Hash
 	Seen         uint64
 	Looks        int
-	Explanations []detect.Explanation
+	Findings     explain.Findings
+	Explanations []detect.Explanation // instead of Findings, before coreVersion
 }
 
-// savedPart is what something else wrote about one thing.
+// savedPart is the encoding of one element, such as a tree.
 type savedPart struct {
 	ID   analysis.Hash
 	Data []byte
 }
 
-// AppendState appends to b everything that it takes to go on after a restart. Cores that saw the same give the same bytes.
+// AppendState appends to b the state with which a Core continues after a restart. Cores with the same input give the
+// same bytes.
 func (c *Core) AppendState(b []byte) []byte {
 	b = append(b, coreVersion)
 	b = codec.AppendSection(b, c.table.AppendBinary)
@@ -136,7 +143,7 @@ func (c *Core) AppendState(b []byte) []byte {
 	return codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
 }
 
-// appendEarly appends the observations of the learning period, and what they tell so far; nothing afterwards.
+// appendEarly appends the observations of the learning period with their provisional groups; nothing after that period.
 func (c *Core) appendEarly(b []byte) []byte {
 	if c.learned {
 		return b
@@ -174,6 +181,7 @@ func (c *Core) saved() *savedCore {
 		s.Refinements = append(s.Refinements, saved)
 	}
 	c.causes.save(s)
+	s.Series = c.series.saved()
 	for _, id := range hashes(c.trees) {
 		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
 	}
@@ -225,38 +233,21 @@ func (c *Core) restoreHeard(s *savedHeard) {
 
 func (c *causes) save(s *savedCore) {
 	for _, id := range hashes(c.samples) {
-		s.Samples = append(s.Samples, savedSample{id, c.samples[id].requests.AppendBinary(nil, appendPlanned), c.samples[id].seen})
+		x := c.samples[id]
+		s.Samples = append(s.Samples, savedSample{Group: id, RequestType: x.requestType, Sample: x.AppendBinary(nil)})
 	}
-	groups := make(map[*requestSample]analysis.Hash, len(c.samples))
+	for _, id := range hashes(c.loads) {
+		s.Loads = append(s.Loads, savedPart{id, c.loads[id].AppendBinary(nil)})
+	}
+	groups := make(map[*groupSample]analysis.Hash, len(c.samples))
 	for id, sample := range c.samples {
 		groups[sample] = id
 	}
 	for _, id := range hashes(c.found) {
 		f := c.found[id]
 		group, present := groups[f.in]
-		s.Found = append(s.Found, savedFound{id, present, group, f.seen, f.looks, f.explanations})
+		s.Found = append(s.Found, savedFound{Problem: id, Present: present, Group: group, Seen: f.seen, Looks: f.looks, Findings: f.findings})
 	}
-}
-
-func appendPlanned(b []byte, p planned) []byte {
-	b = observation.AppendObservation(b, p.Observation)
-	b = codec.AppendUvarints(b, uint64(len(p.on)))
-	for _, tp := range p.on {
-		b = codec.AppendWords(b, uint64(tp))
-	}
-	return b
-}
-
-func decodePlanned(b []byte) (p planned, rest []byte, err error) {
-	r := codec.NewReader(b)
-	p.Observation = codec.Read(r, observation.DecodeObservation)
-	for range r.Count(8) {
-		p.on = append(p.on, trace.Symbol(r.Word()))
-	}
-	if r.Bad() {
-		return planned{}, nil, fmt.Errorf("%w: sampled request", codec.ErrCorrupt)
-	}
-	return p, r.Rest(), nil
 }
 
 // hashes returns the keys of m, ascending.
@@ -264,11 +255,12 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 	return slices.SortedFunc(maps.Keys(m), analysis.Hash.Compare)
 }
 
-// Restore makes c, which is new, go on where the core did whose [Core.AppendState] gave b. What the options say that c was made with
-// holds from here on, but for the [Settings]: those of the other core do. After an error c is of no use. It keeps nothing of b.
+// Restore replaces the state of c, which must be new, by the one that [Core.AppendState] encoded. The options of c
+// apply, except for the [Settings], which are those of the encoded core. An error wraps [codec.ErrCorrupt] or is an
+// [UnknownStrategyError]; c is unusable after it. Restore keeps nothing of b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
-	version := r.Version(coreVersion, coreWithGob)
+	version := r.Version(coreVersion, coreWithSamples, coreWithGob)
 	var parts [6][]byte
 	for i := range parts {
 		parts[i] = r.Section()
@@ -310,7 +302,7 @@ func (c *Core) Restore(b []byte) error {
 
 func decodeSaved(b []byte, version byte) (*savedCore, error) {
 	s := &savedCore{}
-	if version == coreVersion {
+	if version > coreWithGob {
 		if err := plain.Decode(b, s); err != nil {
 			return nil, err
 		}
@@ -393,6 +385,9 @@ func (c *Core) restore(s *savedCore) error {
 	if err := c.causes.restore(s); err != nil {
 		return err
 	}
+	if err := c.series.restore(&s.Series); err != nil {
+		return err
+	}
 	for _, t := range s.Trees {
 		b, err := cct.Decode(t.Data)
 		if err != nil {
@@ -423,19 +418,50 @@ func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
 }
 
 func (c *causes) restore(s *savedCore) error {
-	for _, x := range s.Samples {
-		requests, _, err := stats.DecodeSample(x.Requests, decodePlanned)
+	for i := range s.Samples {
+		if err := c.restoreSample(&s.Samples[i], s.Problems); err != nil {
+			return err
+		}
+	}
+	for _, x := range s.Loads {
+		l, _, err := explain.DecodeRecentLoad(x.Data)
 		if err != nil {
 			return err
 		}
-		c.samples[x.Group] = &requestSample{requests, x.Seen}
+		c.loads[x.ID] = l
 	}
-	for _, x := range s.Found {
-		f := &found{seen: x.Seen, looks: x.Looks, explanations: x.Explanations}
+	c.keepLoads()
+	for i := range s.Found {
+		x := &s.Found[i]
+		f := &found{seen: x.Seen, looks: x.Looks, findings: x.Findings}
+		if x.Explanations != nil {
+			f.findings = explain.NoFindings()
+			f.findings.Explanations = x.Explanations
+		}
 		if x.Present {
 			f.in = c.samples[x.Group]
 		}
 		c.found[x.Problem] = f
+	}
+	return nil
+}
+
+// restoreSample restores a sample. Before coreVersion the request type was not saved: it is that of the problem.
+func (c *causes) restoreSample(x *savedSample, problems []detect.Problem) (err error) {
+	s := &groupSample{requestType: x.RequestType}
+	if x.Sample != nil {
+		if s.Sample, _, err = explain.DecodeSample(x.Sample); err != nil {
+			return err
+		}
+		c.samples[x.Group] = s
+		return nil
+	}
+	if s.Sample, err = explain.RestoreSample(x.Requests, x.Seen, simulatedSpans); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.Group == x.Group }); i >= 0 {
+		s.requestType = problems[i].RequestType
+		c.samples[x.Group] = s
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// again returns a world that goes on with what the state of w's core says.
+// again returns a core restored from the state of w.core, and checks that its state is the same.
 func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 	t.Helper()
 	core := engine.NewCore(&trace.Table{}, options)
@@ -20,13 +20,13 @@ func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(core.AppendState(nil), state) {
-		t.Fatalf("%v: what was restored is not what was saved", w.now.Sub(start))
+		t.Fatalf("%v: the restored state differs", w.now.Sub(start))
 	}
 	return core
 }
 
-// A core that is saved and restored after every other epoch, while it learns, watches and investigates, decides what one does that goes
-// on, and ends in the same state.
+// A core that is saved and restored after every other epoch, while it learns, watches and investigates, makes the same
+// decisions as one that is not, and ends in the same state.
 func TestStateSurvives(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		t.Run(fmt.Sprintf("split=%v", split), func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestStateSurvives(t *testing.T) {
 				}
 			}
 			if len(whole.log) == 0 {
-				t.Fatal("nothing was decided")
+				t.Fatal("no decisions")
 			}
 			for i := range max(len(whole.log), len(broken.log)) {
 				if i >= len(broken.log) || i >= len(whole.log) || whole.log[i] != broken.log[i] {

@@ -1,8 +1,6 @@
 package report
 
 import (
-	_ "embed"
-	"html/template"
 	"io"
 	"math"
 
@@ -28,20 +26,14 @@ const (
 	minFrame     = 0.00025 // smallest width of a frame, as a fraction
 )
 
-//go:embed report.html.tmpl
-var pageSource string
-
 // HTML writes r as one self-contained page, without other files or network access. Files holds the names of the input,
 // for commands.
 func HTML(w io.Writer, r *offline.Report, files []string) error {
-	t, err := template.New("report").Parse(pageSource)
-	if err != nil {
-		return err // only if the template is invalid, which the golden test finds
-	}
-	return t.Execute(w, newPage(r, files))
+	p := newPage(r, files)
+	return p.render(w)
 }
 
-// page is the input of the template: formatted text and numbers.
+// page is the content of the page: formatted text and numbers.
 type page struct {
 	Traces, Spans, Complete, Rejected string
 	Problems                          []pageProblem
@@ -173,8 +165,8 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	v.MoreEdges = moreEdges(p)
 	v.Size = sizeSentence(p.Size)
 	v.Because = n.because(p)
-	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
-		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
+	for i := range r.Findings.Contrasts[:min(shownContrasts, len(r.Findings.Contrasts))] {
+		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Findings.Contrasts[i]))
 	}
 	v.WhatIf = n.recoveries(r)
 	v.Traces, v.Show = n.exemplars(r), n.show(r)

@@ -173,7 +173,7 @@ func walkPairMoments(p *stats.PairMoments) {
 func walkSketch(s *stats.Sketch) {
 	s.CoV()
 	s.Quantile(0.5)
-	s.Exceed(0.1)
+	s.UpperLimit(0.1)
 	for range s.Bins() {
 	}
 }

@@ -290,15 +290,7 @@ func (o *Outbox) find(m *Message) *outboxEntry {
 	return list[at]
 }
 
-func byNumber(l *outboxEntry, number uint64) int {
-	switch {
-	case l.Number < number:
-		return -1
-	case l.Number > number:
-		return 1
-	}
-	return 0
-}
+func byNumber(l *outboxEntry, number uint64) int { return cmp.Compare(l.Number, number) }
 
 // Done removes a delivered message. If that cannot be written, the message stays taken and is due again after the next
 // start.

@@ -10,11 +10,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Attribute turns the covariance shares of p.Refined into shares of what is wrong in their edge, in place.
+// Attribute turns the covariance shares in p.Refined into shares of the change of their edge, in place.
 //
-// An excess that only some requests bear makes the place that bears it vary with the duration: its covariance tells. An excess
-// that every request bears alike varies with nothing: only means can tell. The two are weighed by the part of the requests that bears
-// the excess (see [group.EdgeShare.Affected]).
+// If only some requests bear an excess, the place of the excess varies with the duration, and covariance finds it. If
+// all requests bear the same excess, nothing varies with it, and only means can find it. Attribute weights the two by
+// the fraction of requests that bear the excess (see [group.EdgeShare.Affected]).
 func (p *Problem) Attribute() {
 	if p.Onset != Changed {
 		return
@@ -23,7 +23,7 @@ func (p *Problem) Attribute() {
 	for i := range p.Edges {
 		edges[p.Edges[i].Edge] = &p.Edges[i]
 	}
-	// One family after another: the places that one arm showed within one edge.
+	// A family is the set of places of one arm within one edge.
 	order := make([]*RefinedShare, len(p.Refined))
 	for i := range p.Refined {
 		order[i] = &p.Refined[i]
@@ -43,11 +43,11 @@ func (p *Problem) Attribute() {
 	}
 }
 
-// weigh weighs the shares of one family within e.
+// weigh sets the shares of one family within e.
 func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	byMean := meanShares(e, family)
 	for i, r := range family {
-		if !math.IsNaN(r.Excess) { // known, not only likely
+		if !math.IsNaN(r.Excess) { // measured against a healthy reference
 			byMean[i] = min(max(0, r.Excess/e.Excess), 1)
 		}
 		r.Share = blend(r.Share, byMean[i], e.Affected)
@@ -56,7 +56,7 @@ func weigh(e *group.EdgeShare, family []*RefinedShare) {
 	}
 }
 
-// blend weighs covariance and mean, or takes the mean alone where there is no covariance.
+// blend returns the weighted mean of the shares by covariance and by mean, or the latter if there is no covariance.
 func blend(cov, mean, affected float64) float64 {
 	if math.IsNaN(cov) || math.IsInf(cov, 0) {
 		return mean
@@ -64,14 +64,14 @@ func blend(cov, mean, affected float64) float64 {
 	return (1-affected)*cov + affected*mean
 }
 
-// meanShares returns for each place the probability that an excess which every request bears lies in its subtree.
+// meanShares returns for each place the probability that an excess that every request bears lies in its subtree.
 //
-// Say it lies in a place whose own time is m in the mean. Then that was m−Δ before, with Δ the edge's excess, while all other places
-// are as they were. Own times before are anyone's guess over orders of magnitude (density ∝ 1/m), so that the odds of the place are
-// m/(m−Δ): small for a place that takes much longer than the excess anyway, large for one that takes little beyond it, none for one that
-// takes less. The error of Δ blurs that.
+// Suppose that it lies in a place with the mean own time m. That was m−Δ before, where Δ is the excess of the edge,
+// while all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝ 1/m), so that
+// the odds of the place are m/(m−Δ): small for a place that takes much longer than the excess anyway, large for one
+// that takes little more, and zero for one that takes less. The error of Δ blurs this.
 func meanShares(e *group.EdgeShare, family []*RefinedShare) []float64 {
-	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + blur*e.Excess
+	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + excessError*e.Excess
 	odds := func(m float64) float64 {
 		short := max(0, e.Excess-m) / sd
 		return m / (max(0, m-e.Excess) + sd) * math.Exp(-short*short/2)
@@ -95,8 +95,8 @@ func meanShares(e *group.EdgeShare, family []*RefinedShare) []float64 {
 	return shares
 }
 
-// blur is the part of an excess by which it may differ between the edge as a whole and what the path shows of one place in it.
-const blur = 0.1
+// excessError is the relative error of the excess of one place, beyond that of the edge as a whole.
+const excessError = 0.1
 
 // under reports whether place k is context or lies below it.
 func under(family []*RefinedShare, k int, context trace.Context) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// manyGroups fills groups of 100 to a request type, each over the given number of epochs with requests of 20 edges.
+// manyGroups returns groups, 100 to a request type, with the given number of requests of 20 edges in each epoch.
 func manyGroups(groups, epochs, count int) *group.Grouper {
 	r := rand.New(rand.NewPCG(1, 2))
 	g := group.NewGrouper(&group.RequestTypes{}, &trace.Table{}, group.Options{Groups: 2 * groups})
@@ -39,7 +39,7 @@ func manyGroups(groups, epochs, count int) *group.Grouper {
 	return g
 }
 
-// BenchmarkGroupMemory prints the bytes of a group with all three windows and samples full.
+// BenchmarkGroupMemory reports the bytes of a group whose three windows and samples are full.
 func BenchmarkGroupMemory(b *testing.B) {
 	const groups = 5000
 	var before, after runtime.MemStats
@@ -52,7 +52,7 @@ func BenchmarkGroupMemory(b *testing.B) {
 		fill(g, groups, 40)
 		d.Watch(2e15, o) // into the reference and the next one
 		fill(g, groups, 40)
-		g.Close(2e15 + 1e10) // into what is judged
+		g.Close(2e15 + 1e10) // into the current windows
 		fill(g, groups, 40)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -61,7 +61,7 @@ func BenchmarkGroupMemory(b *testing.B) {
 	}
 }
 
-// fill adds requests to every group, so that its open window is as large as it gets.
+// fill adds requests to every group, so that its open window reaches its full size.
 func fill(g *group.Grouper, groups, count int) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range groups {
@@ -73,7 +73,7 @@ func fill(g *group.Grouper, groups, count int) {
 	}
 }
 
-// BenchmarkWatch ends an epoch of 10 000 groups that all had requests: all well, or all a problem of their own.
+// BenchmarkWatch ends an epoch of 10 000 groups with requests: all healthy, or each with a problem.
 func BenchmarkWatch(b *testing.B) {
 	for name, slower := range map[string]int{"healthy": 1, "problems": 3} {
 		b.Run(name, func(b *testing.B) {
@@ -129,7 +129,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkChronic ranks 10 000 groups of which every one is a problem.
+// BenchmarkChronic ranks 10 000 groups, each with a problem.
 func BenchmarkChronic(b *testing.B) {
 	d := detect.New(manyGroups(10_000, 1, 32))
 	b.ReportAllocs()

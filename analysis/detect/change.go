@@ -11,27 +11,27 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// changeDetector weighs, epoch by epoch, the evidence that a group changed against its expectation.
+// changeDetector accumulates, epoch by epoch, the evidence that a group changed from its expectation.
 type changeDetector struct {
 	change      stats.Change
 	mix         stats.Mix      // of request types
-	recent      []stats.Counts // of the last epochs with requests, at most WatchOptions.Calm of them
-	recentMixes [][]uint64     // of request types: likewise, since the evidence began to rise
+	recent      []stats.Counts // of the last epochs with requests, at most WatchOptions.Calm
+	recentMixes [][]uint64     // of request types: the same, since the evidence began to rise
 
 	evidence float64 // the strongest at the end of the last epoch
-	rising   int     // epochs in a row in which it grew, and stood above 1
-	judged   int     // epochs with requests since the problem was opened, or an accepted change was last looked at
-	silent   int     // epochs in a row without
+	rising   int     // consecutive epochs in which the evidence grew and exceeded 1
+	judged   int     // epochs with requests since the problem was opened or an accepted change was last checked
+	idle     int     // consecutive epochs without requests
 
 	kind  ProblemKind // of the last problem
-	since trace.Nanos // when that was opened
+	since trace.Nanos // time at which it was opened
 }
 
-// step takes in the open epoch, which it empties. Of the last epochs calm are remembered.
+// step adds the open epoch, and empties it. The detector remembers the last calm epochs.
 func (c *changeDetector) step(e *group.Expectation, calm int) {
-	c.silent++
+	c.idle++
 	if e.Counts.N > 0 {
-		c.silent = 0
+		c.idle = 0
 		c.judged++
 		c.change.Step(&e.Reference, e.Counts)
 		c.recent = last(append(c.recent, e.Counts), calm)
@@ -39,14 +39,14 @@ func (c *changeDetector) step(e *group.Expectation, calm int) {
 	}
 	if e.Mix != nil {
 		c.mix.Step(&e.Mix.Reference, e.Mix.Open)
-		if c.silent == 0 {
+		if c.idle == 0 {
 			c.recentMixes = last(append(c.recentMixes, slices.Clone(e.Mix.Open)), calm)
 		}
 		clear(e.Mix.Open)
 	}
 }
 
-// last returns the last n of all, in place: the memory of the others is used again.
+// last returns the last n elements of all, moved to its start.
 func last[T any](all []T, n int) []T {
 	if len(all) > n {
 		all = append(all[:0], all[len(all)-n:]...)
@@ -54,16 +54,16 @@ func last[T any](all []T, n int) []T {
 	return all
 }
 
-// quiet is the evidence below which a group is taken to be well and what it shows is added to its reference. An e-value of a healthy
-// group is 1 on average.
-const quiet = 2
+// healthyEvidence is the evidence below which a group counts as healthy, so that its requests become part of its
+// reference. The mean e-value of a healthy group is 1.
+const healthyEvidence = 2
 
-// strongest returns the strongest evidence against the group's being well.
+// strongest returns the strongest evidence against the health of the group.
 func (c *changeDetector) strongest() float64 {
 	return max(c.change.Slower(), c.change.Variable(), c.mix.Shifted())
 }
 
-// accumulate takes in how strong the evidence is at the end of an epoch.
+// accumulate records the evidence at the end of an epoch.
 func (c *changeDetector) accumulate(evidence float64) {
 	if evidence > max(1, c.evidence) {
 		c.rising++
@@ -73,14 +73,14 @@ func (c *changeDetector) accumulate(evidence float64) {
 	c.evidence = evidence
 }
 
-// reset forgets the evidence.
+// reset discards the evidence.
 func (c *changeDetector) reset() {
 	c.rising, c.evidence = 0, 0
 	c.change, c.mix, c.recentMixes = stats.Change{}, stats.Mix{}, nil
 }
 
-// holds reports whether the recent epochs together are within the expectation as far as the problem's kind is about it.
-func (c *changeDetector) holds(e *group.Expectation) bool {
+// withinExpectation reports whether the recent epochs together satisfy the expectation that the problem violated.
+func (c *changeDetector) withinExpectation(e *group.Expectation) bool {
 	if c.kind == KindShifted {
 		return e.Mix.Reference.Allows(c.recentMix(e.Mix))
 	}
@@ -102,7 +102,7 @@ func (c *changeDetector) recentMix(expected *group.Mix) []uint64 {
 	return sum
 }
 
-// shift returns how far the recent mix is from the expected one, in [0, 1].
+// shift returns the total variation distance between the recent mix and the expected one, in [0, 1].
 func (c *changeDetector) shift(expected *group.Mix) float64 {
 	recent := c.recentMix(expected)
 	var was, is uint64
@@ -131,24 +131,25 @@ func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 	}
 	p.Edges = append(p.Edges, g.VanishedShares(table)...)
 	slices.SortFunc(p.Edges, func(a, b group.EdgeShare) int { return cmp.Compare(a.Edge, b.Edge) })
-	leadChanged(g, &p)
+	rankChangedEdges(g, &p)
 	return p
 }
 
-// certain is by how many standard errors the mean must have risen for the edges to be ordered by their part in that.
-const certain = 3
+// certainRise is the number of standard errors by which the mean must have risen for edges to be ranked by their share
+// in the rise.
+const certainRise = 3
 
-// leadChanged orders the edges of a changed problem by their part in what changed: in the rise of the mean where there certainly
-// is one, else in the rise of the variance.
-func leadChanged(g *group.Group, p *Problem) {
+// rankChangedEdges ranks the edges of a changed problem by their share in the change: in the rise of the mean if that
+// is certain, and otherwise in the rise of the variance.
+func rankChangedEdges(g *group.Group, p *Problem) {
 	now, ref := &g.Current, &g.Reference
 	rise := stats.Excess(now.Total, ref.Total)
-	if half := rise.Value - rise.Low; rise.Value > 0 && rise.Value/half*stats.Normal95 > certain {
-		lead(p.Edges, func(e *group.EdgeShare) float64 { return e.Excess / rise.Value })
+	if half := rise.Value - rise.Low; rise.Value > 0 && rise.Value/half*stats.Normal95 > certainRise {
+		rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.Excess / rise.Value })
 		return
 	}
 	spread := now.Total.Variance() - ref.Total.Variance()
-	lead(p.Edges, func(e *group.EdgeShare) float64 {
+	rankEdges(p.Edges, func(e *group.EdgeShare) float64 {
 		cov := now.Tally.Edge(e.Edge).Cov(now.Total) - ref.Tally.Edge(e.Edge).Cov(ref.Total)
 		return cov / math.Abs(spread)
 	})

@@ -19,15 +19,15 @@ import (
 )
 
 // TestChronic runs scripts. Each line of judge describes the traffic of one group, as in TestWatch; cov=F spreads it
-// (bimodally: half the requests take less, half more). More adds requests to those judged before it and judges all of
+// (bimodally: half of the requests take less, half more). More adds requests to the earlier ones and judges all of
 // them. Options of both are cov=F (the threshold), objective=D, accept-mean=D and accept-cov=F.
 func TestChronic(t *testing.T) {
 	datadriven.Walk(t, "testdata/chronic", func(t *testing.T, path string) {
-		var s *stage
+		var s *harness
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "judge":
-				s = newStage()
+				s = newHarness()
 			case "more":
 			default:
 				d.Fatalf(t, "unknown command")
@@ -84,7 +84,7 @@ func thresholds(t *testing.T, d *datadriven.TestData) detect.Thresholds {
 	return th
 }
 
-func chronic(s *stage, th detect.Thresholds) string {
+func chronic(s *harness, th detect.Thresholds) string {
 	var out bytes.Buffer
 	for i, p := range s.d.Chronic(th) {
 		fmt.Fprintf(&out, "%d. %v %v", i+1, p.Level, p.Kind)
@@ -106,7 +106,8 @@ func chronic(s *stage, th detect.Thresholds) string {
 	return out.String()
 }
 
-// Ranks: changed before chronic, variable before slow before shifted, then the figure of the kind, what is not known last.
+// Problems are ranked changed before chronic, then variable before slow before shifted, then by the number of their
+// kind, unknown ones last.
 func TestRank(t *testing.T) {
 	id := func(n uint64) analysis.Hash { return analysis.Hash{Lo: n} }
 	want := []detect.Problem{
@@ -131,7 +132,7 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// Of very many problems only the first have intervals, but all have shares.
+// Only the first of very many problems have intervals, but all have shares.
 func TestManyProblems(t *testing.T) {
 	g := newGrouper(group.Options{})
 	for i := range 600 * 20 {
@@ -149,7 +150,7 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// Rules set objectives and accept levels.
+// Rules set objectives and accepted levels.
 func TestRulesExpect(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule group.TypeRule

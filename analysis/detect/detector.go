@@ -11,20 +11,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Detector finds the problems of groups. It is not safe for concurrent use, nor with a use of its groups.
+// Detector finds the problems of groups. Neither it nor its groups are safe for concurrent use.
 type Detector struct {
 	Groups  *group.Grouper
 	changes map[*group.Group]*changeDetector // of groups with an expectation, from the end of their next epoch on
-	chronic map[analysis.Hash]bool           // problems without a change that are open
+	chronic map[analysis.Hash]bool           // open chronic problems
 }
 
-// New returns a Detector for groups, none of which has an expectation.
+// New returns a Detector for groups without expectations.
 func New(groups *group.Grouper) *Detector {
 	return &Detector{Groups: groups, changes: make(map[*group.Group]*changeDetector), chronic: make(map[analysis.Hash]bool)}
 }
 
-// of returns the change detector of a group.
-func (d *Detector) of(g *group.Group) *changeDetector {
+// changeDetectorOf returns the change detector of a group, adding it if necessary.
+func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	c := d.changes[g]
 	if c == nil {
 		c = &changeDetector{}
@@ -33,8 +33,8 @@ func (d *Detector) of(g *group.Group) *changeDetector {
 	return c
 }
 
-// Learn makes the window that is judged the expectation of every group that has none yet, whose first epoch ended by the given time, and
-// that has enough requests. It learns nothing of request types with an open problem.
+// Learn makes the judged window the expectation of every group without one that has enough requests and whose first
+// epoch ended at time by or before. It skips request types with an open problem.
 func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	ready := func(g *group.Group) bool {
 		return !g.Expectation.Learned && g.Current.Total.N >= o.MinSamples && g.Since <= by
@@ -55,8 +55,8 @@ func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 	}
 }
 
-// Accept forgets the expectation of a group, or of a request type and all its groups, and closes its problem: the requests of a learning
-// period from time now on are the new expectation. It reports whether there is such a group.
+// Accept closes the problem of a group, or of a request type and all its groups, and forgets the expectation: the
+// requests of a learning period from time now on become the new one. It reports whether the group exists.
 func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	accepted := d.Groups.Group(id)
 	if accepted == nil {
@@ -72,7 +72,7 @@ func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	return true
 }
 
-// Resplit takes in that a group was split, or its split undone, at time now: its requests are in other groups from now on, so that the
+// Resplit handles a change of the split of a group at time now: because its requests now belong to other groups, the
 // expectation of its request type is learned anew.
 func (d *Detector) Resplit(whole analysis.Hash, now trace.Nanos) {
 	for g := range d.Groups.Each() {
@@ -83,12 +83,12 @@ func (d *Detector) Resplit(whole analysis.Hash, now trace.Nanos) {
 	}
 }
 
-// Unsteady returns the groups that are well but whose CoV was above a level when they were, and those that are split: wholes whose
-// splits are worth judging, those with most requests first, at most n.
-func (d *Detector) Unsteady(cov float64, n int) []analysis.Hash {
+// SplitCandidates returns at most n groups whose split should be evaluated, those with most requests first: healthy
+// groups with a CoV above cov, and split ones. Groups are identified without splits.
+func (d *Detector) SplitCandidates(cov float64, n int) []analysis.Hash {
 	requests := make(map[analysis.Hash]uint64)
 	for g := range d.Groups.Each() {
-		if g.Level != group.LevelGroup || !g.Expectation.Learned || g.Parent().AnyOpenProblem || d.evidence(g) >= quiet {
+		if g.Level != group.LevelGroup || !g.Expectation.Learned || g.Parent().AnyOpenProblem || d.evidence(g) >= healthyEvidence {
 			continue
 		}
 		if g.Reference.Total.CoV() > cov || d.Groups.Keys.Splits.Bins(g.Whole) != nil {
@@ -101,7 +101,7 @@ func (d *Detector) Unsteady(cov float64, n int) []analysis.Hash {
 	return wholes[:min(n, len(wholes))]
 }
 
-// Watched returns how many groups and request types have an expectation.
+// Watched returns the number of groups and request types with an expectation.
 func (d *Detector) Watched() int {
 	n := 0
 	for g := range d.Groups.Each() {
@@ -112,7 +112,7 @@ func (d *Detector) Watched() int {
 	return n
 }
 
-// evidence returns the strongest evidence against the group's being well. A group without an expectation is not known to be well.
+// evidence returns the strongest evidence against the health of a group; +Inf for a group without an expectation.
 func (d *Detector) evidence(g *group.Group) float64 {
 	if !g.Expectation.Learned {
 		return math.Inf(1)

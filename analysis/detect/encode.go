@@ -13,9 +13,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// AppendBinary appends the state of d and of its groups to b, without request types, table, splits and options, which are others'.
-// Detectors that saw the same requests in the same epochs give the same bytes, whatever their order within an epoch. It takes time and
-// memory for all groups: nothing may observe meanwhile.
+// AppendBinary appends the state of d and of its groups to b, without request types, table, splits and options.
+// Detectors with the same requests in the same epochs give the same bytes, whatever the order within an epoch.
+// AppendBinary takes time and memory for all groups and must not run concurrently with Observe.
 func (d *Detector) AppendBinary(b []byte) []byte {
 	return d.Groups.AppendBinary(b, func(b []byte, g *group.Group) []byte {
 		w := codec.NewWriter(b)
@@ -39,7 +39,7 @@ func writeHashes(w *codec.Writer, hashes map[analysis.Hash]bool) {
 	}
 }
 
-// writeWatch writes the expectation of a group, and the evidence against it.
+// writeWatch writes the expectation of a group and the evidence against it.
 func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector) {
 	e := &g.Expectation
 	w.Bools(e.Learned, g.AnyOpenProblem, g.OpenProblem)
@@ -56,7 +56,7 @@ func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector) {
 	for _, m := range e.Blocks {
 		w.B = m.AppendBinary(w.B)
 	}
-	w.Uvarints(uint64(e.Healthy), uint64(c.rising), uint64(c.judged), uint64(c.silent))
+	w.Uvarints(uint64(e.Healthy), uint64(c.rising), uint64(c.judged), uint64(c.idle))
 	w.Floats(c.evidence)
 	w.Times(c.since)
 	w.Bools(e.Mix != nil)
@@ -65,7 +65,7 @@ func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector) {
 	}
 }
 
-// writeMix writes the expected mix of a request type, and the evidence against it.
+// writeMix writes the expected mix of a request type and the evidence against it.
 func writeMix(w *codec.Writer, m *group.Mix, c *changeDetector) {
 	w.B = m.Reference.AppendBinary(w.B)
 	w.B = c.mix.AppendBinary(w.B)
@@ -87,8 +87,8 @@ func writeCounts(w *codec.Writer, c stats.Counts) {
 	w.Uvarints(c.Events[:]...)
 }
 
-// Decode returns the Detector that AppendBinary wrote, with groups of the given request types, table and options: see
-// [group.DecodeGrouper]. An error wraps [codec.ErrCorrupt].
+// Decode returns the Detector that AppendBinary encoded, with groups of the given request types, table and options, and
+// the bytes behind it; see [group.DecodeGrouper]. An error wraps [codec.ErrCorrupt].
 func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options group.Options) (*Detector, []byte, error) {
 	d := New(nil)
 	groups, rest, err := group.DecodeGrouper(b, types, table, options, func(b []byte, g *group.Group) ([]byte, error) {
@@ -112,7 +112,7 @@ func Decode(b []byte, types *group.RequestTypes, table *trace.Table, options gro
 	return d, rest, nil
 }
 
-// Bounds on numbers in saved state: of epochs that are remembered, and of epochs that were counted.
+// Bounds in saved state: on remembered epochs, and on counters of epochs.
 const (
 	maxRecent = 1 << 12
 	maxInt    = math.MaxInt32
@@ -138,7 +138,7 @@ func readWatch(r *codec.Reader, g *group.Group) *changeDetector {
 			return c
 		}
 	}
-	e.Healthy, c.rising, c.judged, c.silent = int(r.Below(maxInt)), int(r.Below(maxInt)), int(r.Below(maxInt)), int(r.Below(maxInt))
+	e.Healthy, c.rising, c.judged, c.idle = int(r.Below(maxInt)), int(r.Below(maxInt)), int(r.Below(maxInt)), int(r.Below(maxInt))
 	c.evidence = r.Float()
 	c.since = r.Time()
 	if r.Bool() {
@@ -197,7 +197,7 @@ func readCountsOf(r *codec.Reader, n int) []uint64 {
 
 const refinementVersion = 1
 
-// AppendBinary appends r to b: the same bytes for the same requests, whatever their order.
+// AppendBinary appends r to b. The same requests in any order give the same bytes.
 func (r *Refinement) AppendBinary(b []byte) []byte {
 	e := codec.NewWriter(append(b, refinementVersion))
 	e.Words(uint64(r.arm))
@@ -242,7 +242,8 @@ func readSums(d *codec.Reader) *[blocks]stats.CoMoments {
 	return &sums
 }
 
-// DecodeRefinement returns the Refinement that AppendBinary wrote and the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeRefinement returns the Refinement that AppendBinary encoded, and the bytes behind it. An error wraps
+// [codec.ErrCorrupt].
 func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(refinementVersion)

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A Refinement that is written and read back goes on as it would have.
+// A Refinement continues unchanged after a restart.
 func TestRefinementRestarts(t *testing.T) {
 	for _, coarse := range []bool{false, true} {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -54,7 +54,7 @@ func FuzzDecodeRefinement(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(r.AppendBinary(nil), b[:len(b)-len(rest)]) {
-			t.Error("another encoding of the same")
+			t.Error("the encoding differs after decoding")
 		}
 		r.Observe(refinedRequest(1, 1, 2, 3), true)
 		r.Shares()

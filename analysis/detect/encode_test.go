@@ -21,31 +21,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// restarted returns a Detector that goes on where d is, from its bytes alone.
+// restarted returns the Detector that continues d after a restart.
 func restarted(t rapid.TB, d *detect.Detector, options group.Options) *detect.Detector {
 	t.Helper()
 	b := d.AppendBinary(nil)
 	again, rest, err := detect.Decode(b, d.Groups.Types, d.Groups.Table, options)
 	if err != nil || len(rest) > 0 {
-		t.Fatalf("%d bytes left: %v", len(rest), err)
+		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 	}
 	if !bytes.Equal(again.AppendBinary(nil), b) {
-		t.Fatal("what was decoded encodes otherwise")
+		t.Fatal("the encoding differs after decoding")
 	}
 	return again
 }
 
-// restart makes the stage go on with groups and a Detector from their bytes alone.
-func (s *stage) restart(t rapid.TB, options group.Options) {
+// restart restarts the Detector of the harness.
+func (s *harness) restart(t rapid.TB, options group.Options) {
 	s.d = restarted(t, s.d, options)
 	s.g = s.d.Groups
 }
 
-// drama is traffic in which everything happens that a Grouper keeps: problems of every kind open and close, groups come, go silent and
-// are evicted, edges are too many, and requests have sizes.
-func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte) {
+// variedTraffic plays traffic that exercises all of the state: problems of every kind open and close, groups appear,
+// stop and are evicted, edges exceed their bound, and requests have sizes.
+func variedTraffic(t testing.TB, restart func(epoch int) bool) (log string, state []byte) {
 	options := group.Options{Edges: 3, Groups: 8}
-	s := newStage()
+	s := newHarness()
 	g := sizeGrouper(group.Rules{Size: requests.BodySize})
 	s.use(group.NewGrouper(g.Types, g.Table, options))
 	s.options.Renew, s.options.Chronic = 40, detect.Thresholds{CoV: 0.18}
@@ -87,12 +87,12 @@ func drama(t testing.TB, restart func(epoch int) bool) (log string, state []byte
 	return out.String(), s.d.AppendBinary(nil)
 }
 
-// A Grouper that is written and read back, after an epoch or in the midst of one, goes on exactly as it would have.
+// A Detector that is restarted, after an epoch or within one, continues unchanged.
 func TestDetectorRestarts(t *testing.T) {
-	wantLog, want := drama(t, func(int) bool { return false })
+	wantLog, want := variedTraffic(t, func(int) bool { return false })
 	for _, kind := range []string{"opened request_type slow", "shifted", "chronic", "closed"} {
 		if !bytes.Contains([]byte(wantLog), []byte(kind)) {
-			t.Errorf("nothing %s in\n%s", kind, wantLog)
+			t.Errorf("no %q in the log:\n%s", kind, wantLog)
 		}
 	}
 	for name, restart := range map[string]func(epoch int) bool{
@@ -100,24 +100,24 @@ func TestDetectorRestarts(t *testing.T) {
 		"once":  func(epoch int) bool { return epoch == 45 },
 		"amid":  func(epoch int) bool { return epoch == -45 || epoch == -95 },
 	} {
-		if log, state := drama(t, restart); log != wantLog || !bytes.Equal(state, want) {
+		if log, state := variedTraffic(t, restart); log != wantLog || !bytes.Equal(state, want) {
 			t.Errorf("%s: state of %d and %d bytes;\n%s\nwithout a restart:\n%s", name, len(state), len(want), log, wantLog)
 		}
 	}
 }
 
-// What a Grouper wrote before requests sampled said when they came goes on: those that were, do not say it, those that come, do.
+// A Detector of version 2, whose sampled requests have no time stamp, continues; later samples have one.
 func TestDetectorOfVersion2(t *testing.T) {
 	before, err := os.ReadFile("testdata/grouper-2.bin") // two epochs of four requests like those below, and one of the third
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStage()
+	s := newHarness()
 	s.play([]traffic{parseTraffic(t, "group=a n=4 a=5ms b=2ms")}, 2, true)
 	s.g.Observe(s.request(parseTraffic(t, "group=a n=1 a=5ms b=2ms")))
 	read, rest, err := detect.Decode(before, s.g.Types, s.g.Table, group.Options{})
 	if err != nil || len(rest) > 0 {
-		t.Fatalf("%d bytes left: %v", len(rest), err)
+		t.Fatalf("decoding leaves %d bytes, error %v", len(rest), err)
 	}
 	s.now = s.now.Add(epoch)
 	s.g.Close(s.now)
@@ -127,7 +127,7 @@ func TestDetectorOfVersion2(t *testing.T) {
 	for _, grp := range old.Groups() {
 		same := s.g.Group(grp.ID)
 		if diff := cmp.Diff(s.g.Summarize(same), old.Summarize(grp), cmpopts.EquateNaNs()); diff != "" || grp.Current.Sample.Len() != 9 {
-			t.Errorf("%d requests are sampled; %s", grp.Current.Sample.Len(), diff)
+			t.Errorf("%d requests sampled; %s", grp.Current.Sample.Len(), diff)
 		}
 		came := make(map[int64]int)
 		for _, row := range grp.Current.Sample.All() {
@@ -135,13 +135,13 @@ func TestDetectorOfVersion2(t *testing.T) {
 			came[to]++
 		}
 		if want := map[int64]int{0: 8, int64(s.now): 1}; !maps.Equal(came, want) {
-			t.Errorf("they came until %v, want %v", came, want)
+			t.Errorf("time stamps %v, want %v", came, want)
 		}
 	}
 }
 
 func FuzzDecodeDetector(f *testing.F) {
-	_, state := drama(f, func(int) bool { return false })
+	_, state := variedTraffic(f, func(int) bool { return false })
 	f.Add(state)
 	f.Add(state[:len(state)/2])
 	before, err := os.ReadFile("testdata/grouper-2.bin")

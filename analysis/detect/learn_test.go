@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A request type and its group are learned if their first epoch ended by the given time, not after it, and had enough requests.
+// A request type and its group are learned if their first epoch ended by the given time and if they had enough
+// requests.
 func TestLearn(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -18,7 +19,7 @@ func TestLearn(t *testing.T) {
 		{"too few requests", 49, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newStage()
+			s := newHarness()
 			for range test.requests {
 				s.g.Observe(s.request(parseTraffic(t, "group=g a=10ms")))
 			}
@@ -26,7 +27,7 @@ func TestLearn(t *testing.T) {
 			s.g.Close(s.now)
 			s.d.Learn(s.now.Add(test.by), s.options)
 			if got := s.d.Watched(); got != test.watched {
-				t.Errorf("%d groups and types are watched, want %d", got, test.watched)
+				t.Errorf("%d groups and types have an expectation, want %d", got, test.watched)
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Pairs is how the times of a problem's edges vary together: exact sums over its requests from when it is made, of edges that are
-// fixed then. The zero value is not usable; see [NewPairs].
+// Pairs holds the covariances of the times of the leading edges of a problem: exact sums over the requests since it was
+// created. The zero value is not usable; see [NewPairs].
 type Pairs struct {
 	edges   []trace.Edge // ascending
 	moments stats.PairMoments
@@ -20,10 +20,10 @@ type Pairs struct {
 	row     []int64                 // scratch: the times of edges, then the duration
 }
 
-// mostPaired bounds the edges of one problem: 153 sums of products.
-const mostPaired = 16
+// maxPairedEdges bounds the edges of one problem: 153 sums of products.
+const maxPairedEdges = 16
 
-// NewPairs returns Pairs of the edges that carry most of p, none of which anything was seen yet.
+// NewPairs returns empty Pairs of the edges with the highest scores in p.
 func NewPairs(p *Problem) *Pairs {
 	var order []*group.EdgeShare
 	for i := range p.Edges {
@@ -35,7 +35,7 @@ func NewPairs(p *Problem) *Pairs {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
 	x := &Pairs{}
-	for _, e := range order[:min(len(order), mostPaired)] {
+	for _, e := range order[:min(len(order), maxPairedEdges)] {
 		x.edges = append(x.edges, e.Edge)
 	}
 	slices.Sort(x.edges)
@@ -43,7 +43,8 @@ func NewPairs(p *Problem) *Pairs {
 	return x
 }
 
-// Observe adds a request. Coarse says that the problem is that of a request type, whose edges are whole ones.
+// Observe adds a request. If coarse, the problem is that of a request type, whose edges are those of
+// [trace.ContextEdge].
 func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	if coarse {
 		x.times = o.AppendContextTimes(x.times[:0])
@@ -60,13 +61,13 @@ func (x *Pairs) Observe(o *observation.Observation, coarse bool) {
 	x.moments.Add(x.row)
 }
 
-// PairShare is what the covariance of two edges carries of a group's variance: 2·Cov(a,b)/Var(T).
+// PairShare is the share of the covariance of two edges in the variance of a group: 2·Cov(a,b)/Var(T).
 type PairShare struct {
 	A, B  trace.Edge
 	Share float64
 }
 
-// Shares returns the pairs that vary together, the largest share first. There are none under two requests.
+// Shares returns the pairs with a positive share, the largest first; nil for fewer than two requests.
 func (x *Pairs) Shares() []PairShare {
 	if x.moments.N < 2 {
 		return nil
@@ -86,7 +87,7 @@ func (x *Pairs) Shares() []PairShare {
 
 const pairsVersion = 1
 
-// AppendBinary appends x to b: the same bytes for the same requests, whatever their order.
+// AppendBinary appends x to b. The same requests in any order give the same bytes.
 func (x *Pairs) AppendBinary(b []byte) []byte {
 	e := codec.NewWriter(append(b, pairsVersion))
 	e.Uvarints(uint64(len(x.edges)))
@@ -96,12 +97,13 @@ func (x *Pairs) AppendBinary(b []byte) []byte {
 	return x.moments.AppendBinary(e.B)
 }
 
-// DecodePairs returns the Pairs that AppendBinary wrote, and the bytes behind them. An error wraps [codec.ErrCorrupt].
+// DecodePairs returns the Pairs that AppendBinary encoded, and the bytes behind them. An error wraps
+// [codec.ErrCorrupt].
 func DecodePairs(b []byte) (*Pairs, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(pairsVersion)
 	x := &Pairs{}
-	for i := range d.Below(mostPaired + 1) {
+	for i := range d.Below(maxPairedEdges + 1) {
 		edge := trace.Edge(d.Word())
 		d.Ascending(int(i), i > 0 && edge > x.edges[max(0, int(i)-1)])
 		x.edges = append(x.edges, edge)

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 )
 
-// TestPairs: of three edges two that wait for the same lock carry half of the variance by their covariance, what varies alone nothing,
-// and an edge that carries nothing of the problem is left out.
+// Two of three edges wait for the same lock: their covariance carries half of the variance. An edge that varies alone
+// carries none, and one outside of the problem is left out.
 func TestPairs(t *testing.T) {
 	p := detect.Problem{Edges: []group.EdgeShare{{Edge: 1, Score: 0.4}, {Edge: 2, Score: 0.4}, {Edge: 3, Score: 0.1}, {Edge: 4}}}
 	x := detect.NewPairs(&p)
 	if x.Shares() != nil {
-		t.Error("shares before the first request")
+		t.Error("shares without requests")
 	}
 	for i := range int64(100) {
 		held, alone := 1000*(i%2), 500*(i/2%2)
@@ -27,7 +27,7 @@ func TestPairs(t *testing.T) {
 	}
 	shares := x.Shares()
 	if len(shares) != 1 || shares[0].A != 1 || shares[0].B != 2 {
-		t.Fatalf("pairs %v, want that of 1 and 2", shares)
+		t.Fatalf("pairs %v, want only (1, 2)", shares)
 	}
 	if want := 2.0 / (4 + 0.25); math.Abs(shares[0].Share-want) > 1e-9 {
 		t.Errorf("share %v, want %v", shares[0].Share, want)

@@ -11,11 +11,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Refinement is what the switched-on tracepoints of one arm of a plan showed about the requests of one problem: sums over the
+// Refinement holds the measurements of the switched-on tracepoints of one arm of a plan for one problem: sums over the
 // requests of that arm, by calling context within a baseline edge. The zero value is not usable; see [NewRefinement].
 //
-// Sums are kept for blocks of requests, by hash of their trace, so that every share comes with an interval (jackknife over the
-// blocks) that asks nothing of the distribution.
+// Sums are kept for blocks of requests, divided by hash of their trace, so that every share has an interval (jackknife
+// over the blocks) without assumptions about the distribution.
 type Refinement struct {
 	arm    trace.Symbol
 	on     []trace.Symbol // the tracepoints of the arm
@@ -26,7 +26,7 @@ type Refinement struct {
 	times  []observation.EdgeNanos // scratch
 }
 
-// blocks is how many blocks the requests are divided into. Student's t on 15 degrees of freedom is close to normal already.
+// blocks is the number of blocks. Student's t with 15 degrees of freedom is close to normal.
 const blocks = 16
 
 // place is a calling context within a baseline edge.
@@ -35,7 +35,7 @@ type place struct {
 	context trace.Context
 }
 
-// placed is what a place showed.
+// placed holds the measurements of a place.
 type placed struct {
 	parent     trace.Context
 	op         trace.Op
@@ -53,7 +53,8 @@ func NewRefinement(arm trace.Symbol, on []trace.Symbol) *Refinement {
 	}
 }
 
-// Observe adds a request. Coarse says that the problem is that of a request type, whose edges are whole ones.
+// Observe adds a request. If coarse, the problem is that of a request type, whose edges are those of
+// [trace.ContextEdge].
 func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	block := o.Key() % blocks
 	total := o.Duration.Nanoseconds()
@@ -64,9 +65,9 @@ func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 		e := &o.Refined[i]
 		within := e.Within
 		if coarse {
-			within = wholeOf(o, e.Within)
+			within = contextEdgeOf(o, e.Within)
 		}
-		r.climb(o, within, e.Context, e.Nanos)
+		r.addInclusive(o, within, e.Context, e.Nanos)
 		if p := r.places[place{within, e.Context}]; p != nil {
 			p.exclusive[block].Add(e.Nanos, total)
 		}
@@ -76,7 +77,7 @@ func (r *Refinement) Observe(o *observation.Observation, coarse bool) {
 	}
 }
 
-// observeEdges adds the times of all baseline edges: of those that this request did not refine too, as others do.
+// observeEdges adds the times of all baseline edges, also of those that this request does not refine but others do.
 func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coarse bool) {
 	if coarse {
 		r.times = o.AppendContextTimes(r.times[:0])
@@ -94,8 +95,8 @@ func (r *Refinement) observeEdges(o *observation.Observation, block uint64, coar
 	}
 }
 
-// wholeOf returns the whole edge of the context that the baseline edge e lies in.
-func wholeOf(o *observation.Observation, e trace.Edge) trace.Edge {
+// contextEdgeOf returns the [trace.ContextEdge] of the context of the baseline edge e; 0 if o does not have e.
+func contextEdgeOf(o *observation.Observation, e trace.Edge) trace.Edge {
 	i, found := slices.BinarySearchFunc(o.Edges, e, func(x observation.EdgeTime, e trace.Edge) int { return cmp.Compare(x.Edge, e) })
 	if !found {
 		return 0
@@ -103,8 +104,8 @@ func wholeOf(o *observation.Observation, e trace.Edge) trace.Edge {
 	return trace.ContextEdge(o.Edges[i].Context)
 }
 
-// climb adds time to a context and to all switched-on ones above it.
-func (r *Refinement) climb(o *observation.Observation, within trace.Edge, context trace.Context, nanos int64) {
+// addInclusive adds time to a context and to all switched-on contexts above it.
+func (r *Refinement) addInclusive(o *observation.Observation, within trace.Edge, context trace.Context, nanos int64) {
 	for {
 		i, found := slices.BinarySearchFunc(o.Contexts, context, func(c observation.ContextCount, x trace.Context) int { return cmp.Compare(c.Context, x) })
 		if !found || o.Contexts[i].Tracepoint == 0 {
@@ -125,13 +126,13 @@ func (r *Refinement) climb(o *observation.Observation, within trace.Edge, contex
 	}
 }
 
-// Durations returns how many requests were added and how long they took: mean and variance in ns and ns².
+// Durations returns the number of requests, and the mean and the variance of their durations in ns and ns².
 func (r *Refinement) Durations() (n uint64, mean, variance float64) {
 	m := except(&r.totals, none, (*stats.Moments).Merge)
 	return m.N, m.Mean(), m.Variance()
 }
 
-// Requests returns how many requests were added.
+// Requests returns the number of requests.
 func (r *Refinement) Requests() uint64 {
 	var n uint64
 	for i := range r.totals {
@@ -140,8 +141,8 @@ func (r *Refinement) Requests() uint64 {
 	return n
 }
 
-// Shares returns what every place showed, ascending by (Within, Context), and before these the tracepoints that no request
-// reached.
+// Shares returns the shares of the tracepoints that no request reached, followed by those of all places, ascending by
+// (Within, Context).
 func (r *Refinement) Shares() []RefinedShare {
 	reached := make(map[trace.Symbol]bool)
 	for _, p := range r.places {
@@ -162,7 +163,7 @@ func (r *Refinement) Shares() []RefinedShare {
 	return shares
 }
 
-// share returns what one place showed, with the interval of its share.
+// share returns the share of one place, with its interval.
 func (r *Refinement) share(at place, p *placed) RefinedShare {
 	t := except(&r.totals, none, (*stats.Moments).Merge)
 	x := except(&p.inclusive, none, (*stats.CoMoments).Merge)
@@ -191,7 +192,7 @@ func (r *Refinement) share(at place, p *placed) RefinedShare {
 	return s
 }
 
-// quotient returns a/b, NaN where b is 0.
+// quotient returns a/b, or NaN if b is 0.
 func quotient(a, b float64) float64 {
 	if b == 0 {
 		return math.NaN()
@@ -199,10 +200,10 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// none is no block.
+// none makes except leave out no block.
 const none = -1
 
-// except returns the sum of all blocks but one.
+// except returns the sum of all blocks but the one left out.
 func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
 	var sum S
 	for i := range all {
@@ -216,7 +217,7 @@ func except[S any](all *[blocks]S, left int, merge func(*S, S)) S {
 // student95 is the two-sided 95 % quantile of Student's t on blocks−1 degrees of freedom.
 const student95 = 2.131
 
-// jackknife returns half the width of the 95 % interval of a statistic from its values with each block left out.
+// jackknife returns half the width of the 95 % interval of a statistic, given its values with each block left out.
 func jackknife(left *[blocks]float64) float64 {
 	var mean, sum float64
 	for _, v := range left {

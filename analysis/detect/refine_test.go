@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The refined requests of these tests: the entry, one edge of it, and in that edge f, which calls g.
+// Requests of these tests have an entry with one edge and, within that edge, f, which calls g.
 const (
 	entryOp = trace.Op(1)
 	fOp     = trace.Op(2)
@@ -31,7 +31,7 @@ var (
 	onlyEdge     = trace.EdgeOf(entryContext, 0, 0)
 )
 
-// refinedRequest returns a request that took so many ns in the entry itself, in f itself, and in g.
+// refinedRequest returns a request with the given own times in ns of the entry, of f and of g.
 func refinedRequest(n uint64, self, f, g int64) *observation.Observation {
 	o := &observation.Observation{
 		Trace: trace.ID{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16), 15: 1}, Root: 1, Duration: time.Duration(self + f + g), Entry: entryOp,
@@ -87,7 +87,7 @@ func TestRefinement(t *testing.T) {
 			t.Fatalf("coarse %v: %d requests, %d shares", coarse, r.Requests(), len(shares))
 		}
 		if s := shares[0]; s.Tracepoint != unused || s.N != n || s.Context != 0 || s.Hits != 0 || s.Arm != 7 {
-			t.Errorf("a tracepoint that was never hit: %+v", s)
+			t.Errorf("tracepoint without hits: %+v", s)
 		}
 		within := onlyEdge
 		if coarse {
@@ -103,7 +103,7 @@ func TestRefinement(t *testing.T) {
 			}
 		}
 		if s := byContext(shares, fContext); s.Parent != entryContext || s.Tracepoint != fPoint || math.Abs(s.Share-s.Self-byContext(shares, gContext).Share) > 1e-9 {
-			t.Errorf("the share of f is not its own and that of g: %+v", s)
+			t.Errorf("the share of f is not the sum of its own and that of g: %+v", s)
 		}
 		if s := byContext(shares, gContext); s.Hits != n/4*2 {
 			t.Errorf("%d hits of g, want %d", s.Hits, n/4*2)
@@ -111,8 +111,8 @@ func TestRefinement(t *testing.T) {
 	}
 }
 
-// What cannot be computed is NaN, never infinite.
-func TestRefinementOfTooLittle(t *testing.T) {
+// Values that cannot be computed are NaN, never infinite.
+func TestRefinementOfFewRequests(t *testing.T) {
 	for n := range 4 {
 		r := detect.NewRefinement(7, []trace.Symbol{fPoint})
 		for i := range uint64(n) {
@@ -128,7 +128,7 @@ func TestRefinementOfTooLittle(t *testing.T) {
 	}
 }
 
-// The 95 % interval of a share holds the true one in at least 88 % of samples, light tails and heavy.
+// The 95 % interval of a share holds the true one in at least 88 % of samples, with light and heavy tails.
 func TestRefinementCoverage(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, sigma := range []float64{0.3, 0.8} {
@@ -152,9 +152,9 @@ func TestRefinementCoverage(t *testing.T) {
 				covered++
 			}
 		}
-		t.Logf("σ %v: the share of %.3f is held in %.1f %%", sigma, truth, 100*float64(covered)/samples)
+		t.Logf("σ %v: %.1[3]f %% of intervals hold the share %.3[2]f", sigma, truth, 100*float64(covered)/samples)
 		if covered < samples*88/100 {
-			t.Errorf("σ %v: held in %d of %d samples", sigma, covered, samples)
+			t.Errorf("σ %v: %d of %d intervals hold the share, want 88 %%", sigma, covered, samples)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Requests that are large take long, and that is no problem where a rule says which attribute holds the size; those that take long for
-// their size are, whether the CoV tells them or only their number.
+// If a rule names the attribute with the size, large requests that take long are no problem. Requests that take long
+// for their size are one, by their CoV or by their number.
 func TestSizes(t *testing.T) {
 	delayed := requests.Network()
 	delayed.Delayed, delayed.TimedOut = 0.08, 0.02
@@ -49,7 +49,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Online, requests that grow are no change where sizes are known, and delays are.
+// Online, growing requests are no change if their sizes are known, and delayed ones are.
 func TestWatchSizes(t *testing.T) {
 	small, large, slow := requests.Network(), requests.Network(), requests.Network()
 	small.MaxSegments, large.MaxSegments, slow.Delayed = 8, 20, 0.3
@@ -82,7 +82,7 @@ func TestWatchSizes(t *testing.T) {
 			opened += len(play(c.then))
 		}
 		if (opened > 0) != c.problem {
-			t.Errorf("%s: problems in %d epochs", name, opened)
+			t.Errorf("%s: problems open in %d epochs", name, opened)
 		}
 	}
 }

@@ -10,41 +10,42 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// WatchOptions say when a change is a problem. Use [DefaultWatchOptions] and change what you need.
+// WatchOptions are the options for detecting changes. Start from [DefaultWatchOptions].
 type WatchOptions struct {
 	Tests stats.TestOptions
-	// FalseDiscovery is the part of all alarms that may be false (e-BH over all groups and tests).
+	// FalseDiscovery is the false discovery rate: the fraction of alarms that may be false (e-BH over all groups and
+	// tests).
 	FalseDiscovery float64
-	// MinImpact is the time lost per second of operation, in ns, under which a change is left alone.
+	// MinImpact is the least time lost per second of operation, in ns, of a change that is a problem.
 	MinImpact float64
-	// MinSamples is the number of requests from which a group is learned and judged.
+	// MinSamples is the least number of requests of a group that is learned and judged.
 	MinSamples uint64
-	// Confirm is in how many epochs in a row the evidence must have grown once it suffices: the change shows in windows that
-	// share nothing.
+	// Confirm is the number of consecutive epochs in which the evidence must grow before a problem opens: disjoint
+	// windows then confirm each other.
 	Confirm int
-	// Calm is for how many epochs with requests, taken together, a problem's requests must be within the expectation again for it to
-	// be gone.
+	// Calm is the number of epochs with requests that must, taken together, be within the expectation before a problem
+	// closes.
 	Calm int
-	// Renew is for how many epochs with requests, all well, an expectation holds: then what these showed takes its place, so that it
-	// follows the time of day.
+	// Renew is the number of healthy epochs with requests after which these become the expectation, so that it follows
+	// the time of day.
 	Renew int
-	// Chronic says which levels are problems though nothing changed; its MinSamples is not used. Objectives and accepted levels, there and
-	// in the rules, hold whatever the thresholds, which are off while they are 0.
+	// Chronic holds the thresholds of chronic problems. Its MinSamples is not used, and a zero CoV or Delayed disables
+	// that threshold. Objectives and accepted levels, here and in the rules, always apply.
 	Chronic Thresholds
-	// Silence is for how many epochs in a row a problem must have no request for it to be gone.
+	// Silence is the number of consecutive epochs without requests after which a problem closes.
 	Silence int
 }
 
-// DefaultWatchOptions returns the options of design: 5 % false discoveries, two disjoint windows. The tests are less cautious than
-// package stats would have them: the correlation of requests within an epoch is learned, a limit that was learned wrong is still
-// a margin away from what is healthy, and a false discovery has more gates to pass here.
+// DefaultWatchOptions returns the default options: 5 % false discoveries, confirmed in two disjoint windows. The tests
+// are more sensitive than the defaults of package stats: the correlation of requests within an epoch is learned, a
+// limit that was learned too low still has the margin, and a false discovery must pass further conditions here.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
 	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 
-// chronic returns the thresholds for problems without a change.
+// chronic returns the thresholds of chronic problems.
 func (o *WatchOptions) chronic() Thresholds {
 	t := o.Chronic
 	t.CoV, t.Delayed, t.MinSamples = cmp.Or(t.CoV, math.Inf(1)), cmp.Or(t.Delayed, math.Inf(1)), o.MinSamples
@@ -53,12 +54,13 @@ func (o *WatchOptions) chronic() Thresholds {
 
 // Watch ends an epoch at time now and returns the open problems, ranked, chronic ones last.
 //
-//  1. The requests of the open epoch of each group are held against its expectation, which gives the evidence of several tests.
-//  2. Of all tests of all groups those are alarms whose evidence suffices in view of their number (e-BH).
-//  3. The open epoch becomes part of the windows that are judged.
-//  4. In each request type, problems of alarmed groups are opened, and others closed. Windows of groups that are well become part of their
-//     reference.
-//  5. Open problems are described; groups without a change may have chronic ones.
+//  1. Compare the requests of the open epoch of each group with its expectation, which adds to the evidence of several
+//     tests.
+//  2. Raise alarms for the tests whose evidence suffices in view of the number of all tests (e-BH).
+//  3. Add the open epoch to the judged windows.
+//  4. In each request type, open problems of groups with alarms, and close others. Add the windows of healthy groups to
+//     their reference.
+//  5. Describe the open problems, and look for chronic ones in groups that did not change.
 func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	tests := d.step(o)
 	evalues := make([]float64, len(tests))
@@ -79,14 +81,14 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	return d.problems(o)
 }
 
-// testResult is one test of one group.
+// testResult is the result of one test of one group.
 type testResult struct {
 	group  *group.Group
 	kind   ProblemKind
 	evalue float64
 }
 
-// step holds the open epoch of every group against its expectation and returns the results of all tests.
+// step compares the open epoch of every group with its expectation and returns the results of all tests.
 func (d *Detector) step(o WatchOptions) (tests []testResult) {
 	watched := 0
 	for g := range d.Groups.Each() {
@@ -94,7 +96,7 @@ func (d *Detector) step(o WatchOptions) (tests []testResult) {
 			continue
 		}
 		watched++
-		c := d.of(g)
+		c := d.changeDetectorOf(g)
 		c.step(&g.Expectation, o.Calm)
 		tests = append(tests,
 			testResult{g, KindSlow, c.change.Slower()}, testResult{g, KindVariable, c.change.Variable()})
@@ -105,7 +107,7 @@ func (d *Detector) step(o WatchOptions) (tests []testResult) {
 			c.recentMixes = nil
 		}
 	}
-	if len(d.changes) > watched { // some made room
+	if len(d.changes) > watched { // some groups were deleted
 		maps.DeleteFunc(d.changes, func(g *group.Group, _ *changeDetector) bool { return d.Groups.Group(g.ID) != g })
 	}
 	return tests
@@ -116,7 +118,7 @@ func (d *Detector) problems(o WatchOptions) []Problem {
 	var open []Problem
 	for g := range d.Groups.Each() {
 		if g.OpenProblem {
-			open = append(open, d.of(g).problem(g, d.Groups.Table))
+			open = append(open, d.changeDetectorOf(g).problem(g, d.Groups.Table))
 		}
 	}
 	open = append(open, d.chronicProblems(o.chronic())...)
@@ -130,7 +132,7 @@ type epoch struct {
 	detector *Detector
 	options  *WatchOptions
 	now      trace.Nanos
-	alarms   map[*group.Group]testResult // the strongest of each group that has one
+	alarms   map[*group.Group]testResult // the strongest alarm of each group
 }
 
 // judge opens and closes the problems of one request type and its groups.
@@ -144,7 +146,7 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 			g = groups[i-1]
 		}
 		alarm, alarmed := e.alarms[g]
-		reported := i > 0 && requestType.OpenProblem // with its type
+		reported := i > 0 && requestType.OpenProblem // as part of the problem of its type
 		switch {
 		case g.OpenProblem:
 			e.maybeClose(g)
@@ -154,7 +156,7 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 		requestType.AnyOpenProblem = requestType.AnyOpenProblem || g.OpenProblem
 		e.updateReference(g)
 	}
-	if before && !requestType.AnyOpenProblem { // what the problem left of evidence in others is not held against them
+	if before && !requestType.AnyOpenProblem { // evidence that other groups gathered during the problem is not used against them
 		e.reset(requestType)
 		for _, g := range groups {
 			e.reset(g)
@@ -162,8 +164,8 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	}
 }
 
-// kind returns the kind of a change for which the evidence of one kind is strongest: requests that are all slower alike are far from
-// where they were, too, but do not vary more.
+// kind returns the kind of the problem whose strongest evidence is of the given kind. Requests that all became slower
+// by the same amount also deviate from their usual durations, but do not vary more.
 func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	now, before := g.Current.Total, g.Reference.Total
 	if strongest == KindVariable && now.Mean() > before.Mean() && now.CoV() <= before.CoV()*(1+e.options.Tests.Margin) {
@@ -172,11 +174,12 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 	return strongest
 }
 
-// maybeOpen opens a problem of a group that has requests if the evidence was confirmed, the change matters, and nobody accepted it. Of a
-// change that is accepted the window that is judged restarts now and then, so that it shows soon if it grows.
+// maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change has an impact, and nobody
+// accepted its level. The window of an accepted change is restarted from time to time, so that a further change shows
+// soon.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) {
-	c := e.detector.of(g)
-	if c.silent > 0 || c.rising < e.options.Confirm || !e.matters(g, kind) {
+	c := e.detector.changeDetectorOf(g)
+	if c.idle > 0 || c.rising < e.options.Confirm || !e.hasImpact(g, kind) {
 		return
 	}
 	switch {
@@ -189,7 +192,7 @@ func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) {
 	}
 }
 
-// accepted reports whether somebody decided to live with what the requests judged of a group are like.
+// accepted reports whether the current level of a group is accepted.
 func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 	_, level := e.options.Chronic.of(g, e.detector.Groups.Types.Rules)
 	switch now := g.Current.Total; kind {
@@ -202,28 +205,29 @@ func (e *epoch) accepted(g *group.Group, kind ProblemKind) bool {
 	return false
 }
 
-// matters reports whether enough time is lost for a problem of that kind. A shift may be one without any: requests that fail are
-// fast.
-func (e *epoch) matters(g *group.Group, kind ProblemKind) bool {
-	lost := impact(g)
-	return lost > e.options.MinImpact || kind == KindShifted && lost >= e.options.MinImpact
+// hasImpact reports whether a problem of the given kind loses enough time. A shift may lose none, because requests that
+// fail are fast.
+func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
+	loss := impact(g)
+	return loss > e.options.MinImpact || kind == KindShifted && loss >= e.options.MinImpact
 }
 
-// maybeClose closes the problem of a group whose requests are within the expectation again, or that has none any more.
+// maybeClose closes the problem of a group whose requests are within the expectation again, or that has no requests any
+// more.
 func (e *epoch) maybeClose(g *group.Group) {
-	c := e.detector.of(g)
-	if c.silent >= e.options.Silence || c.judged >= e.options.Calm && c.holds(&g.Expectation) {
+	c := e.detector.changeDetectorOf(g)
+	if c.idle >= e.options.Silence || c.judged >= e.options.Calm && c.withinExpectation(&g.Expectation) {
 		e.reset(g)
 	}
 }
 
-// updateReference makes the window that is judged part of the reference if the group is well. Else the group samples more requests.
+// updateReference adds the judged window of a healthy group to its reference. Other groups sample more requests.
 func (e *epoch) updateReference(g *group.Group) {
 	if !g.Expectation.Learned {
 		return
 	}
-	c := e.detector.of(g)
-	well := !g.OpenProblem && c.strongest() < quiet
+	c := e.detector.changeDetectorOf(g)
+	well := !g.OpenProblem && c.strongest() < healthyEvidence
 	if !well {
 		g.EnlargeSample(true)
 		g.LimitWindow(e.now)
@@ -235,7 +239,8 @@ func (e *epoch) updateReference(g *group.Group) {
 	g.EnlargeSample(false)
 }
 
-// reset forgets what a group showed during a problem that is over. A group without an expectation learns from now on only.
+// reset closes the problem of a group and discards the evidence and the requests of its time. A group without an
+// expectation restarts learning.
 func (e *epoch) reset(g *group.Group) {
 	if !g.Expectation.Learned {
 		g.LearnFrom(e.now)
@@ -247,35 +252,36 @@ func (e *epoch) reset(g *group.Group) {
 	g.RestartWindow()
 }
 
-// carries is the part of a request type's excess time that one group must carry to be the problem in the type's place.
-const carries = 0.8
+// dominantShare is the share of the time lost by a request type above which a single group is the problem in place of
+// the type.
+const dominantShare = 0.8
 
-// level returns the level at which the problems of a request type are to be reported: that of the groups if the type as a whole
-// raises no alarm, or if a single group, not most of the type, carries nearly all of the time lost.
+// level returns the level at which problems of a request type are reported: that of groups if the type raises no alarm,
+// or if a single group with fewer than half of the requests loses nearly all of the time.
 func (e *epoch) level(requestType *group.Group, groups []*group.Group) group.Level {
 	if _, ok := e.alarms[requestType]; !ok {
 		return group.LevelGroup
 	}
-	all := lost(requestType)
+	all := timeLost(requestType)
 	for _, g := range groups {
 		_, ok := e.alarms[g]
-		if ok && 2*g.Current.Total.N < requestType.Current.Total.N && lost(g) > carries*all {
+		if ok && 2*g.Current.Total.N < requestType.Current.Total.N && timeLost(g) > dominantShare*all {
 			return group.LevelGroup
 		}
 	}
 	return group.LevelRequestType
 }
 
-// lost returns the time that the requests judged took beyond the reference, in ns.
-func lost(g *group.Group) float64 {
+// timeLost returns the time that the current requests took beyond the reference, in ns.
+func timeLost(g *group.Group) float64 {
 	if g.Reference.Total.N == 0 || g.Current.Total.N == 0 {
 		return 0
 	}
 	return float64(g.Current.Total.N) * (g.Current.Total.Mean() - g.Reference.Total.Mean())
 }
 
-// impact returns the time lost per second, in ns: what the requests took beyond the reference, or, where the mean did not rise, how
-// far they spread beyond it.
+// impact returns the time lost per second in ns: the time beyond the reference or, if the mean did not rise, the spread
+// beyond it.
 func impact(g *group.Group) float64 {
 	w := &g.Current
 	span := w.Last.Sub(w.First).Seconds()
@@ -283,5 +289,5 @@ func impact(g *group.Group) float64 {
 		return 0
 	}
 	spread := float64(w.Total.N) * (w.Total.StdDev() - g.Reference.Total.StdDev())
-	return max(lost(g), spread, 0) / span
+	return max(timeLost(g), spread, 0) / span
 }

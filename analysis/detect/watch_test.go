@@ -25,8 +25,8 @@ import (
 // epoch is the time between two decisions.
 const epoch = 10 * time.Second
 
-// stage plays requests, described in a few words, against a Grouper, epoch by epoch.
-type stage struct {
+// harness plays requests, described by short texts, against a Detector, epoch by epoch.
+type harness struct {
 	g       *group.Grouper // of d
 	d       *detect.Detector
 	options detect.WatchOptions
@@ -36,18 +36,18 @@ type stage struct {
 	open    map[analysis.Hash]string // problems that are open
 }
 
-func newStage() *stage {
+func newHarness() *harness {
 	o := detect.DefaultWatchOptions()
 	o.Silence = 30
-	s := &stage{options: o, now: 1e18, random: rand.New(rand.NewPCG(1, 2)), open: make(map[analysis.Hash]string)}
+	s := &harness{options: o, now: 1e18, random: rand.New(rand.NewPCG(1, 2)), open: make(map[analysis.Hash]string)}
 	s.use(newGrouper(group.Options{}))
 	return s
 }
 
-// use makes the stage play against other groups.
-func (s *stage) use(g *group.Grouper) { s.g, s.d = g, detect.New(g) }
+// use replaces the groups of the harness.
+func (s *harness) use(g *group.Grouper) { s.g, s.d = g, detect.New(g) }
 
-// traffic is the requests of one group: "group=cached n=40 failed=2 every=3 a=10ms b=5ms".
+// traffic describes the requests of one group: "group=cached n=40 failed=2 every=3 a=10ms b=5ms".
 type traffic struct {
 	group  string
 	n      int
@@ -81,7 +81,7 @@ func parseTraffic(t *testing.T, line string) (r traffic) {
 }
 
 // request returns a request of r: times are log-normal around their means with a CoV of 0.2.
-func (s *stage) request(r traffic) *observation.Observation {
+func (s *harness) request(r traffic) *observation.Observation {
 	const entry = trace.Op(1)
 	s.number++
 	root := trace.Context(0).Child(entry)
@@ -123,8 +123,8 @@ func opName(op trace.Op) string {
 	return string(name)
 }
 
-// play plays epochs of the same traffic and describes what is opened and closed.
-func (s *stage) play(all []traffic, epochs int, learning bool) string {
+// play plays epochs of the same traffic and returns the opened and closed problems as text.
+func (s *harness) play(all []traffic, epochs int, learning bool) string {
 	var out bytes.Buffer
 	for i := range epochs {
 		for _, r := range all {
@@ -154,22 +154,22 @@ func (s *stage) play(all []traffic, epochs int, learning bool) string {
 	return out.String()
 }
 
-func (s *stage) report(out *bytes.Buffer, number int) {
+func (s *harness) report(out *bytes.Buffer, number int) {
 	still := make(map[analysis.Hash]string)
 	for _, p := range s.d.Watch(s.now, s.options) {
-		what := fmt.Sprintf("%v %v", p.Level, p.Kind)
+		name := fmt.Sprintf("%v %v", p.Level, p.Kind)
 		if p.Onset == detect.Chronic {
-			what = "chronic " + what
+			name = "chronic " + name
 		}
 		if p.Level == group.LevelGroup {
-			what += " " + opName(trace.Op(s.g.Group(p.Group).Skeleton.Lo))
+			name += " " + opName(trace.Op(s.g.Group(p.Group).Skeleton.Lo))
 		}
-		still[p.ID] = what
+		still[p.ID] = name
 		if s.open[p.ID] == "" {
 			if p.Kind == detect.KindShifted {
-				what += fmt.Sprintf(" by %.0f %%", 100*p.Shift)
+				name += fmt.Sprintf(" by %.0f %%", 100*p.Shift)
 			}
-			fmt.Fprintf(out, "epoch %d: opened %s%s\n", number, what, leading(s.g, &p))
+			fmt.Fprintf(out, "epoch %d: opened %s%s\n", number, name, leading(s.g, &p))
 		}
 		check(out, &p)
 	}
@@ -181,7 +181,7 @@ func (s *stage) report(out *bytes.Buffer, number int) {
 	s.open = still
 }
 
-// leading names the edges that carry most of what is wrong.
+// leading returns the name of the edge with the most of the change.
 func leading(g *group.Grouper, p *detect.Problem) string {
 	for _, e := range p.Edges {
 		if e.Score > 0.5 {
@@ -191,7 +191,7 @@ func leading(g *group.Grouper, p *detect.Problem) string {
 	return ", nothing leads"
 }
 
-// check says what no problem may be.
+// check reports violated invariants of a problem.
 func check(out *bytes.Buffer, p *detect.Problem) {
 	sum := 0.0
 	for _, e := range p.Edges {
@@ -205,12 +205,12 @@ func check(out *bytes.Buffer, p *detect.Problem) {
 	}
 }
 
-// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch or, with every=N,
-// in one of N epochs, from the first. Play says in which of the given number of epochs problems were opened and closed.
-// Thresholds has the options of TestChronic.
+// TestWatch runs scripts. Each line of learn and play describes the traffic of one group in every epoch or, with
+// every=N, in one of N epochs, from the first. Play prints the epochs in which problems opened and closed. Thresholds
+// has the options of TestChronic.
 func TestWatch(t *testing.T) {
 	datadriven.Walk(t, "testdata/watch", func(t *testing.T, path string) {
-		s := newStage()
+		s := newHarness()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var epochs int
 			var all []traffic
@@ -237,7 +237,7 @@ func TestWatch(t *testing.T) {
 }
 
 // groupOf returns the group of the open problem with the given identity.
-func groupOf(s *stage, problem analysis.Hash) analysis.Hash {
+func groupOf(s *harness, problem analysis.Hash) analysis.Hash {
 	for _, p := range s.d.Watch(s.now, s.options) {
 		if p.ID == problem {
 			return p.Group
@@ -246,10 +246,10 @@ func groupOf(s *stage, problem analysis.Hash) analysis.Hash {
 	return analysis.Hash{}
 }
 
-// With fewer edges than there are, and some that vanished, the shares of a problem still add up; requests of a group with a problem are
-// sampled more; and it makes no room for others.
+// The shares of a problem add up, even with fewer edges than there are and after some vanished. A group with a problem
+// samples more requests and is not evicted.
 func TestWatchedGroup(t *testing.T) {
-	s := newStage()
+	s := newHarness()
 	s.use(newGrouper(group.Options{Edges: 3, Groups: 4}))
 	was := []traffic{parseTraffic(t, "group=a n=60 e=5ms f=5ms g=5ms h=5ms i=5ms j=5ms")}
 	is := []traffic{parseTraffic(t, "group=a n=60 h=10ms i=5ms j=5ms k=25ms l=5ms")}
@@ -260,32 +260,32 @@ func TestWatchedGroup(t *testing.T) {
 	p := s.d.Watch(s.now, s.options)[0]
 	grp := s.g.Group(p.Group)
 	if n := grp.Current.Sample.Len(); n != group.DefaultLargeSample {
-		t.Errorf("%d requests are sampled, want %d", n, group.DefaultLargeSample)
+		t.Errorf("%d requests sampled, want %d", n, group.DefaultLargeSample)
 	}
 	if p.Edges[0].Score <= 0 || len(p.Edges) < 4 {
 		t.Errorf("edges %+v", p.Edges)
 	}
-	for i := range 60 { // no request of the group, many others
+	for i := range 60 { // no requests of the group, but many others
 		for k := range 3 {
 			s.g.Observe(requests.Plain(100+3*i+k, 1, s.now, time.Millisecond))
 		}
 		s.now = s.now.Add(epoch)
 		s.d.Watch(s.now, s.options)
 		if i < 20 && s.g.Group(p.Group) == nil {
-			t.Fatal("a group with a problem made room")
+			t.Fatal("a group with a problem was evicted")
 		}
 	}
 	if s.g.Evicted == 0 || s.g.Group(p.Group) != nil {
-		t.Errorf("%d groups made room, the silent one not", s.g.Evicted)
+		t.Errorf("%d groups evicted, the one without requests is not among them", s.g.Evicted)
 	}
 }
 
-// Edges that appear during a long problem make others lose their numbers. Renumbering includes the rows of the younger
-// window: once that window is judged, each row has its times in the edges in which the request spent them.
+// Edges that appear during a long problem make others lose their numbers. Renumbering includes the rows of the second
+// window: once that is judged, each row has its times in the edges in which the request spent them.
 func TestEdgesAppearDuringAProblem(t *testing.T) {
-	s := newStage()
+	s := newHarness()
 	s.use(newGrouper(group.Options{Edges: 3}))
-	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")} // so far apart that a time tells its edge
+	known := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=100us")} // so far apart that a time identifies its edge
 	slow := []traffic{parseTraffic(t, "group=g n=60 a=1us b=10us c=1ms")}
 	other := []traffic{parseTraffic(t, "group=g n=60 c=1ms d=10ms e=100ms f=1s")}
 	means := make(map[string]time.Duration)
@@ -299,7 +299,7 @@ func TestEdgesAppearDuringAProblem(t *testing.T) {
 		t.Fatal(got)
 	}
 	s.now = s.now.Add(40 * time.Minute)
-	s.play(slow, 2, false) // the younger window begins when the first of these epochs ends
+	s.play(slow, 2, false) // the second window starts at the end of the first of these epochs
 	before := make(map[*group.Group][]trace.Edge)
 	for grp := range s.g.Each() {
 		before[grp] = slices.Clone(grp.Edges())
@@ -309,7 +309,7 @@ func TestEdgesAppearDuringAProblem(t *testing.T) {
 	s.play(nil, 1, false)
 	for grp := range s.g.Each() {
 		if n := grp.Current.Sample.Len(); n != 120 || slices.Equal(grp.Edges(), before[grp]) {
-			t.Fatalf("level %v: %d rows, want 120; edges %v, of which some must be new", grp.Level, n, grp.Edges())
+			t.Fatalf("level %v: %d rows, want 120; edges %v, want new ones among them", grp.Level, n, grp.Edges())
 		}
 		for _, row := range grp.Current.Sample.All() {
 			for number, ns := range row.Edges() {
@@ -322,9 +322,9 @@ func TestEdgesAppearDuringAProblem(t *testing.T) {
 	}
 }
 
-// What was healthy for an hour becomes the reference, and the reference of before is forgotten.
+// An hour of healthy requests becomes the reference and replaces the earlier one.
 func TestReferenceIsRenewed(t *testing.T) {
-	s := newStage()
+	s := newHarness()
 	s.options.Renew = 40
 	healthy := []traffic{parseTraffic(t, "group=a n=30 e=5ms")}
 	s.play(healthy, 30, true)
@@ -336,9 +336,9 @@ func TestReferenceIsRenewed(t *testing.T) {
 	}
 }
 
-// However long a problem lasts, what is judged of it is of the last hour at most, and of the last half at least.
-func TestJudgedSpan(t *testing.T) {
-	s := newStage()
+// However long a problem lasts, between half an hour and an hour of requests are judged.
+func TestWindowIsLimited(t *testing.T) {
+	s := newHarness()
 	was, is := []traffic{parseTraffic(t, "group=a n=20 e=5ms")}, []traffic{parseTraffic(t, "group=a n=20 e=10ms")}
 	s.play(was, 60, true)
 	s.play(is, 10, false)
@@ -360,8 +360,8 @@ func TestJudgedSpan(t *testing.T) {
 	}
 }
 
-// What is well is absorbed by the reference: the rate is that of the reference then.
-func TestRateOfWhatIsWell(t *testing.T) {
+// The requests of a healthy group become part of the reference, which then gives the rate.
+func TestRateOfHealthyGroup(t *testing.T) {
 	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
 	d := detect.New(g)
 	g.Close(at)

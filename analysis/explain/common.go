@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/dsp/fourier"
 	"gonum.org/v1/gonum/floats"
@@ -36,6 +37,41 @@ type Cluster struct {
 	Series      []int   // indices of the series, ascending
 	Correlation float64 // mean over the pairs found
 	PValue      float64 // smallest of the pairs found, corrected for the number of pairs tested
+}
+
+// Bounds of the edges that are compared by [CommonOf].
+const (
+	SeriesTypes   = 40  // request types, the most frequent ones
+	SeriesEdges   = 5   // edges of a request type, those with the most time
+	SeriesWindows = 360 // windows
+	SeriesWindow  = 10 * time.Second
+)
+
+// CommonEdges are places in different request types that rise and fall together: they may share a lock or a dependency.
+type CommonEdges struct {
+	Edges       []TypedEdge
+	Correlation float64 // mean over the pairs that were found
+	PValue      float64 // corrected for the number of pairs tried
+}
+
+// TypedEdge is the own time of a calling context in the requests of one type.
+type TypedEdge struct {
+	RequestType analysis.Hash
+	Context     trace.Context
+}
+
+// CommonOf returns the places of different request types that rise and fall together, by falling correlation. The edges
+// of the series are whole ones.
+func CommonOf(series []EdgeSeries) []CommonEdges {
+	var all []CommonEdges
+	for _, c := range Common(series, CommonOptions{}) {
+		x := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
+		for _, i := range c.Series {
+			x.Edges = append(x.Edges, TypedEdge{series[i].RequestType, trace.Context(series[i].Edge)}) // a whole edge is its context
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // Bounds of [Common].

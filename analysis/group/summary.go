@@ -65,7 +65,7 @@ func (g *Grouper) Summarize(group *Group) Summary {
 		Latency: bins(&w.Latency),
 	}
 	slices.SortStableFunc(s.Edges, func(a, b EdgeShare) int {
-		return cmp.Or(otherLast(a, b), cmp.Compare(b.ShareMean, a.ShareMean), cmp.Compare(a.Edge, b.Edge))
+		return cmp.Or(trace.CompareBools(a.Edge == 0, b.Edge == 0), cmp.Compare(b.ShareMean, a.ShareMean), cmp.Compare(a.Edge, b.Edge))
 	})
 	return s
 }
@@ -87,17 +87,6 @@ func (g *Grouper) between(group *Group) float64 {
 		totals = append(totals, x.Judged().Total)
 	}
 	return stats.BetweenShare(totals)
-}
-
-// otherLast orders Edge 0 after all other edges.
-func otherLast(a, b EdgeShare) int {
-	switch {
-	case a.Edge == 0 && b.Edge != 0:
-		return 1
-	case a.Edge != 0 && b.Edge == 0:
-		return -1
-	}
-	return 0
 }
 
 func bins(s *stats.Sketch) []Bin {

@@ -2,11 +2,11 @@ package observation
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -69,7 +69,7 @@ func (d *dictionary[T]) number(v T, limit int) uint64 {
 // appendNumber appends the number of v to b or, if v has none, 0 and the bytes that appendValue appends.
 func appendNumber[T comparable](p *Packer, d *dictionary[T], b []byte, v T, appendValue func([]byte, T) []byte) []byte {
 	i := d.number(v, cmp.Or(p.Limit, DefaultPacked))
-	b = binary.AppendUvarint(b, i)
+	b = codec.AppendUvarints(b, i)
 	if i == 0 {
 		p.Inline++
 		b = appendValue(b, v)
@@ -90,19 +90,12 @@ func readNumber[T comparable](d *dictionary[T], r *codec.Reader, readValue func(
 	return d.values[i-1]
 }
 
-func appendWords(b []byte, words ...uint64) []byte {
-	for _, w := range words {
-		b = binary.LittleEndian.AppendUint64(b, w)
-	}
-	return b
-}
-
-func appendOp(b []byte, op trace.Op) []byte { return appendWords(b, uint64(op)) }
+func appendOp(b []byte, op trace.Op) []byte { return codec.AppendWords(b, uint64(op)) }
 
 func readOp(r *codec.Reader) trace.Op { return trace.Op(r.Word()) }
 
 func appendContext(b []byte, c packedContext) []byte {
-	return appendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.tracepoint))
+	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.tracepoint))
 }
 
 func readContext(r *codec.Reader) packedContext {
@@ -110,7 +103,7 @@ func readContext(r *codec.Reader) packedContext {
 }
 
 func appendEdge(b []byte, e EdgeTime) []byte {
-	return appendWords(b, uint64(e.Edge), uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Callee), uint64(e.Within))
+	return codec.AppendWords(b, uint64(e.Edge), uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Callee), uint64(e.Within))
 }
 
 func readEdge(r *codec.Reader) EdgeTime {
@@ -121,7 +114,7 @@ func readEdge(r *codec.Reader) EdgeTime {
 }
 
 func appendPlace(b []byte, p packedPlace) []byte {
-	return append(appendWords(b, uint64(p.context), uint64(p.key)), flag(p.numeric))
+	return codec.AppendBools(codec.AppendWords(b, uint64(p.context), uint64(p.key)), p.numeric)
 }
 
 func readPlace(r *codec.Reader) packedPlace {
@@ -131,20 +124,17 @@ func readPlace(r *codec.Reader) packedPlace {
 // Append appends the packed form of o to b.
 func (p *Packer) Append(b []byte, o *Observation) []byte {
 	b = append(b, o.Trace[:]...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(o.Root))
-	b = binary.AppendUvarint(b, uint64(o.Start))
-	b = binary.AppendUvarint(b, uint64(o.Duration))
+	b = codec.AppendWords(b, uint64(o.Root))
+	b = codec.AppendUvarints(b, uint64(o.Start), uint64(o.Duration))
 	b = appendNumber(p, &p.ops, b, o.Entry, appendOp)
-	b = append(b, flag(o.Failed))
-	b = binary.AppendVarint(b, o.Plan)
-	b = binary.LittleEndian.AppendUint64(b, uint64(o.Arm))
-	b = binary.LittleEndian.AppendUint64(b, o.Skeleton.Hi)
-	b = binary.LittleEndian.AppendUint64(b, o.Skeleton.Lo)
-	b = binary.AppendUvarint(b, uint64(len(o.Children)))
+	b = codec.AppendBools(b, o.Failed)
+	b = codec.AppendVarints(b, o.Plan)
+	b = codec.AppendWords(b, uint64(o.Arm), o.Skeleton.Hi, o.Skeleton.Lo)
+	b = codec.AppendUvarints(b, uint64(len(o.Children)))
 	for _, op := range o.Children {
 		b = appendNumber(p, &p.ops, b, op, appendOp)
 	}
-	b = binary.AppendUvarint(b, uint64(len(o.Contexts)))
+	b = codec.AppendUvarints(b, uint64(len(o.Contexts)))
 	for i := range o.Contexts {
 		b = p.appendContext(b, &o.Contexts[i])
 	}
@@ -155,42 +145,31 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 
 func (p *Packer) appendContext(b []byte, c *ContextCount) []byte {
 	b = appendNumber(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Tracepoint}, appendContext)
-	b = binary.AppendUvarint(b, uint64(c.Count))
-	b = binary.AppendUvarint(b, uint64(c.Errors))
-	b = binary.AppendUvarint(b, uint64(c.Exclusive))
-	b = binary.AppendUvarint(b, uint64(c.Self))
-	return binary.AppendUvarint(b, uint64(c.Total))
+	return codec.AppendUvarints(b, uint64(c.Count), uint64(c.Errors), uint64(c.Exclusive), uint64(c.Self), uint64(c.Total))
 }
 
 func (p *Packer) appendEdges(b []byte, edges []EdgeTime) []byte {
-	b = binary.AppendUvarint(b, uint64(len(edges)))
+	b = codec.AppendUvarints(b, uint64(len(edges)))
 	for _, e := range edges {
 		nanos := e.Nanos
 		e.Nanos = 0
 		b = appendNumber(p, &p.edges, b, e, appendEdge)
-		b = binary.AppendUvarint(b, uint64(nanos))
+		b = codec.AppendUvarints(b, uint64(nanos))
 	}
 	return b
 }
 
 func (p *Packer) appendVariables(b []byte, variables []Variable) []byte {
-	b = binary.AppendUvarint(b, uint64(len(variables)))
+	b = codec.AppendUvarints(b, uint64(len(variables)))
 	for _, v := range variables {
 		b = appendNumber(p, &p.places, b, packedPlace{v.Context, v.Key, v.Numeric}, appendPlace)
 		if v.Numeric {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v.Number))
+			b = codec.AppendFloats(b, v.Number)
 		} else {
-			b = binary.LittleEndian.AppendUint64(b, uint64(v.Text))
+			b = codec.AppendWords(b, uint64(v.Text))
 		}
 	}
 	return b
-}
-
-func flag(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // Smallest packed sizes in bytes: the number of a value and the numbers that differ by observation.
@@ -215,11 +194,11 @@ func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 	o.Failed = r.Bool()
 	o.Plan = r.Varint()
 	o.Arm = trace.Symbol(r.Word())
-	o.Skeleton = r.Hash()
+	o.Skeleton = analysis.Hash{Hi: r.Word(), Lo: r.Word()}
 	o.Children = o.Children[:0]
 	for i := range r.Count(minOpSize) {
 		op := readNumber(&p.ops, r, readOp)
-		r.Ascending(i, i > 0 && op > o.Children[i-1])
+		r.Check(i == 0 || op > o.Children[i-1])
 		o.Children = append(o.Children, op)
 	}
 	o.Contexts = p.unpackContexts(r, o.Contexts[:0])
@@ -237,7 +216,7 @@ func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 func (p *Packer) unpackContexts(r *codec.Reader, contexts []ContextCount) []ContextCount {
 	for i := range r.Count(minContextSize) {
 		c := readNumber(&p.contexts, r, readContext)
-		r.Ascending(i, i > 0 && c.context > contexts[i-1].Context)
+		r.Check(i == 0 || c.context > contexts[i-1].Context)
 		count := r.Below(math.MaxInt32 + 1)
 		contexts = append(contexts, ContextCount{
 			Context: c.context, Parent: c.parent, Op: c.op, Tracepoint: c.tracepoint, Count: int32(count), Errors: int32(r.Below(count + 1)),
@@ -250,7 +229,7 @@ func (p *Packer) unpackContexts(r *codec.Reader, contexts []ContextCount) []Cont
 func (p *Packer) unpackEdges(r *codec.Reader, longest time.Duration, edges []EdgeTime) []EdgeTime {
 	for i := range r.Count(minEdgeSize) {
 		e := readNumber(&p.edges, r, readEdge)
-		r.Ascending(i, i > 0 && e.compare(&edges[i-1]) > 0)
+		r.Check(i == 0 || e.compare(&edges[i-1]) > 0)
 		e.Nanos = int64(r.Below(uint64(longest) + 1))
 		edges = append(edges, e)
 	}
@@ -261,7 +240,7 @@ func (p *Packer) unpackVariables(r *codec.Reader, variables []Variable) []Variab
 	for i := range r.Count(minVariableSize) {
 		place := readNumber(&p.places, r, readPlace)
 		v := Variable{Context: place.context, Key: place.key, Numeric: place.numeric}
-		r.Ascending(i, i > 0 && v.compare(&variables[i-1]) > 0)
+		r.Check(i == 0 || v.compare(&variables[i-1]) > 0)
 		if bits := r.Word(); v.Numeric {
 			v.Number = math.Float64frombits(bits)
 		} else {

@@ -1,9 +1,7 @@
 package observation
 
 import (
-	"encoding/binary"
-
-	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
 const packerVersion = 1
@@ -19,7 +17,7 @@ func (p *Packer) AppendBinary(b []byte) []byte {
 }
 
 func appendDictionary[T comparable](b []byte, d *dictionary[T], appendValue func([]byte, T) []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(d.values)))
+	b = codec.AppendUvarints(b, uint64(len(d.values)))
 	for _, v := range d.values {
 		b = appendValue(b, v)
 	}

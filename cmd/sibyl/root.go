@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -39,13 +40,19 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
   sibyl analyze traces.jsonl.gz                 problems in a file, as a table
   sibyl analyze -o html traces/ > report.html   the same as an HTML page
   sibyl trace traces.jsonl.gz | less            each trace with its critical path`,
-		Version:       buildVersion().String(),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.SetVersionTemplate("{{.Version}}\n")
+	// Not cobra's Version: its template would keep the linker from removing unused methods.
+	printVersion := c.Flags().BoolP("version", "v", false, "print the version")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if !*printVersion {
+			return c.Help()
+		}
+		_, err := fmt.Fprintln(p.out, buildVersion())
+		return err
+	}
 	c.AddCommand(
 		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),

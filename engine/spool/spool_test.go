@@ -49,8 +49,8 @@ func read(t *testing.T, s *Spool, limit int) (starts []trace.Nanos) {
 	return starts
 }
 
-// With any bound on memory all observations come back in order, as often as one likes, also after reading stopped
-// early, and while more are added.
+// With any limit on memory, all observations can be read in order and repeatedly, after an incomplete read, and between
+// additions.
 func TestSpool(t *testing.T) {
 	const n = 300 // some 3 MiB
 	for _, limit := range []int{0, 1 << 20, 1 << 30} {
@@ -98,7 +98,7 @@ func TestMissingDirectory(t *testing.T) {
 	}
 }
 
-// A full disk is an error, and so is a file that lost its end.
+// A full disk and a truncated file are errors.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
